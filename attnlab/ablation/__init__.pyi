@@ -23,6 +23,7 @@ from .projections import Projections as Projections
 from .projections import all_heads as all_heads
 from .projections import find_projections as find_projections
 from .projections import projections_of as projections_of
+from .projections import watched_heads as watched_heads
 from .replacements import REPLACEMENTS as REPLACEMENTS
 from .replacements import Replacement as Replacement
 from .significance import DRAWS as DRAWS

@@ -1,20 +1,30 @@
-"""The columns of what mechanisms in place of full attention are measured by; nothing heavy is imported."""
+"""What mechanisms in place of full attention are measured by, in columns; nothing heavy is imported."""
 
-from attnlab.core import Column, Estimate
+from typing import TYPE_CHECKING, NamedTuple
+
+from attnlab.core import Column, Estimate, Table
+
+if TYPE_CHECKING:
+    from attnlab.attention import AttentionPlan
 
 # The level of what cannot be used, since it looks at what it replaces.
 ORACLE = "oracle"
+# All sites that are compared, in the column of sites.
+ALL = "all"
+# The model as it is, in the column of mechanisms.
+FULL = "full"
 BUDGET = Column(
     "budget",
     "budget",
     "Keys that a row may see on average over the heads of a site, counted on validation sentences; of a "
-    "mechanism without a support, the multiply-adds of scoring and mixing as many. Empty for full "
-    "attention and for plans.",
+    "mechanism without a support, the multiply-adds of scoring and mixing as many; of a plan that was "
+    "searched over all its heads. Empty for full attention and for plans from files.",
 )
 MECHANISM = Column(
     "mechanism",
     "mechanism",
-    "Name of the mechanism, `full` for the model as it is, or the file of the plan.",
+    "Name of the mechanism, `full` for the model as it is, `searched` for a plan with one mechanism for "
+    "each head, or the file of a plan.",
 )
 LEVEL = Column(
     "level",
@@ -26,7 +36,7 @@ WRITTEN = Column(
     "written",
     "setting",
     "The setting of each site that is nearest to full attention (l1) on validation sentences within the "
-    "budget, as `--attention` takes it.",
+    "budget, as `--attention` takes it; of a searched plan the heads of each family.",
 )
 MASS = Estimate(
     Column(
@@ -45,6 +55,16 @@ ERROR = Estimate(
         "output of zeros. H is full attention, X the mechanism's matrix, V the values.",
         3,
         "error",
+    )
+)
+L1_ERROR = Estimate(
+    Column(
+        "error",
+        "l1 error",
+        "|X - H| / |H| in l1 over rows, H full attention and X the mechanism's matrix: 0 is exact, 2 the "
+        "most. A row without visible keys gets the largest error, 2, as keys without attention do, so "
+        "that leaving a head out is no better than keys of little weight.",
+        3,
     )
 )
 VISIBLE_KEYS = Column(
@@ -80,6 +100,7 @@ LOSS_CHANGE = Estimate(
     ),
     PAIRED,
 )
+BLEU = Column("bleu", "BLEU", "Greedy translations; empty where not translated.", 2)
 BLEU_CHANGE = Estimate(
     Column(
         "bleu_change",
@@ -90,6 +111,26 @@ BLEU_CHANGE = Estimate(
     ),
     PAIRED,
 )
+LENGTH_RATIO = Column(
+    "length_ratio",
+    "length ratio",
+    "Length of the translations divided by that of the references, in words: above 1 where a model "
+    "repeats itself, which costs BLEU.",
+    3,
+)
+
+
+def _gain(name: str, measure: str, meaning: str, digits: int) -> Estimate:
+    heading, short = (f"{measure} gain of{space}another over this" for space in " \n")
+    said = (
+        f"{meaning}, at the same heads and budget: the one that the result names, `searched` in a "
+        "plan search. Above 0 that one is better."
+    )
+    return Estimate(Column(name, heading, said, digits, short), PAIRED)
+
+
+LOSS_GAIN = _gain("loss_gain", "loss", "Loss of this row less that of another", 4)
+BLEU_GAIN = _gain("bleu_gain", "BLEU", "BLEU of another row less that of this one", 2)
 TIME = Column(
     "time_ratio",
     "time",
@@ -119,13 +160,47 @@ REPLACED = (
     KEYS_OVER_BUDGET,
     *MASS,
     *ERROR,
+    *L1_ERROR,
     WORK,
     LOSS,
     *LOSS_CHANGE,
-    Column("bleu", "BLEU", "Greedy translations; empty where not translated.", 2),
+    *LOSS_GAIN,
+    BLEU,
     *BLEU_CHANGE,
+    *BLEU_GAIN,
+    LENGTH_RATIO,
     TIME,
 )
+SITES = Column(
+    "sites",
+    "sites",
+    "Where all heads have the mechanism: each site that it can be at, and these together; `all` for all "
+    "sites that are compared.",
+)
+COMPARED = Table(
+    "summary.csv",
+    "sites, mechanism, budget and steps, means over heads and sentences",
+    (SITES, *REPLACED),
+)
+
+
+class BudgetedPlan(NamedTuple):
+    """A plan that is compared, with what its row says of it.
+
+    Attributes:
+        plan: the mechanism of each head.
+        name: its name in tables.
+        budget: keys per row that it was made for; None where that is not known.
+        level: see `LEVEL`; empty where that is not known.
+        written: what it holds, in words.
+    """
+
+    plan: "AttentionPlan"
+    name: str
+    budget: int | None = None
+    level: str = ""
+    written: str = ""
+
 
 # BigBird's blocks need as many.
 LEAST_BUDGET = 5

@@ -13,7 +13,7 @@ from attnlab.ablation import Score, paired_bootstraps
 from attnlab.budget.choosing import Candidate
 from attnlab.reading import Observed
 
-MEASURED = ("mass_fraction", "output_error", "visible_keys")
+MEASURED = ("mass_fraction", "output_error", "error", "visible_keys")
 
 
 class Entry(NamedTuple):
@@ -27,7 +27,7 @@ class Entry(NamedTuple):
 def measure_matrices(
     matrices: Float[Tensor, "batch head query key"], layer: Observed, *, support: bool
 ) -> Float[Tensor, "figure batch head"]:
-    """Mass captured, output error and visible keys of implied matrices (`MEASURED`).
+    """Mass captured, output error, l1 error and visible keys of implied matrices (`MEASURED`).
 
     What needs a support is NaN where there is none.
     """
@@ -38,11 +38,14 @@ def measure_matrices(
     wrong = (applied @ layer.value - full).flatten(2).norm(dim=-1)
     mass = (layer.weights * pairs).sum((-2, -1)) / rows
     keys = pairs.sum((-2, -1)) / rows
+    keyless = (~pairs.any(-1) & layer.real_queries[:, None]).sum(-1)
+    l1 = ((applied - layer.weights).abs().sum((-2, -1)) + keyless) / rows
     unknown = torch.full_like(mass, torch.nan)
     return torch.stack(
         [
             mass if support else unknown,
             wrong / full.flatten(2).norm(dim=-1),
+            l1,
             keys if support else unknown,
         ]
     )

@@ -47,7 +47,7 @@ def draw_pareto(
 
     Args:
         table: one row per candidate and budget with a column `mechanism`, `plan`, `family` or
-            `approximation`, such as `compare(...).summary` at one site or `plan(...).scores`; rows of one
+            `approximation`, such as `compare(...).summary` at one site or `plan(...).summary`; rows of one
             candidate and price are averaged.
         price: the column across; less is better.
         value: the column up.
@@ -57,7 +57,7 @@ def draw_pareto(
     Raises:
         InputError: it is no table, a column is missing, or there are no rows.
     """
-    check_table(table, (price, value), "compare(...).summary or plan(...).scores, or its file")
+    check_table(table, (price, value), "compare(...).summary or plan(...).summary, or its file")
     name = next((one for one in _NAMES if one in table), None)
     if name is None:
         msg = f"The table lacks one of {', '.join(_NAMES)}; it has: {', '.join(map(str, table))}."

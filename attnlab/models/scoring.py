@@ -61,6 +61,16 @@ def score(translations: Sequence[str], references: Sequence[str]) -> Scores:
     )
 
 
+def length_ratio(translations: Sequence[str], references: Sequence[str]) -> float:
+    """Length of all translations divided by that of the references, in the tokens of BLEU.
+
+    >>> length_ratio(["a b c", "d"], ["a b", "d e f"])
+    0.8
+    """
+    found = BLEU().corpus_score(list(translations), [list(references)])
+    return float(found.sys_len / found.ref_len)
+
+
 def scorer(
     tokenizers: Tokenizers, references: list[str]
 ) -> Callable[[EvalPrediction], dict[str, Any]]:

@@ -43,6 +43,9 @@ class SearchedPlans(Settings):
             least=1,
         ),
     ] = BUDGETS
+    criterion: Annotated[
+        str, Option("What plans are chosen by on validation sentences, as for `attnlab plan`.")
+    ] = "loss"
     test_sentences: Annotated[int, TEST_SENTENCES] = 300
     validation: Annotated[int, VALIDATION] = 200
     calibration: Annotated[int, CALIBRATION] = 500
@@ -61,14 +64,19 @@ class PlanSearchOptions(SearchedPlans, ModelOptions):
 
 
 def plan_search_rows(cell: PlanSearchCell) -> "pd.DataFrame":
-    """The scores of `attnlab.plan` for a model trained with the settings of the cell."""
+    """The rows of `attnlab.plan` for a model trained with the settings of the cell."""
     with trained_model(cell) as run:
         found = question_named("plan").verb(
-            run, cell.budgets, sentences=cell.test_sentences, validation=cell.validation,
-            calibration=cell.calibration, seed=cell.seed,
+            run, cell.budgets, criterion=cell.criterion, sentences=cell.test_sentences,
+            validation=cell.validation, calibration=cell.calibration, seed=cell.seed,
         )  # fmt: skip
-    scores: pd.DataFrame = found.scores
-    return scores.drop(columns="seed")
+    summary: pd.DataFrame = found.summary
+    return summary.drop(columns=["sites", "steps", "settings_tried"]).assign(
+        criterion=cell.criterion,
+        sentences=found.about["Held-out sentences"],
+        validation_sentences=found.about["Validation sentences"],
+        calibration_sentences=found.about["Training sentences"],
+    )
 
 
 PLAN_SEARCH = Study(
@@ -78,7 +86,8 @@ PLAN_SEARCH = Study(
     cells=partial(cells_of_models, PlanSearchCell),
     settings=PlanSearchCell,
     rows=plan_search_rows,
-    schema=2,
+    # 3: plans are chosen by loss, and scored by what `attnlab compare` scores.
+    schema=3,
     data_checksum=model_checksum,
     locations=MODEL_LOCATIONS,
     primary=Primary("bleu_change", "change of BLEU", larger=True, within=("layers", "budget")),

@@ -4,8 +4,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from attnlab.budget import FULL
 from attnlab.figures import INK, blank, panel, style
-from attnlab.questions.plan.question import FULL
 from attnlab.questions.plan.view import PLANS
 
 MEASURES = {"bleu_kept": "BLEU kept (%)", "loss_change": "change of loss (nats per token)"}
@@ -31,15 +31,15 @@ def draw_plans(models: pd.DataFrame) -> Figure:
 
 
 def _draw(axes: Axes, models: pd.DataFrame, name: str) -> None:
-    whole = models[models["plan"] == FULL]["keys_per_row"].iloc[0]
+    whole = models[models["mechanism"] == FULL]["visible_keys"].iloc[0]
     axes.axhline(WHOLE[name], color=INK, linewidth=0.8, linestyle=":")
     axes.axvline(whole, color=INK, linewidth=0.8, linestyle=":", label="keys of full attention")
     for plan, (colour, marker) in PLANS.items():
-        own = models[models["plan"] == plan].sort_values("keys_per_row")
+        own = models[models["mechanism"] == plan].sort_values("visible_keys")
         ends = own[f"{name}_low"], own[f"{name}_high"]
-        axes.fill_between(own["keys_per_row"], *ends, color=colour, alpha=0.13, linewidth=0)
+        axes.fill_between(own["visible_keys"], *ends, color=colour, alpha=0.13, linewidth=0)
         axes.plot(
-            own["keys_per_row"], own[name], color=colour, marker=marker, markersize=4,
+            own["visible_keys"], own[name], color=colour, marker=marker, markersize=4,
             linewidth=1.2, label=plan,
         )  # fmt: skip
     axes.spines[["top", "right"]].set_visible(False)

@@ -14,10 +14,11 @@ from typing import Any
 import pandas as pd
 
 from attnlab.ablation import over_models
+from attnlab.budget import FULL
 from attnlab.core import write_table
 from attnlab.figures import write_figure
 from attnlab.questions.plan.planning import NEAR
-from attnlab.questions.plan.question import BASELINES, FULL, SEARCHED
+from attnlab.questions.plan.question import BASELINES, SEARCHED
 from attnlab.studies import BUDGETS
 from experiments.plan_search.figure import draw_plans
 from experiments.shared.model_study import (
@@ -45,7 +46,15 @@ def main() -> None:
     models = plans_over_models(found.rows)
     write_table(found.folder / "over_models.csv", models)
     write_figure(draw_plans(models), found.folder, "figure")
-    write_facts(found.folder, __file__, "torch", "transformers", "sacrebleu", **found.facts)
+    write_facts(
+        found.folder,
+        __file__,
+        "torch",
+        "transformers",
+        "sacrebleu",
+        **found.facts,
+        criterion=str(found.rows["criterion"].iloc[0]),
+    )
     write_readme(found.folder, readme(found.folder))
 
 
@@ -54,20 +63,20 @@ def plans_over_models(rows: pd.DataFrame) -> pd.DataFrame:
 
     A single model has the intervals of its bootstrap over sentences.
     """
-    whole = rows[rows["plan"] == FULL].set_index(MODEL)
+    whole = rows[rows["mechanism"] == FULL].set_index(MODEL)
     own = whole.loc[pd.MultiIndex.from_frame(rows[MODEL])]
     bleu = own["bleu"].where(own["bleu"] > 0).to_numpy()
     rows = rows.assign(
         bleu_kept=100 * rows["bleu"] / bleu,
-        share_of_full=rows["keys_per_row"] / own["keys_per_row"].to_numpy(),
+        share_of_full=rows["visible_keys"] / own["visible_keys"].to_numpy(),
     )
     for end in ("low", "high"):
         rows[f"bleu_kept_{end}"] = 100 + 100 * rows[f"bleu_change_{end}"] / bleu
     measures = [
-        "bleu", "bleu_kept", "loss_change", "error", "keys_per_row", "share_of_full", "length_ratio",
+        "bleu", "bleu_kept", "loss_change", "error", "visible_keys", "share_of_full", "length_ratio",
         "bleu_gain", "loss_gain",
     ]  # fmt: skip
-    return over_models_or_sentences(rows, ["layers", "budget", "plan"], measures)
+    return over_models_or_sentences(rows, ["layers", "budget", "mechanism"], measures)
 
 
 def readme(folder: Path) -> str:
@@ -85,12 +94,13 @@ def readme(folder: Path) -> str:
         counts={name: int(table[name].iloc[0]) for name in COUNTS},
         names=NAMES,
         budgets=sorted(table["budget"].dropna().unique()),
-        whole=[row["bleu"] for row in table[table["plan"] == FULL].to_dict("records")],
+        whole=[row["bleu"] for row in table[table["mechanism"] == FULL].to_dict("records")],
         ends=ends,
         several=bool((models["models"] > 1).all()),
         gains=shown_gains(models),
         plans=shown_plans(models),
         families=families(table),
+        criterion=read_facts(folder).get("criterion", "l1"),
     )
 
 
@@ -101,17 +111,17 @@ COUNTS = ("sentences", "validation_sentences", "calibration_sentences")
 def size(table: pd.DataFrame, models: pd.DataFrame, layers: int) -> dict[str, Any]:
     """What is said of the models of one size."""
     own, runs = models[models["layers"] == layers], table[table["layers"] == layers]
-    whole = own[own["plan"] == FULL].iloc[0]
-    searched, replaced = own[own["plan"] == SEARCHED], own[own["plan"] != FULL]
+    whole = own[own["mechanism"] == FULL].iloc[0]
+    searched, replaced = own[own["mechanism"] == SEARCHED], own[own["mechanism"] != FULL]
     near = searched[searched["share_of_full"] >= NEAR]["budget"]
-    useful = searched[searched["budget"] < whole["keys_per_row"]]["budget"]
+    useful = searched[searched["budget"] < whole["visible_keys"]]["budget"]
     runs_below = runs[runs["budget"].isin(useful)]
-    fitting = [name for name in BASELINES if (runs_below["plan"] == name).any()]
+    fitting = [name for name in BASELINES if (runs_below["mechanism"] == name).any()]
     return {
         "layers": layers,
         "models": int(whole["models"]),
-        "bleu": runs[runs["plan"] == FULL]["bleu"].tolist(),
-        "full_keys": whole["keys_per_row"],
+        "bleu": runs[runs["mechanism"] == FULL]["bleu"].tolist(),
+        "full_keys": whole["visible_keys"],
         "length_ratio": whole["length_ratio"],
         "most_kept": replaced["bleu_kept"].max(),
         "near": int(near.min()) if len(near) else None,
@@ -127,7 +137,7 @@ def standing(runs: pd.DataFrame, baseline: str) -> dict[str, Any]:
 
     A case is a model and a budget.
     """
-    rows = runs[runs["plan"] == baseline]
+    rows = runs[runs["mechanism"] == baseline]
     found: dict[str, Any] = {
         "name": baseline,
         "cases": len(rows),
@@ -135,8 +145,8 @@ def standing(runs: pd.DataFrame, baseline: str) -> dict[str, Any]:
     }
     for measure in ("bleu", "loss"):
         name = f"{measure}_gain"
-        means = rows.groupby(MODEL, as_index=False)[name].mean().assign(plan=baseline)
-        together = over_models(means, ["plan"], [name]).iloc[0]
+        means = rows.groupby(MODEL, as_index=False)[name].mean().assign(mechanism=baseline)
+        together = over_models(means, ["mechanism"], [name]).iloc[0]
         found[measure] = {
             "low": together[f"{name}_low"],
             "high": together[f"{name}_high"],
@@ -173,16 +183,16 @@ def shown_gains(models: pd.DataFrame) -> pd.DataFrame:
 def shown_plans(models: pd.DataFrame) -> pd.DataFrame:
     """Keys really seen, BLEU kept and change of loss, a column a plan."""
     return _by_plan(models, (SEARCHED, *BASELINES), lambda row: (
-        f"{row['keys_per_row']:.2f}: {row['bleu_kept']:.0f} %, {row['loss_change']:+.3f}, "
+        f"{row['visible_keys']:.2f}: {row['bleu_kept']:.0f} %, {row['loss_change']:+.3f}, "
         f"{row['length_ratio']:.2f}"
     ))  # fmt: skip
 
 
 def _by_plan(models: pd.DataFrame, plans: Sequence[str], written: Any) -> pd.DataFrame:
     rows = []
-    for (layers, budget), own in models[models["plan"] != FULL].groupby(["layers", "budget"]):
+    for (layers, budget), own in models[models["mechanism"] != FULL].groupby(["layers", "budget"]):
         row = {"layers": layers, "budget": budget}
-        by_plan = {one["plan"]: one for one in own.to_dict("records")}
+        by_plan = {one["mechanism"]: one for one in own.to_dict("records")}
         row |= {name: written(by_plan[name]) if name in by_plan else "none fits" for name in plans}
         rows.append(row)
     return pd.DataFrame(rows)
@@ -194,7 +204,7 @@ def _ends(row: Any, name: str, form: str) -> str:
 
 def families(table: pd.DataFrame) -> pd.DataFrame:
     """What the searched plans of the first model of each size are made of."""
-    first = table[(table["plan"] == SEARCHED) & (table["seed"] == table["seed"].min())]
+    first = table[(table["mechanism"] == SEARCHED) & (table["seed"] == table["seed"].min())]
     return first[["layers", "budget", "written"]].rename(columns={"written": "heads by family"})
 
 

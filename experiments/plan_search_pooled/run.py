@@ -13,12 +13,13 @@ from typing import Any
 import pandas as pd
 
 from attnlab.ablation import DRAWS, contrasts, over_models
+from attnlab.budget import FULL, BudgetedPlan
 from attnlab.cli.commands.demo import DEMO_SETTINGS
 from attnlab.core import counted, quiet, write_table
-from attnlab.evaluation import load_evaluator
 from attnlab.models import settings_from
-from attnlab.questions.plan.planning import changes, gains, output_of, plan, plans_of
-from attnlab.questions.plan.question import BASELINES, DEFAULT_FAMILIES, FULL
+from attnlab.questions.compare.comparison import compare
+from attnlab.questions.plan.planning import plan, plans_of
+from attnlab.questions.plan.question import BASELINES, DEFAULT_FAMILIES
 from experiments.shared.model_study import MODEL
 from experiments.shared.readme import (
     RESULTS,
@@ -42,6 +43,8 @@ ARMS = {
 }
 BUDGETS = (3, 4, 5, 6, 8)
 SENTENCES, SEED = 500, 0
+# As in the published searches.
+CRITERION = "l1"
 MEASURES = ("loss_gain", "bleu_gain")
 
 
@@ -59,13 +62,13 @@ def main() -> None:
         write_table(OUT / "ablation.csv", ablated(run))
     models = by_model()
     write_table(OUT / "models.csv", models)
-    write_table(OUT / "over_models.csv", over_models(models, ["plan"], list(MEASURES)))
+    write_table(OUT / "over_models.csv", over_models(models, ["mechanism"], list(MEASURES)))
     corpora = by_corpus(models)
     write_table(OUT / "corpora.csv", corpora)
     write_table(OUT / "over_corpora.csv", over_corpora(corpora))
     write_table(OUT / "contrasts.csv", tested(corpora))
     write_table(
-        OUT / "by_budget.csv", over_models(path_label(), ["plan", "budget"], list(MEASURES))
+        OUT / "by_budget.csv", over_models(path_label(), ["mechanism", "budget"], list(MEASURES))
     )
     write_facts(
         OUT, __file__, "torch", "transformers", "sacrebleu",
@@ -80,19 +83,19 @@ def path_label() -> pd.DataFrame:
     for folder in sorted(RESULTS.glob("plan_search_*")):
         # Two folders have models of one corpus, of different sizes.
         table = read_table(folder, "table").assign(corpus=read_facts(folder)["corpus"])
-        whole = table[table["plan"] == FULL].set_index(MODELS)
+        whole = table[table["mechanism"] == FULL].set_index(MODELS)
         own = whole.loc[pd.MultiIndex.from_frame(table[MODELS])]
         table = table.assign(
-            full_bleu=own["bleu"].to_numpy(), full_keys=own["keys_per_row"].to_numpy()
+            full_bleu=own["bleu"].to_numpy(), full_keys=own["visible_keys"].to_numpy()
         )
         tables.append(table[table["budget"] < table["full_keys"]])
     rows = pd.concat(tables, ignore_index=True)
-    return rows[rows["plan"].isin(BASELINES)].astype({"budget": int})
+    return rows[rows["mechanism"].isin(BASELINES)].astype({"budget": int})
 
 
 def by_model() -> pd.DataFrame:
     """A row a model and baseline: gains of the searched plan, means over the budgets that have a setting."""
-    grouped = path_label().groupby([*MODELS, "plan"], as_index=False)
+    grouped = path_label().groupby([*MODELS, "mechanism"], as_index=False)
     return grouped.agg(
         full_bleu=("full_bleu", "first"), full_keys=("full_keys", "first"),
         budgets=("budget", "nunique"), **{name: (name, "mean") for name in MEASURES},
@@ -101,48 +104,51 @@ def by_model() -> pd.DataFrame:
 
 def by_corpus(models: pd.DataFrame) -> pd.DataFrame:
     """A row a corpus and baseline: gains, means over the models of the corpus, which share its sentences."""
-    grouped = models.groupby(["corpus", "plan"], as_index=False)
+    grouped = models.groupby(["corpus", "mechanism"], as_index=False)
     return grouped.agg(models=("seed", "size"), **{name: (name, "mean") for name in MEASURES})
 
 
 def over_corpora(corpora: pd.DataFrame) -> pd.DataFrame:
     """A row a baseline: means over corpora with 95 % t intervals."""
-    return over_models(corpora, ["plan"], list(MEASURES)).rename(columns={"models": "corpora"})
+    return over_models(corpora, ["mechanism"], list(MEASURES)).rename(columns={"models": "corpora"})
 
 
 def tested(corpora: pd.DataFrame) -> pd.DataFrame:
     """The three contrasts over corpora: the loss of each baseline less that of the searched plan."""
-    differences = {str(name): own["loss_gain"].tolist() for name, own in corpora.groupby("plan")}
+    differences = {
+        str(name): own["loss_gain"].tolist() for name, own in corpora.groupby("mechanism")
+    }
     return contrasts(differences).rename(columns={"models": "corpora"})
 
 
 def ablated(folder: Path) -> pd.DataFrame:
     """A row an arm and budget: scores on test sentences, and what all families would have gained."""
+    plans = []
     with quiet():
         trained_run(folder, settings_from(DEMO_SETTINGS))
-        evaluator = load_evaluator(folder, sentences=SENTENCES)
-        before = output_of(evaluator, None, bleu=True)
-        whole: dict[int, Any] = {}
-        rows = []
         for arm, left_out in ARMS.items():
             families = [name for name in DEFAULT_FAMILIES if name not in left_out]
             found = plan(
-                folder, BUDGETS, sentences=SENTENCES, families=families, bleu=False, seed=SEED
-            )
-            keys = found.scores[found.scores["plan"] == "searched"].set_index("budget")
-            for budget, one in plans_of(found).items():
-                output = output_of(evaluator, one, bleu=True)
-                whole.setdefault(budget, output)
-                row = {"families": arm, "budget": budget}
-                row["keys_per_row"] = keys.loc[budget, "keys_per_row"]
-                row |= changes(evaluator, before, output, seed=SEED)
-                # Above 0 the search of all families is better.
-                row |= gains(evaluator, output, whole[budget], seed=SEED)
-                rows.append(
-                    row
-                    | {"full_bleu": float(changes(evaluator, before, before, seed=SEED)["bleu"])}
-                )
-    return pd.DataFrame(rows).assign(sentences=len(evaluator))
+                folder, BUDGETS, criterion=CRITERION, sentences=SENTENCES, families=families, quick=True,
+                seed=SEED,
+            )  # fmt: skip
+            plans += [BudgetedPlan(one, arm, budget) for budget, one in plans_of(found).items()]
+        # Above 0 the search of all families is better.
+        compared = compare(
+            folder,
+            BUDGETS,
+            mechanisms=(),
+            plans=plans,
+            against="all",
+            sentences=SENTENCES,
+            seed=SEED,
+        )
+    rows = compared.summary
+    bleu = rows.loc[rows["mechanism"] == FULL, "bleu"].iloc[0]
+    rows = rows[rows["budget"].notna()].rename(columns={"mechanism": "families"})
+    return rows.drop(columns=["sites", "level", "written", "steps"]).assign(
+        full_bleu=bleu, sentences=compared.about["Held-out sentences"]
+    )
 
 
 def readme(folder: Path) -> str:
@@ -150,8 +156,8 @@ def readme(folder: Path) -> str:
     models = read_table(folder, "models")
     ablation = read_table(folder, "ablation")
     corpora = read_table(folder, "corpora")
-    together = read_table(folder, "over_models").set_index("plan")
-    apart = read_table(folder, "over_corpora").set_index("plan")
+    together = read_table(folder, "over_models").set_index("mechanism")
+    apart = read_table(folder, "over_corpora").set_index("mechanism")
     tests = read_table(folder, "contrasts").set_index("contrast")
     each = models.drop_duplicates(MODELS)
     return render(
@@ -171,7 +177,7 @@ def readme(folder: Path) -> str:
                 "ahead": int((own["loss_gain"] > 0).sum()),
                 "bleu_ahead": int((own["bleu_gain"] > 0).sum()),
             }
-            for name, own in models.groupby("plan")
+            for name, own in models.groupby("mechanism")
         },
         by_corpus=shown_corpora(corpora),
         by_model=shown_models(models),
@@ -202,7 +208,7 @@ def shown_models(models: pd.DataFrame) -> pd.DataFrame:
         row["BLEU"] = f"{own['full_bleu'].iloc[0]:.1f}"
         row["keys of full"] = f"{own['full_keys'].iloc[0]:.1f}"
         for one in own.to_dict("records"):
-            row[NAMES[one["plan"]]] = (
+            row[NAMES[one["mechanism"]]] = (
                 f"{one['loss_gain']:+.3f}, {one['bleu_gain']:+.1f} ({one['budgets']} budgets)"
             )
         rows.append(row)
@@ -215,7 +221,7 @@ def shown_corpora(corpora: pd.DataFrame) -> pd.DataFrame:
     for (corpus, models), own in corpora.groupby(["corpus", "models"]):
         row: dict[str, Any] = {"corpus": corpus, "models": models}
         for one in own.to_dict("records"):
-            row[NAMES[one["plan"]]] = f"{one['loss_gain']:+.3f}, {one['bleu_gain']:+.1f}"
+            row[NAMES[one["mechanism"]]] = f"{one['loss_gain']:+.3f}, {one['bleu_gain']:+.1f}"
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -225,7 +231,7 @@ def shown_budgets(rows: pd.DataFrame) -> pd.DataFrame:
     shown = []
     for budget, own in rows.groupby("budget"):
         row: dict[str, Any] = {"budget": budget}
-        by_plan = {one["plan"]: one for one in own.to_dict("records")}
+        by_plan = {one["mechanism"]: one for one in own.to_dict("records")}
         for name, heading in NAMES.items():
             one = by_plan.get(name)
             row[heading] = (

@@ -28,14 +28,16 @@ def gains(measure: str) -> dict[str, dict[str, list[float]]]:
         with path.open(encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         full = {
-            (row["layers"], row["seed"]): float(row["keys_per_row"])
+            (row["layers"], row["seed"]): float(row["visible_keys"])
             for row in rows
-            if row["plan"] == "full"
+            if row["mechanism"] == "full"
         }
         for row in rows:
             model = row["layers"], row["seed"]
-            if row["plan"] in NAMES and float(row["budget"]) < full[model]:
-                found[row["plan"], CORPORA[path.parent.name], *model].append(float(row[measure]))
+            if row["mechanism"] in NAMES and float(row["budget"]) < full[model]:
+                found[row["mechanism"], CORPORA[path.parent.name], *model].append(
+                    float(row[measure])
+                )
     by_plan: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for (plan, corpus, *_), values in found.items():
         by_plan[plan][corpus].append(mean(values))
@@ -55,8 +57,8 @@ def sentences_about(plan: str) -> str:
 
 @pytest.mark.parametrize("measure", ["loss_gain", "bleu_gain"])
 def test_models_are_described_and_corpora_are_the_units(measure: str) -> None:
-    models = read_table(OUT, "over_models").set_index("plan")
-    corpora = read_table(OUT, "over_corpora").set_index("plan")
+    models = read_table(OUT, "over_models").set_index("mechanism")
+    corpora = read_table(OUT, "over_corpora").set_index("mechanism")
     names = [f"{measure}{end}" for end in ("", "_low", "_high")]
     found = gains(measure)
     assert set(found) == set(NAMES)
@@ -87,7 +89,7 @@ def test_contrasts_are_tested_over_corpora_and_corrected_over_all_three() -> Non
 
 def test_the_page_begins_with_what_corpora_do_not_show() -> None:
     begin = (OUT / "README.md").read_text("utf-8").split("\n* **")[0]
-    corpora = read_table(OUT, "over_corpora").set_index("plan")
+    corpora = read_table(OUT, "over_corpora").set_index("mechanism")
     assert "chosen when the figures of these models were known" in begin
     sentence = next(one for one in begin.splitlines() if "is not shown beyond" in one)
     for plan, low in corpora["bleu_gain_low"].items():

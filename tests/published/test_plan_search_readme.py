@@ -23,7 +23,7 @@ def written(folder: Path, change: Callable[[pd.DataFrame], pd.DataFrame]) -> str
 def test_cases_and_models_are_counted_and_nothing_is_called_not_shown(tmp_path: Path) -> None:
     text = " ".join(written(tmp_path, lambda rows: rows).split())
     table = read_table(COMMITTED, "table")
-    cases = table[(table["budget"] <= 10) & table["plan"].isin(NAMES)]
+    cases = table[(table["budget"] <= 10) & table["mechanism"].isin(NAMES)]
     smaller, more = (int((cases[f"{name}_gain"] > 0).sum()) for name in ("loss", "bleu"))
     assert (
         f"the smaller loss in {smaller} of {len(cases)} cases and keeps more BLEU in {more}."
@@ -36,7 +36,7 @@ def test_cases_and_models_are_counted_and_nothing_is_called_not_shown(tmp_path: 
 
 def test_a_baseline_that_fits_no_useful_budget_is_named(tmp_path: Path) -> None:
     def without_bigbird(rows: pd.DataFrame) -> pd.DataFrame:
-        return rows[(rows["plan"] != "bigbird") | (rows["budget"] > 10)]
+        return rows[(rows["mechanism"] != "bigbird") | (rows["budget"] > 10)]
 
     text = written(tmp_path, without_bigbird)
     assert "**BigBird**: no setting fits any budget up to 10." in text
@@ -58,7 +58,7 @@ def test_a_gain_without_an_interval_is_shown_alone() -> None:
     ends = [f"{name}_gain_{end}" for name in ("bleu", "loss") for end in ("low", "high")]
     shown = shown_gains(models.assign(**dict.fromkeys(ends, float("nan"))))
     assert "nan" not in shown.to_string()
-    first = models[(models["plan"] == "band") & (models["budget"] == models["budget"].min())].iloc[
-        0
-    ]
+    first = models[
+        (models["mechanism"] == "band") & (models["budget"] == models["budget"].min())
+    ].iloc[0]
     assert shown["band"].iloc[0] == f"{first['bleu_gain']:+.1f}; {first['loss_gain']:+.3f}"

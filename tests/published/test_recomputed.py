@@ -230,7 +230,7 @@ def _(folder: Path, request: pytest.FixtureRequest) -> None:
     again = search.plans_over_models(found.table.astype({"budget": "Int64"}))
     again = pd.read_csv(io.StringIO(again.to_csv(index=False)))
     pd.testing.assert_frame_equal(again, pd.read_csv(folder / "over_models.csv"))
-    whole = found.table[found.table["plan"] == "full"].iloc[0]
+    whole = found.table[found.table["mechanism"] == "full"].iloc[0]
     name = json.loads((folder / "facts.json").read_text("utf-8"))["corpus"]
     shared = request.getfixturevalue("shared_data")
     corpus = {
@@ -243,7 +243,7 @@ def _(folder: Path, request: pytest.FixtureRequest) -> None:
     count = int(whole["sentences"])
     source, rows = (torch.tensor(own[:count]) for own in (test.source_lengths, test.target_lengths))
     keys = (source**2).sum() + (rows * (rows + 1) // 2).sum() + (rows * source).sum()
-    assert whole["keys_per_row"] == pytest.approx(float(keys / (source.sum() + 2 * rows.sum())))
+    assert whole["visible_keys"] == pytest.approx(float(keys / (source.sum() + 2 * rows.sum())))
 
 
 @recomputes("plan_search")

@@ -99,7 +99,7 @@ def test_measures_equal_plain_loops(site: str) -> None:
     for b in range(2):
         rows, columns = int(seen.real_queries[b].sum()), int(seen.visible[b].sum())
         for h in range(3):
-            mass, keys, wrong, whole = 0.0, 0, 0.0, 0.0
+            mass, keys, wrong, whole, l1 = 0.0, 0, 0.0, 0.0, 0.0
             for i in range(rows):
                 allowed = [j for j in range(columns) if j <= i or not causal]
                 score = {
@@ -110,6 +110,10 @@ def test_measures_equal_plain_loops(site: str) -> None:
                 near = [j for j in allowed if -2 <= j - i <= 1]
                 kept = sum(power[j] for j in near)
                 mass, keys = mass + kept / sum(power.values()), keys + len(near)
+                l1 += sum(
+                    abs(power[j] / sum(power.values()) - (power[j] / kept if j in near else 0))
+                    for j in allowed
+                )
                 for d in range(7):
                     value = {j: float(seen.value[b, h, j, d]) for j in allowed}
                     full = sum(power[j] * value[j] for j in allowed) / sum(power.values())
@@ -117,7 +121,15 @@ def test_measures_equal_plain_loops(site: str) -> None:
                     wrong, whole = wrong + (part - full) ** 2, whole + full**2
             assert float(found["mass_fraction"][b, h]) == pytest.approx(mass / rows)
             assert float(found["visible_keys"][b, h]) == pytest.approx(keys / rows)
+            assert float(found["error"][b, h]) == pytest.approx(l1 / rows)
             assert float(found["output_error"][b, h]) == pytest.approx((wrong / whole) ** 0.5)
+
+
+def test_rows_without_keys_have_the_largest_error_and_padding_none() -> None:
+    seen = observed()
+    nothing = torch.zeros_like(seen.weights)
+    found = dict(zip(MEASURED, measure_matrices(nothing, seen, support=True), strict=True))
+    torch.testing.assert_close(found["error"], torch.full((2, 3), 2.0).double())
 
 
 @pytest.mark.parametrize("site", SITES)

@@ -1,16 +1,16 @@
 """The plan search: the allocation against exact ones, planted heads, counted keys, bounds, and files."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 import torch
 from small_run import small_settings
 
 import attnlab
-from attnlab.ablation.significance import loss_difference
+from attnlab.ablation.significance import bleu_difference, loss_difference
 from attnlab.attention.bridge.installing import use
 from attnlab.attention.plan import load_plan, plan_of
 from attnlab.attention.registry import make
@@ -22,7 +22,7 @@ from attnlab.evaluation.evaluator import load_evaluator
 from attnlab.models.run import load
 from attnlab.models.tokenizer import checksum
 from attnlab.models.training import train
-from attnlab.questions.plan.planning import output_of, plan, plans_of
+from attnlab.questions.plan.planning import plan, plans_of
 from attnlab.questions.plan.question import DEFAULT_FAMILIES, FAMILIES, BudgetNearLength
 from attnlab.questions.plan.search import Search
 from attnlab.reading.observing import Observed
@@ -89,7 +89,7 @@ def test_no_head_is_left_out_because_few_keys_hold_less_than_half_of_it() -> Non
     found = search.searched(3)
     assert "none" not in {one.family for one in found.entries.values()}
     assert found.allocation.cost > 0.9 * 3 * search.rows
-    nothing = next(one for one in search._candidates[search.heads[0]] if one.family == "none")
+    nothing = next(one for one in search._candidates[search.units[0]] if one.family == "none")
     assert search.measured(search.heads[0], nothing) == (pytest.approx(2), 0)
 
 
@@ -116,18 +116,59 @@ def test_budgets_are_counted_non_zeros_at_the_ends_of_sentences_too(
 
 
 @pytest.mark.parametrize("budget", [1, 2, 3])
-def test_the_bound_holds_for_candidates_that_lost_to_fixed_weights_too(
-    search: Search, budget: int
-) -> None:
+def test_the_choice_is_within_a_step_of_the_best_there_is(search: Search, budget: int) -> None:
     options = [
-        [search._choice(one.specification, head) for one in search._candidates[head]]
-        for head in search.heads
+        [search._choice(one.specification, *unit) for one in search._worth_scoring(unit)]
+        for unit in search.units
     ]
     best = allocate_exactly(options, float(budget * search.rows))
     found = search.searched(budget).allocation
     assert best is not None
     assert found.lower_bound <= best.error + 1e-9
     assert best.error <= found.error + 1e-9
+
+
+def test_the_shortlist_holds_what_no_mixture_of_others_beats(search: Search) -> None:
+    for unit, kept in search.shortlist().items():
+        own = {one: search._choice(one.specification, *unit) for one in search._worth_scoring(unit)}
+        assert set(kept) <= set(own)
+        for one, choice in own.items():
+            better = [
+                other
+                for other in own.values()
+                if other.cost <= choice.cost and other.error < choice.error - 1e-9
+            ]
+            assert better or any(own[k].error <= choice.error + 1e-9 for k in kept), one
+        assert min(choice.error for choice in own.values()) == min(own[k].error for k in kept)
+
+
+def test_what_costs_least_is_chosen_whatever_its_distance(search: Search) -> None:
+    shortlist = search.shortlist()
+    prices = {
+        (unit, one.specification): float(index) if one.family != "none" else -1.0
+        for unit, own in shortlist.items()
+        for index, one in enumerate(own)
+    }
+    found = search.searched(3, prices)
+    assert {one.family for one in found.entries.values()} == {"none"}
+    assert found.allocation.error == -4.0
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_heads_together_have_one_mechanism_that_is_best_for_their_sum(size: int) -> None:
+    apart = Search((3,), ("band",))
+    together = Search((3,), ("band",), {("encoder", 0): size})
+    for one in (apart, together):
+        for seed in range(3):
+            one.learn(planted(seed))
+        for seed in range(3, 6):
+            one.measure(planted(seed))
+    assert [len(unit) for unit in together.units] == [size] * (4 // size)
+    found = together.searched(3)
+    for unit in together.units:
+        assert len({found.entries[head] for head in unit}) == 1
+    assert found.allocation.error >= apart.searched(3).allocation.error - 1e-9
+    assert found.allocation.cost <= 3 * together.rows
 
 
 def test_global_rows_count_with_all_their_keys() -> None:
@@ -155,12 +196,21 @@ def test_tables_hold_every_head_and_plan(found: Result) -> None:
         for row in own.to_dict("records"):
             entry = plans_of(found)[budget].at(row["site"], row["layer"], row["head"])
             assert str(entry) == row["mechanism"]
-    searched = found.scores[found.scores["plan"] == "searched"].set_index("budget")
+    searched = found.summary[found.summary["mechanism"] == "searched"].set_index("budget")
     assert searched.at[4, "error"] < searched.at[2, "error"]
-    for row in found.scores.to_dict("records"):
-        if row["plan"] != "full":
+    for row in found.summary.to_dict("records"):
+        if row["mechanism"] != "full":
             assert row["error_low"] - 1e-9 <= row["error"] <= row["error_high"] + 1e-9
             assert {"loss_change_low", "bleu_change_high"} <= set(row)
+
+
+def test_the_error_of_a_plan_is_the_mean_of_its_heads(found: Result) -> None:
+    """The two are summed apart: by head over rows, and by sentence over heads."""
+    summary = found.summary.set_index(["mechanism", "budget"])
+    for budget, own in found.mechanisms.groupby("budget"):
+        row = summary.loc[("searched", budget)]
+        assert row["error"] == pytest.approx(own["error"].mean(), rel=0.1)
+        assert row["visible_keys"] == pytest.approx(own["visible_keys"].mean(), rel=0.1)
 
 
 def test_keys_per_row_are_those_that_the_model_with_the_plan_attends_to(
@@ -189,36 +239,42 @@ def test_keys_per_row_are_those_that_the_model_with_the_plan_attends_to(
     own = found.mechanisms[found.mechanisms["budget"] == 4]
     for row in own.to_dict("records"):
         key = Head(row["site"], row["layer"], row["head"])
-        assert row["keys_per_row"] == pytest.approx(counts[key] / rows[key.site])
+        assert row["visible_keys"] == pytest.approx(counts[key] / rows[key.site])
 
 
-def test_gains_are_those_of_the_searched_plan_and_corrected_together(
-    small_run: Path, found: Result
-) -> None:
-    scores = found.scores.set_index(["plan", "budget"])
-    baselines = [key for key in scores.index if key[0] not in ("full", "searched")]
+def output_of(evaluator: Any, one: Any) -> tuple[torch.Tensor, list[str]]:
+    """Losses and translations with a plan in place, or without one."""
+    with nullcontext() if one is None else use(evaluator.model, one):
+        return evaluator.losses(), evaluator.translations()
+
+
+def test_gains_are_those_of_the_searched_plan(small_run: Path, found: Result) -> None:
+    summary = found.summary.set_index(["mechanism", "budget"])
+    baselines = [key for key in summary.index if key[0] not in ("full", "searched")]
     evaluator = load_evaluator(small_run, sentences=QUICK["sentences"])
-    outputs = {}
-    for budget in (2, 4):
-        outputs[budget] = output_of(evaluator, plans_of(found)[budget], bleu=True)
+    outputs = {budget: output_of(evaluator, plans_of(found)[budget]) for budget in (2, 4)}
     for baseline, budget in baselines:
-        row, searched = scores.loc[(baseline, budget)], scores.loc[("searched", budget)]
+        row, searched = summary.loc[(baseline, budget)], summary.loc[("searched", budget)]
         assert row["loss_gain"] == pytest.approx(row["loss"] - searched["loss"])
         assert row["bleu_gain"] == pytest.approx(searched["bleu"] - row["bleu"])
-        assert row["loss_gain_low"] <= row["loss_gain_high"]
         by_site = {part.split("=")[0]: part.split("=", 1)[1] for part in row["written"].split("; ")}
-        other = output_of(evaluator, plan_of(by_site), bleu=True)
-        difference = loss_difference(outputs[budget].losses, other.losses, evaluator.tokens, seed=0)
+        losses, translations = output_of(evaluator, plan_of(by_site))
+        difference = loss_difference(outputs[budget][0], losses, evaluator.tokens, seed=0)
         ends = row["loss_gain_low"], row["loss_gain_high"]
         assert ends == pytest.approx((difference.low, difference.high))
+        texts = translations, outputs[budget][1], evaluator.references
+        bleu = bleu_difference(*texts, seed=0)
+        ends = row["bleu_gain_low"], row["bleu_gain_high"]
+        assert ends == pytest.approx((bleu.low, bleu.high), abs=1e-6)
     assert len(baselines) > 2
-    assert not [name for name in scores if name.endswith("_p_value")]
+    assert summary.loc["searched", "loss_gain"].isna().all()
+    assert summary.loc["full", "loss_gain"].isna().all()
 
 
 def test_nothing_is_chosen_on_test(small_run: Path, found: Result) -> None:
-    again = plan(small_run, (2, 4), **{**QUICK, "sentences": 2}, bleu=False)
+    again = plan(small_run, (2, 4), **{**QUICK, "sentences": 2}, quick=True)
     assert plans_of(again) == plans_of(found)
-    assert "bleu" not in again.scores
+    assert "bleu" not in again.summary
 
 
 def test_a_plan_goes_into_files_training_and_models_unchanged(
@@ -247,13 +303,13 @@ def test_a_plan_goes_into_files_training_and_models_unchanged(
 
 
 def test_full_attention_everywhere_changes_nothing_to_the_last_digit(small_run: Path) -> None:
-    found = plan(small_run, (40,), **QUICK, families=("none", "full"), bleu=False)
+    found = plan(small_run, (40,), **QUICK, families=("none", "full"), quick=True, criterion="l1")
     assert plans_of(found)[40] == plan_of(dict.fromkeys(plans_of(found)[40].entries, "full"))
     evaluator = load_evaluator(small_run, sentences=6)
-    before = output_of(evaluator, None, bleu=True)
-    after = output_of(evaluator, plans_of(found)[40], bleu=True)
-    assert torch.equal(after.losses, before.losses)
-    assert after.translations == before.translations
+    before = output_of(evaluator, None)
+    after = output_of(evaluator, plans_of(found)[40])
+    assert torch.equal(after[0], before[0])
+    assert after[1] == before[1]
     assert (found.mechanisms["error"].abs() < 1e-9).all()
     assert any(isinstance(note, BudgetNearLength) and note.budget == 40 for note in found.notes)
 
@@ -279,23 +335,22 @@ def test_what_cannot_be_used_is_refused_before_a_model_is_loaded(
         plan("no run", **options)
 
 
-def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is not a run directory"):
+def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no run of attnlab and brings no sentences"):
         plan(tmp_path, (3,))
 
 
 def test_a_site_without_a_candidate_is_named(small_run: Path) -> None:
     with pytest.raises(InputError, match="None of the families tokens has a form .* decoder"):
-        plan(small_run, (3,), **QUICK, families=("tokens",), bleu=False)
+        plan(small_run, (3,), **QUICK, families=("tokens",), quick=True)
 
 
 def test_one_site_alone(small_run: Path) -> None:
-    found = plan(small_run, (3,), **QUICK, sites=("encoder",), bleu=False)
+    found = plan(small_run, (3,), **QUICK, sites=("encoder",), quick=True)
     assert set(found.mechanisms["site"]) == {"encoder"}
-    assert set(found.scores["plan"]) <= {"full", "searched", "band", "longformer", "bigbird"}
+    assert set(found.summary["mechanism"]) <= {"full", "searched", "band", "longformer", "bigbird"}
     own = found.mechanisms
     assert own["validation_keys"].mean() <= 3
-    assert isinstance(found.scores, pd.DataFrame)
-    found = plan(small_run, (40,), **QUICK, sites=("encoder",), bleu=False, families=("tokens",))
+    found = plan(small_run, (40,), **QUICK, sites=("encoder",), quick=True, families=("tokens",))
     assert set(found.mechanisms["family"]) == {"tokens"}
     assert plans_of(found)[40].tokenizer == checksum(load(small_run).tokenizers.source)

@@ -69,7 +69,7 @@ def scores(*, bleu: bool) -> pd.DataFrame:
         (None, "full", 20.0, 0.0, 0.0, 0.0), (3, "searched", 2.9, 0.7, -4.6, 0.69),
         (3, "band", 3.0, 1.3, -1.3, 0.63), (3, "longformer", 2.8, 1.2, -2.4, 0.73),
     ]  # fmt: skip
-    names = ["budget", "plan", "keys_per_row", "error", "bleu_change", "loss_change"]
+    names = ["budget", "mechanism", "visible_keys", "error", "bleu_change", "loss_change"]
     table = pd.DataFrame(rows, columns=names).assign(sentences=60, seed=0)
     table["bleu"], table["loss"] = 4.8 + table["bleu_change"], 2.3 + table["loss_change"]
     for name, half in (("error", 0.1), ("bleu_change", 2.5), ("loss_change", 0.1)):
@@ -80,12 +80,12 @@ def scores(*, bleu: bool) -> pd.DataFrame:
 @pytest.mark.parametrize("bleu", [True, False])
 def test_intervals_of_plans_are_those_of_the_change(bleu: bool) -> None:
     table = scores(bleu=bleu)
-    name = "bleu_change" if bleu else "loss_change"
+    names = ["error", "loss_change", *(["bleu_change"] if bleu else [])]
     figure = draw_planning(table)
-    own = table[table["plan"] != "full"]
-    for axes, drawn in zip(figure.axes, ("error", name), strict=True):
+    own = table[table["mechanism"] != "full"]
+    for axes, drawn in zip(figure.axes, names, strict=True):
         assert bars(axes) == set(zip(own[f"{drawn}_low"], own[f"{drawn}_high"], strict=True))
-    assert figure.axes[1].get_ylabel().startswith("change of BLEU" if bleu else "change of loss")
+    assert figure.axes[-1].get_ylabel().startswith("change of BLEU" if bleu else "change of loss")
     check_text_fits(figure)
 
 

@@ -95,7 +95,7 @@ def test_plan(language_run: Path) -> None:
         language_run, budgets=[4], sentences=4, validation=4, calibration=8, families=["band"]
     )
     assert set(plans_of(found)) == {4}
-    assert "bleu" not in found.scores
+    assert "bleu" not in found.summary
     run = load(language_run)
     with use(run.model, plans_of(found)[4]), torch.no_grad():
         ids = torch.tensor([run.tokenizers.source("Maria sleeps.")["input_ids"]])

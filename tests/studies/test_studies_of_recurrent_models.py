@@ -125,7 +125,7 @@ def test_replaced_heads_and_a_written_plan(recurrent_run: Path, tmp_path: Path) 
     options = {"sentences": 4, "validation": 4, "calibration": 8}
     searched = attnlab.plan(recurrent_run, budgets=[3], families=["none", "band"], **options)
     assert heads_of(searched.mechanisms) == {HEAD}
-    assert set(searched.scores["plan"]) >= {"full", "searched", "band"}
+    assert set(searched.summary["mechanism"]) >= {"full", "searched", "band"}
     attnlab.attention.write_plan(tmp_path / "mine.json", plans_of(searched)[3])
     found = attnlab.compare(
         recurrent_run, [5], mechanisms=["band", "top-k"], per_head=True, fine_tune=1,

@@ -14,10 +14,17 @@ from torch import Tensor
 from attnlab.ablation import Difference, bleu_differences, loss_differences
 from attnlab.attention import AttentionPlan, Mechanism, load_plan, use
 from attnlab.budget import (
+    ALL,
     BLEU_CHANGE,
+    BLEU_GAIN,
+    COMPARED,
     ERROR,
+    FULL,
+    L1_ERROR,
     LOSS_CHANGE,
+    LOSS_GAIN,
     MASS,
+    BudgetedPlan,
     Candidate,
     Candidates,
     Choosing,
@@ -30,7 +37,7 @@ from attnlab.budget import (
     refusals,
     types_of_site,
 )
-from attnlab.core import Head, InputError, Note, Table, options_of, usable_device
+from attnlab.core import Estimate, Head, InputError, Note, Table, options_of, usable_device
 from attnlab.evaluation import (
     ENOUGH_FOR_INTERVALS,
     LOSS_IN_WORDS,
@@ -45,13 +52,10 @@ from attnlab.evaluation import (
     observe_part,
     parts_of,
 )
-from attnlab.models import Model, Run, Source, check_has_sentences, checksum
+from attnlab.models import Model, Run, Source, check_has_sentences, checksum, length_ratio
 from attnlab.questions.compare.question import (
-    ALL,
-    FULL,
     MECHANISMS_BY_HEAD,
     QUESTION,
-    SUMMARY,
     ComparisonSettings,
     MechanismLeftOut,
     NoSettingAtSite,
@@ -95,7 +99,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
             used, or a model that cannot be compared.
         AttnlabError: the corpus is no longer the one of the training.
     """
-    plans = {path.name: load_plan(path) for path in map(Path, settings.plans)}
+    plans = [_plan_of(one) for one in settings.plans]
     device = usable_device(settings.device)
     sentences, text = settings.sentences, settings.text
     if text is None and isinstance(sentences, int) and isinstance(source, str | Path):
@@ -104,7 +108,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
     model.model.to(device)
     scores_them = _has_loss(model, texts)
     _check_loss(model, settings, has_loss=scores_them)
-    _check_plans(plans, model)
+    _check_plans(plans, model, settings.mechanisms)
     parts = parts_of(
         model,
         texts,
@@ -140,7 +144,8 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
         kind = evaluator.loss
         replacing = Replacing(evaluator, translate=not settings.quick, seed=settings.seed)
         installed = _Plans(evaluator, candidates)
-        found = list(_replaced(replacing, cases, summary, installed, settings))
+        against = _Against(evaluator, cases, settings)
+        found = list(_replaced(replacing, cases, summary, installed, against))
         summary = pd.concat([table for table, _ in found], ignore_index=True)
         if settings.per_head:
             by_head = _alone(replacing, found[0][1], by_head, installed, settings)
@@ -149,7 +154,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
         QUESTION.name,
         f"Mechanisms in place of full attention in {model.label}",
         {
-            "summary": _declared(summary, SUMMARY),
+            "summary": _declared(summary, COMPARED),
             "mechanisms_by_head": _declared(by_head, MECHANISMS_BY_HEAD),
         },
         {
@@ -171,12 +176,17 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
 
 @dataclass(frozen=True)
 class _Case:
-    """A row: one mechanism at all heads of some sites; without a budget for a plan and for full attention."""
+    """A row: one mechanism at all heads of some sites, a plan, or full attention, which has no budget."""
 
     name: str
     budget: int | None
     sites: tuple[str, ...]
     plan: AttentionPlan | None = None
+
+    @property
+    def is_mechanism(self) -> bool:
+        """Whether one mechanism is made for each layer, as it was taught there."""
+        return self.plan is None and self.name != FULL
 
     @property
     def entries(self) -> list[Entry]:
@@ -201,13 +211,25 @@ def _check_loss(model: Model, settings: ComparisonSettings, *, has_loss: bool) -
         raise InputError(msg)
 
 
-def _check_plans(plans: Mapping[str, AttentionPlan], model: Model) -> None:
+def _plan_of(source: str | Path | BudgetedPlan) -> BudgetedPlan:
+    """A plan with its name; one from a file is named after it."""
+    if isinstance(source, BudgetedPlan):
+        return source
+    return BudgetedPlan(load_plan(source), Path(source).name, written=Path(source).name)
+
+
+def _check_plans(
+    plans: Sequence[BudgetedPlan], model: Model, mechanisms: Sequence[str] | None
+) -> None:
     """Raises where a plan does not fit the model, before hours of work rather than after them."""
-    for name, plan in plans.items():
-        if isinstance(model, Run):
-            own = checksum(model.tokenizers.source)
-            plan.check_same_tokenizer(own, f"The plan {name}")
-        with use(model.model, plan):
+    taken = {FULL, *(mechanism_names() if mechanisms is None else mechanisms)}
+    for plan in plans:
+        if plan.name in taken:
+            msg = f"A plan cannot be called '{plan.name}', as another row is; give it another name."
+            raise InputError(msg)
+        own = checksum(model.both_tokenizers.source)
+        plan.plan.check_same_tokenizer(own, f"The plan {plan.name}")
+        with use(model.model, plan.plan):
             pass
 
 
@@ -236,7 +258,8 @@ def _chosen(parts: Parts, loaded: Model, settings: ComparisonSettings) -> Choosi
     choosing = Choosing(by_site, settings.budgets, settings.mechanisms, longest=longest)
     read = _reading(loaded, sites, settings)
     read("Calibrating", part=parts.calibration, receive=choosing.learn)
-    read("Choosing", part=parts.validation, receive=choosing.measure)
+    if settings.mechanisms != ():
+        read("Choosing", part=parts.validation, receive=choosing.measure)
     return choosing
 
 
@@ -284,36 +307,37 @@ def _check_mechanisms(names: Sequence[str], additive: Mapping[str, bool]) -> Non
 def _scores(
     choosing: Choosing,
     candidates: Candidates,
-    plans: Mapping[str, AttentionPlan],
+    plans: Sequence[BudgetedPlan],
     read: Callable[[Callable[[Observed], None]], None],
     sentences: Sequence[int],
 ) -> Scores:
     """Attention captured, output error and keys of every candidate on the held-out sentences."""
     heads, scores = choosing.heads, Scores(sentences)
-    planned: dict[Layer, list[Candidate]] = {at: [] for at in heads}
+    planned: dict[Layer, list[tuple[int | None, Candidate]]] = {at: [] for at in heads}
     for at, count in heads.items():
         types = len(choosing.by_site[at[0]].counts)
-        for name, plan in plans.items():
-            mechanism = plan.mechanism(*at, count, vocabulary=types).double().eval()
-            planned[at].append(choosing.candidate_of((name, name, ""), at, mechanism))
+        for plan in plans:
+            mechanism = plan.plan.mechanism(*at, count, vocabulary=types).double().eval()
+            named = plan.name, plan.written, plan.level
+            planned[at].append((plan.budget, choosing.candidate_of(named, at, mechanism)))
         full = made("full", count, types, at[0])
-        planned[at].append(choosing.candidate_of((FULL, FULL, ""), at, full))
+        planned[at].append((None, choosing.candidate_of((FULL, FULL, ""), at, full)))
 
     def add(layer: Observed) -> None:
         at = layer.site, layer.layer
         numbered = choosing.by_site[layer.site].numbered(layer)
         for budget, candidate in candidates[at]:
             scores.add(candidate, budget, numbered)
-        for candidate in planned[at]:
+        for budget, candidate in planned[at]:
             # The keys of a plan are those of the model's own token ids.
-            scores.add(candidate, None, layer)
+            scores.add(candidate, budget, layer)
 
     read(add)
     return scores
 
 
 def _cases(
-    choosing: Choosing, candidates: Candidates, plans: Mapping[str, AttentionPlan]
+    choosing: Choosing, candidates: Candidates, plans: Sequence[BudgetedPlan]
 ) -> Iterator[_Case]:
     """Full attention, every mechanism at each site where it can be and at these together, and plans."""
     sites = tuple(choosing.by_site)
@@ -327,8 +351,8 @@ def _cases(
             yield _Case(name, budget, (site,))
         if len(own) > 1:
             yield _Case(name, budget, tuple(own))
-    for name, plan in plans.items():
-        yield _Case(name, None, sites, plan)
+    for plan in plans:
+        yield _Case(plan.name, plan.budget, sites, plan.plan)
 
 
 def _means(
@@ -342,7 +366,7 @@ def _means(
     means = [scores.sentences(case.entries) for case in cases]
     intervals = {
         estimate.name: mean_intervals(torch.stack([one[index] for one in means]), seed=seed)
-        for index, estimate in enumerate((MASS, ERROR))
+        for index, estimate in enumerate((MASS, ERROR, L1_ERROR))
     }
     several = len(choosing.by_site) > 1
     rows = []
@@ -363,13 +387,13 @@ def _means(
             "written": written.iloc[0] if len(set(written)) == 1 else "; ".join(
                 f"{site}={setting}" for site, setting in written.items()
             ),
-            "settings_tried": None if case.budget is None else sum(
+            "settings_tried": sum(
                 choosing.tried(case.name, site) for site in case.sites
-            ),
+            ) if case.is_mechanism else None,
             "replaced_heads": 0 if case.name == FULL else len(own), "steps": 0,
-            "visible_keys": float(mean[2].mean()), "multiply_adds": own["multiply_adds"].mean(),
+            "visible_keys": float(mean[3].mean()), "multiply_adds": own["multiply_adds"].mean(),
         }  # fmt: skip
-        for estimate in (MASS, ERROR):
+        for estimate in (MASS, ERROR, L1_ERROR):
             row |= estimate.cells(*intervals[estimate.name][number].tolist())
         rows.append(row)
     return pd.DataFrame(rows).astype({"budget": "Int64", "settings_tried": "Int64"})
@@ -388,7 +412,7 @@ class _Plans:
 
     def of(self, case: _Case, head: Head | None = None) -> AttentionPlan | None:
         """All heads of the sites of a case replaced, or one; None for full attention."""
-        if case.budget is None:
+        if not case.is_mechanism or case.budget is None:
             return case.plan
         own, counts = self._mechanisms[case.budget, case.name], self._counts
         heads = [
@@ -402,16 +426,17 @@ def _replaced(
     cases: Sequence[_Case],
     summary: pd.DataFrame,
     plans: _Plans,
-    settings: ComparisonSettings,
+    against: "_Against",
 ) -> Iterator[tuple[pd.DataFrame, Outcome]]:
     """The rows with what the model loses, and with fine-tuning again; with each the model as it is."""
+    settings = against.settings
     steps = Steps("Replacing sites", len(cases), settings.progress)
     outcomes = []
     for case in cases:
         # A plan may name heads of the encoder even where other sites are compared.
-        sites = ("encoder",) if case.budget is None else case.sites
+        sites = case.sites if case.is_mechanism else ("encoder",)
         outcomes.append(steps.of(partial(replacing.outcome, plans.of(case), sites))())
-    yield summary.join(_changes(replacing.evaluator, outcomes, settings.seed)), outcomes[0]
+    yield summary.join(against.changes(outcomes)), outcomes[0]
     if not settings.fine_tune:
         return
     steps = Steps("Fine-tuning", len(cases), settings.progress)
@@ -420,33 +445,87 @@ def _replaced(
         for case in cases
     ]
     again = summary.assign(steps=settings.fine_tune)
-    yield again.join(_changes(replacing.evaluator, tuned, settings.seed)), tuned[0]
+    yield again.join(against.changes(tuned)), tuned[0]
 
 
-def _changes(evaluator: Evaluator, outcomes: Sequence[Outcome], seed: int) -> pd.DataFrame:
-    """Loss, BLEU and time of every outcome, with changes from the first, full attention."""
-    whole, *others = outcomes
-    tokens = evaluator.tokens
-    losses = loss_differences(whole.losses, [one.losses for one in others], tokens, seed=seed)
-    changes: list[list[Difference | None]] = [[None, *losses], [None] * len(outcomes)]
-    translations = [one.translations for one in others if one.translations is not None]
-    if whole.translations is not None:
-        references = evaluator.references
-        found = bleu_differences(whole.translations, translations, references, seed=seed)
-        changes[1] = [None, *found]
-    rows = []
-    for outcome, *both in zip(outcomes, *changes, strict=True):
-        row = {
-            "loss": float(outcome.losses.sum() / tokens.sum()),
-            "bleu": outcome.bleu,
-            "time_ratio": outcome.time_ratio,
-        }
-        for estimate, one in zip((LOSS_CHANGE, BLEU_CHANGE), both, strict=True):
-            row |= estimate.cells(*(math.nan,) if one is None else (one.change, one.low, one.high))
-        rows.append(row)
-    table = pd.DataFrame(rows)
-    untold = ["bleu", *(column.name for column in BLEU_CHANGE)]
-    return table if whole.translations is not None else table.drop(columns=untold)
+@dataclass(frozen=True)
+class _Against:
+    """What the model loses in every case, against full attention and against the case that is named."""
+
+    evaluator: Evaluator
+    cases: Sequence[_Case]
+    settings: ComparisonSettings
+
+    def changes(self, outcomes: Sequence[Outcome]) -> pd.DataFrame:
+        """Loss, BLEU and time of every outcome, with changes from the first, full attention, and gains."""
+        others = range(1, len(outcomes))
+        tokens = self.evaluator.tokens
+        table = pd.DataFrame(
+            {
+                "loss": [float(one.losses.sum() / tokens.sum()) for one in outcomes],
+                "time_ratio": [one.time_ratio for one in outcomes],
+            }
+        )
+        parts = [table, self._cells(LOSS_CHANGE, self._losses(outcomes, 0, others))]
+        if outcomes[0].translations is not None:
+            found = self._bleus(outcomes, 0, others)
+            scores = [next(iter(found.values())).before, *(one.after for one in found.values())]
+            ratios = [
+                length_ratio(one.translations or (), self.evaluator.references) for one in outcomes
+            ]
+            parts += [
+                pd.DataFrame({"bleu": scores, "length_ratio": ratios}),
+                self._cells(BLEU_CHANGE, found),
+            ]
+        return pd.concat([*parts, *self._gains(outcomes)], axis=1)
+
+    def _gains(self, outcomes: Sequence[Outcome]) -> list[pd.DataFrame]:
+        """How much better the named case is than each other at the same sites and budget."""
+        losses: dict[int, Difference] = {}
+        bleus: dict[int, Difference] = {}
+        for index, case in enumerate(self.cases):
+            if self.settings.against != case.name:
+                continue
+            alike = [
+                other
+                for other, one in enumerate(self.cases)
+                if one.name not in {FULL, case.name}
+                and set(one.sites) == set(case.sites)
+                and (case.budget is None or one.budget in {None, case.budget})
+            ]
+            losses |= self._losses(outcomes, index, alike)
+            if outcomes[0].translations is not None:
+                bleus |= self._bleus(outcomes, index, alike)
+        if not losses:
+            return []
+        found = [self._cells(LOSS_GAIN, losses)]
+        return [*found, self._cells(BLEU_GAIN, bleus, -1)] if bleus else found
+
+    def _losses(
+        self, outcomes: Sequence[Outcome], first: int, others: Sequence[int]
+    ) -> dict[int, Difference]:
+        afters = [outcomes[index].losses for index in others]
+        tokens, seed = self.evaluator.tokens, self.settings.seed
+        found = loss_differences(outcomes[first].losses, afters, tokens, seed=seed)
+        return dict(zip(others, found, strict=True))
+
+    def _bleus(
+        self, outcomes: Sequence[Outcome], first: int, others: Sequence[int]
+    ) -> dict[int, Difference]:
+        afters = [outcomes[index].translations or () for index in others]
+        before, seed = outcomes[first].translations or (), self.settings.seed
+        found = bleu_differences(before, afters, self.evaluator.references, seed=seed)
+        return dict(zip(others, found, strict=True))
+
+    def _cells(
+        self, estimate: Estimate, found: Mapping[int, Difference], sign: int = 1
+    ) -> pd.DataFrame:
+        """The cells of every case; with the sign -1 of the change the other way round."""
+        rows = [estimate.cells(math.nan) for _ in self.cases]
+        for index, one in found.items():
+            ends = sorted((sign * one.low, sign * one.high))
+            rows[index] = estimate.cells(sign * one.change, *ends)
+        return pd.DataFrame(rows)
 
 
 def _alone(
@@ -457,7 +536,8 @@ def _alone(
     settings: ComparisonSettings,
 ) -> pd.DataFrame:
     """The rows of heads with the loss when the head alone has the mechanism."""
-    rows = by_head[by_head["budget"].notna()]
+    planned = {_plan_of(plan).name for plan in settings.plans}
+    rows = by_head[by_head["budget"].notna() & ~by_head["mechanism"].isin(planned)]
     steps = Steps("Replacing heads", len(rows), settings.progress)
     losses = []
     for row in rows.to_dict("records"):

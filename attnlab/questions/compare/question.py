@@ -7,19 +7,21 @@ from typing import Annotated
 
 from attnlab.budget import (
     BUDGET,
+    COMPARED,
     ERROR,
     KEYS_OVER_BUDGET,
+    L1_ERROR,
     LEVEL,
     LOSS,
     LOSS_CHANGE,
     MASS,
     MECHANISM,
-    REPLACED,
     VISIBLE_KEYS,
     WORK,
     WRITTEN,
+    BudgetedPlan,
 )
-from attnlab.core import HEAD, HEAD_KEYS, Column, InputError, Note, Option, Table
+from attnlab.core import HEAD, HEAD_KEYS, InputError, Note, Option, Table
 from attnlab.evaluation import (
     LOSS_OPTION,
     MEMORY,
@@ -32,21 +34,6 @@ from attnlab.evaluation import (
 from attnlab.results import Question
 
 DEFAULT_BUDGET = 5
-# All sites that are compared, in the column of sites.
-ALL = "all"
-# The model as it is, in the column of mechanisms.
-FULL = "full"
-SITES = Column(
-    "sites",
-    "sites",
-    "Where all heads have the mechanism: each site that it can be at, and these together; `all` for all "
-    "sites that are compared.",
-)
-SUMMARY = Table(
-    "summary.csv",
-    "sites, mechanism, budget and steps, means over heads and sentences",
-    (SITES, *REPLACED),
-)
 MECHANISMS_BY_HEAD = Table(
     "mechanisms_by_head.csv",
     "head, mechanism and budget, means over sentences",
@@ -60,6 +47,7 @@ MECHANISMS_BY_HEAD = Table(
         KEYS_OVER_BUDGET,
         MASS.column,
         ERROR.column,
+        L1_ERROR.column,
         WORK,
         LOSS,
         *LOSS_CHANGE,
@@ -111,9 +99,16 @@ class ComparisonSettings(TextSettings):
         ),
     ] = None
     plans: Annotated[
-        Sequence[str | Path],
+        Sequence[str | Path | BudgetedPlan],
         Option("Attention plan (JSON) that has a row of its own; may be given again.", ("--plan",)),
     ] = ()
+    against: Annotated[
+        str | None,
+        Option(
+            "Name of a row, such as band or the file of a plan, whose gain in loss and BLEU over every other "
+            "row of the same sites and budget is told too."
+        ),
+    ] = None
     per_head: Annotated[
         bool, Option("Measure the loss with every head replaced alone too.", ("--per-head",))
     ] = False
@@ -158,9 +153,12 @@ class ComparisonSettings(TextSettings):
         if not self.budgets:
             msg = f"There is no budget; give at least one, such as {DEFAULT_BUDGET}."
             raise InputError(msg)
-        names = [Path(plan).name for plan in self.plans]
-        for name in names:
-            if names.count(name) > 1:
+        names = [
+            (plan.name, plan.budget) if isinstance(plan, BudgetedPlan) else (Path(plan).name, None)
+            for plan in self.plans
+        ]
+        for name, budget in names:
+            if names.count((name, budget)) > 1:
                 msg = (
                     f"Two plans are called {name}, as tables call them; give their files two names."
                 )
@@ -177,7 +175,7 @@ QUESTION = Question(
     "nearest to full attention within the budget, chosen on validation sentences. The loss is "
     "that of the tokens that a model scores; of an encoder without a head how far its final states move.",
     settings=ComparisonSettings,
-    tables=(SUMMARY, MECHANISMS_BY_HEAD),
+    tables=(COMPARED, MECHANISMS_BY_HEAD),
     run="attnlab.questions.compare.comparison:compare",
     folder="comparison",
     announced=True,

@@ -36,7 +36,7 @@ from attnlab.attention import (
 from attnlab.budget import Layer
 from attnlab.core import AttnlabError, Head, layer_name
 from attnlab.evaluation import Evaluator
-from attnlab.models import Run, score
+from attnlab.models import Run
 
 # Each pair of passes, with full attention and without, one after the other.
 TIMED_PASSES = 3
@@ -49,13 +49,11 @@ class Outcome:
     Attributes:
         losses: of each sentence, summed over its tokens.
         translations: greedy translations; None where they were not asked for.
-        bleu: of those; NaN without them.
         time_ratio: time of the losses, divided by that of full attention; NaN where not measured.
     """
 
     losses: Float[Tensor, " sentence"]
     translations: tuple[str, ...] | None
-    bleu: float
     time_ratio: float
 
 
@@ -85,7 +83,7 @@ class Replacing:
         losses = self.losses(plan, sites)
         with self._replaced(plan):
             translations = self._translations()
-        return self._found(losses, translations, math.nan if plan is None else self._time(plan))
+        return Outcome(losses, translations, math.nan if plan is None else self._time(plan))
 
     def tuned(self, plan: AttentionPlan | None, steps: int, name: str) -> Outcome:
         """After so many batches of training from where the run ended, with the mechanisms in place.
@@ -118,7 +116,7 @@ class Replacing:
                         "take fewer steps."
                     )
                     raise AttnlabError(msg)
-                return self._found(self.evaluator.losses(), self._translations(), math.nan)
+                return Outcome(self.evaluator.losses(), self._translations(), math.nan)
         finally:
             model.load_state_dict(start)
 
@@ -144,14 +142,6 @@ class Replacing:
 
     def _translations(self) -> tuple[str, ...] | None:
         return tuple(self.evaluator.translations()) if self._translates else None
-
-    def _found(self, losses: Tensor, translations: tuple[str, ...] | None, ratio: float) -> Outcome:
-        bleu = (
-            math.nan
-            if translations is None
-            else score(translations, self.evaluator.references).bleu
-        )
-        return Outcome(losses, translations, bleu, ratio)
 
     def _time(self, plan: AttentionPlan) -> float:
         """Median of pairs of passes, one after the other."""

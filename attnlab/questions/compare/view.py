@@ -9,8 +9,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from attnlab.budget import (
+    ALL,
     BLEU_CHANGE,
+    COMPARED,
     ERROR,
+    FULL,
     LOSS_CHANGE,
     MASS,
     ORACLE,
@@ -32,7 +35,7 @@ from attnlab.figures import (
     style,
 )
 from attnlab.figures import PAGE as PAGE_WIDTH
-from attnlab.questions.compare.question import ALL, FULL, MECHANISMS_BY_HEAD, SUMMARY
+from attnlab.questions.compare.question import MECHANISMS_BY_HEAD
 from attnlab.results import Contents, DrawnFigure, Result, ShownTable, TerminalTable
 
 # What is drawn, where the table has it, with what is written below.
@@ -78,7 +81,7 @@ def contents(result: Result) -> Contents:
         **{name: str(value) for name, value in result.about.items() if "sentences" in name},
     }
     shown = (
-        ShownTable(SUMMARY.file, "Mechanisms by sites and budget"),
+        ShownTable(COMPARED.file, "Mechanisms by sites and budget"),
         ShownTable(MECHANISMS_BY_HEAD.file, "Mechanisms by head"),
     )
     said = [answer for _, _, rows in _groups(summary) if (answer := answer_of(rows)) is not None]

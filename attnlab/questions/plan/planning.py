@@ -2,50 +2,42 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
-import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from attnlab.ablation import DRAWS, INTERVAL, bleu_difference, loss_difference
-from attnlab.attention import AttentionPlan, Specification, plan_of, use, write_plan
-from attnlab.budget import Layer, Measurements
+from attnlab.attention import AttentionPlan, Specification, attention_modules, plan_of, write_plan
+from attnlab.budget import BudgetedPlan, Layer, Measurements
 from attnlab.budget.uniform import uniform
-from attnlab.core import Head, Note, options_of, path_label, usable_device
+from attnlab.core import Head, Note, options_of, usable_device
 from attnlab.evaluation import (
-    Evaluator,
+    Parts,
     Steps,
     evaluator_of,
     model_and_texts,
     observe_part,
     parts_of,
 )
-from attnlab.models import Run, checksum, is_run, no_run
+from attnlab.models import Model, Source, check_has_sentences, checksum
+from attnlab.questions.plan.criteria import costs
 from attnlab.questions.plan.question import (
     BASELINES,
-    BLEU_CHANGE,
-    BLEU_GAIN,
-    ERROR,
-    FULL,
-    LOSS_CHANGE,
-    LOSS_GAIN,
+    CRITERIA,
+    KEY_VALUE_HEAD,
+    LAYER,
     QUESTION,
-    SCORES,
     SEARCHED,
     BandInstead,
     BudgetNearLength,
     NoSettingFits,
     PlanSettings,
 )
-from attnlab.questions.plan.search import FoundPlan, Search
-from attnlab.reading import sites_of
-from attnlab.results import Result
+from attnlab.questions.plan.search import Costs, FoundPlan, Search
+from attnlab.reading import most_heads, sites_of
+from attnlab.results import Result, question_named
 
 # From this share of the keys of full attention on, a budget saves little.
 NEAR = 0.5
@@ -54,95 +46,164 @@ Plans = Mapping[tuple[int, str], FoundPlan]
 
 
 @options_of(PlanSettings)
-def plan(source: str | Path | Run, settings: PlanSettings) -> Result:
+def plan(source: Source, settings: PlanSettings) -> Result:
     """For each head the mechanism that serves all heads best under one budget of keys, and its price.
 
     Candidates of every family are learned on training sentences and measured on validation sentences:
     how far the matrix that they apply is from full attention (l1; a row without keys counts 2), and how
-    many keys its rows see, counted. One candidate for each head is taken such that all rows of all
-    heads see `budget` keys on average, by error saved per key. On test sentences the plan stands beside
-    one band, Longformer and BigBird for all heads, each in the setting nearest on validation within the
-    budget. Nothing is trained.
+    many keys its rows see, counted. Those nearest for their keys are tried by `criterion`, each alone in
+    its heads. One candidate for each head is taken such that all rows of all heads see `budget` keys on
+    average, and the sum of what the candidates cost is least. On held-out sentences the plan is compared
+    as `attnlab.compare` does with one band, Longformer and BigBird for all heads, each in the setting
+    nearest by l1 on validation within the budget. Nothing is trained.
 
-    Cost: every candidate on every validation sentence; a round of loss and translation for each plan.
+    Cost: every candidate on every validation sentence; with a criterion of the model's output a pass over
+    150 of them for each that is tried; a round of loss and translation for each plan.
 
     Args:
-        source: a run or its folder; neither is changed.
+        source: a run or its folder, a transformers folder, the name of a model on the hub, or a pair
+            (model, tokenizer); none is changed.
         settings: as keyword arguments.
 
     Returns:
-        The tables `scores` (a row per budget and plan, baselines among them) and `mechanisms` (per budget and
-        head of the searched plan); as `extra` the searched plans, which `plans_of` gives too.
+        The tables `summary` (a row per budget and plan, baselines among them, as of `attnlab.compare`) and
+        `mechanisms` (per budget and head of the searched plan); as `extra` the searched plans, which
+        `plans_of` gives too.
 
     Raises:
-        InputError: the source is no run, or a number or site cannot be used, or a budget is too small
-            for the families that are allowed.
+        InputError: the source, a number or site cannot be used, the model has no loss on the sentences or
+            cannot be compared, or a budget is too small for the families that are allowed.
         AttnlabError: the corpus changed since the training.
     """
     device = usable_device(settings.device)
-    if not isinstance(source, Run) and not is_run(source):
-        raise no_run(source)
-    run, texts = model_and_texts(source, sentences=settings.sentences)
-    assert isinstance(run, Run)  # noqa: S101 - the source is one
-    run.model.to(device)
+    if (
+        settings.text is None
+        and isinstance(settings.sentences, int)
+        and isinstance(source, str | Path)
+    ):
+        check_has_sentences(source, "text, a file with a sentence on each line")
+    model, texts = model_and_texts(source, sentences=settings.sentences, text=settings.text)
+    model.model.to(device)
     parts = parts_of(
-        run,
+        model,
         texts,
         calibration=settings.calibration,
         validation=settings.validation,
+        calibration_text=settings.calibration_text,
         with_loss=True,
+        loss=settings.loss,
     )
-    evaluator = evaluator_of(run, parts.test, settings.batch_size)
-    sites = sites_of(run.model, parts.test, settings.sites)
-    budgets = list(dict.fromkeys(settings.budgets))
-    search = Search(budgets, settings.families)
+    sites = _sites(model, parts, settings)
     read = partial(
         observe_part,
-        model=run,
+        model=model,
         sites=sites,
         batch_size=settings.batch_size,
         progress=settings.progress,
     )
+    budgets = list(dict.fromkeys(settings.budgets))
+    search = Search(budgets, settings.families, _together(model, settings.granularity))
     read("Calibrating", part=parts.calibration, receive=search.learn)
     read("Choosing", part=parts.validation, receive=search.measure)
-    wanted = [(budget, name) for budget in budgets for name in (SEARCHED, *BASELINES)]
-    steps = Steps("Searching plans", len(wanted), settings.progress)
-    plans = {
-        key: found
-        for key in wanted
-        if (found := steps.of(partial(search.found, *key))()) is not None
-    }
+    found = _costs(search, model, parts, settings, read)
+    plans = _plans(search, found, budgets, settings)
     measured = Measurements(_wanted(plans), detailed=True)
     read("Measuring", part=parts.test, receive=measured.add)
-    shared = {
-        "sentences": len(parts.test),
-        "validation_sentences": len(parts.validation),
-        "calibration_sentences": len(parts.calibration),
-        "seed": settings.seed,
-    }
-    scores = _score_rows(evaluator, search, plans, measured, settings).assign(**shared)
+    compared = question_named("compare").verb(
+        model, budgets, mechanisms=(), against=SEARCHED,
+        plans=[
+            BudgetedPlan(one.plan(), name, budget, "calibrated", _written(name, one))
+            for (budget, name), one in plans.items()
+        ],
+        **{name: getattr(settings, name) for name in _SHARED},
+    )  # fmt: skip
     result = Result(
         QUESTION.name,
-        "A plan of attention under a budget",
+        f"A plan of attention under a budget for {model.label}",
         {
-            "scores": scores[[name for name in SCORES if name in scores]],
-            "mechanisms": _head_rows(search, plans, measured),
+            "summary": compared.summary,
+            "mechanisms": _head_rows(search, plans, measured, found),
         },
         {
-            "run": path_label(run.folder),
-            "corpus_checksum": run.record["corpus"]["checksum"],
-            "sentences": {name: len(one) for name, one in parts._asdict().items()},
-            "seed": settings.seed,
-            "families": list(settings.families),
+            **compared.about,
+            "Chosen by": CRITERIA[settings.criterion],
+            "Mechanism for each": settings.granularity,
+            "Families": ", ".join(settings.families),
         },
-        _notes(search, budgets, plans),
-        # Token ids of keys are those of the run's source tokenizer.
-        {"tokenizer": checksum(run.tokenizers.source)},
-        weights=run.weights,
+        (*compared.notes, *_notes(search, budgets, plans)),
+        # Token ids of keys are those of the source tokenizer.
+        {**compared.details, "tokenizer": checksum(model.both_tokenizers.source)},
+        weights=model.weights,
     )
     written = plans_of(result).items()
     extra = {f"plan_{budget}.json": partial(write_plan, plan=one) for budget, one in written}
     return replace(result, extra=extra)
+
+
+# What a comparison is told as the search is.
+_SHARED = (
+    "sentences", "validation", "calibration", "text", "calibration_text", "sites", "quick", "memory",
+    "loss", "seed", "batch_size", "device", "progress",
+)  # fmt: skip
+
+
+def _sites(model: Model, parts: Parts, settings: PlanSettings) -> tuple[str, ...]:
+    """Those to search at; raises InputError where a text is too long for the memory."""
+    sites = sites_of(model.model, parts.test, settings.sites)
+    for part in parts:
+        sites = sites_of(model.model, part, sites)
+        heads = most_heads(model.model, sites)
+        part.check_memory(heads, memory=settings.memory, device=model.model.device)
+    return sites
+
+
+def _together(model: Model, granularity: str) -> dict[Layer, int]:
+    """How many neighbouring heads of each layer share a mechanism."""
+    found = {}
+    for at in attention_modules(model.model):
+        # So transformers call the query heads of a key-value head.
+        groups = getattr(at.module, "num_key_value_groups", 1)
+        size = {KEY_VALUE_HEAD: groups, LAYER: at.heads}.get(granularity, 1)
+        found |= {(at.site, layer): size for layer in at.layers}
+    return found
+
+
+def _costs(
+    search: Search, model: Model, parts: Parts, settings: PlanSettings, read: Any
+) -> Costs | None:
+    """What the candidates of the shortlist cost by the criterion; None where that is the search's own."""
+    if settings.criterion == "l1":
+        return None
+    evaluator = evaluator_of(model, parts.validation, settings.batch_size, loss=settings.loss)
+    reading = partial(read, "Choosing", part=evaluator.sentences)
+
+    def steps(what: str, total: int) -> Steps:
+        return Steps(what, total, settings.progress)
+
+    return costs(
+        settings.criterion,
+        search.shortlist(),
+        evaluator,
+        lambda receive: reading(receive=receive),
+        steps,
+    )
+
+
+def _plans(
+    search: Search, found: Costs | None, budgets: Sequence[int], settings: PlanSettings
+) -> Plans:
+    """The searched plan of each budget, and the baselines that have a setting within it."""
+    wanted = [(budget, name) for budget in budgets for name in (SEARCHED, *BASELINES)]
+    steps = Steps("Searching plans", len(wanted), settings.progress)
+    plans = {}
+    for budget, name in wanted:
+        make = partial(search.searched, budget, found)
+        if name != SEARCHED:
+            make = partial(search.baseline, name, budget)
+        one = steps.of(make)()
+        if one is not None:
+            plans[budget, name] = one
+    return plans
 
 
 def plans_of(result: Result) -> dict[int, AttentionPlan]:
@@ -156,16 +217,19 @@ def plans_of(result: Result) -> dict[int, AttentionPlan]:
 
 
 def _wanted(plans: Plans) -> dict[Layer, dict[Specification, set[int]]]:
-    """The heads of each specification in any of the plans, by layer."""
+    """The heads of each specification in any of the searched plans, by layer."""
     wanted: dict[Layer, dict[Specification, set[int]]] = {}
-    for found in plans.values():
-        for head, candidate in found.entries.items():
+    for (_, name), found in plans.items():
+        for head, candidate in found.entries.items() if name == SEARCHED else ():
             own = wanted.setdefault((head.site, head.layer), {})
             own.setdefault(candidate.specification, set()).add(head.head)
     return wanted
 
 
-def _head_rows(search: Search, plans: Plans, measured: Measurements) -> pd.DataFrame:
+def _head_rows(
+    search: Search, plans: Plans, measured: Measurements, found_costs: Costs | None
+) -> pd.DataFrame:
+    units = {head: unit for unit in search.units for head in unit}
     rows = []
     for (budget, name), found in plans.items():
         for head, candidate in found.entries.items() if name == SEARCHED else ():
@@ -181,51 +245,16 @@ def _head_rows(search: Search, plans: Plans, measured: Measurements) -> pd.DataF
                     "level": candidate.level,
                     "validation_error": error,
                     "validation_keys": keys,
+                    "criterion": error
+                    if found_costs is None
+                    else found_costs[units[head], candidate.specification],
                     "error": float(sums.error) / count,
-                    "keys_per_row": float(sums.nonzeros) / count,
+                    "visible_keys": float(sums.nonzeros) / count,
                     "oracle_error": float(sums.oracle) / count,
                     "lower_bound": float(sums.bound) / count,
                 }
             )
     return pd.DataFrame(rows)
-
-
-def _score_rows(
-    evaluator: Evaluator,
-    search: Search,
-    plans: Plans,
-    measured: Measurements,
-    settings: PlanSettings,
-) -> pd.DataFrame:
-    """One row a plan; `full` stands once, at no budget."""
-    seed = settings.seed
-    bleu = settings.bleu and evaluator.translates
-    steps = Steps("Scoring plans", len(plans) + 1, settings.progress)
-    before = steps.of(partial(output_of, evaluator, None, bleu=bleu))()
-    outputs = {
-        key: steps.of(partial(output_of, evaluator, found.plan(), bleu=bleu))()
-        for key, found in plans.items()
-    }
-    keys, count = (
-        sum(of_layer[head.site, head.layer] for head in search.heads)
-        for of_layer in (measured.full_keys, measured.rows)
-    )
-    rows: list[dict[str, Any]] = [
-        {"plan": FULL, "keys_per_row": keys / count, "error": 0.0}
-        | changes(evaluator, before, before, seed=seed)
-    ]
-    for (budget, name), found in plans.items():
-        output = outputs[budget, name]
-        row = {"budget": budget, "plan": name, "written": _written(name, found)}
-        # Supports and settings come from training and validation sentences.
-        row["level"] = "calibrated"
-        row |= _distances(found, measured, seed)
-        row["error_bound"] = found.allocation.lower_bound / search.rows
-        row |= changes(evaluator, before, output, seed=seed)
-        if name != SEARCHED:
-            row |= gains(evaluator, output, outputs[budget, SEARCHED], seed=seed)
-        rows.append(row)
-    return pd.DataFrame(rows).astype({"budget": "Int64"})
 
 
 def _written(name: str, found: FoundPlan) -> str:
@@ -234,22 +263,6 @@ def _written(name: str, found: FoundPlan) -> str:
         return "; ".join(f"{site}={specification}" for site, specification in by_site.items())
     families = Counter(candidate.family for candidate in found.entries.values())
     return ", ".join(f"{family} {count}" for family, count in families.most_common())
-
-
-def _distances(found: FoundPlan, measured: Measurements, seed: int) -> dict[str, float]:
-    """Keys per row and relative distance over all heads, with its interval over sentences."""
-    sums: dict[int, Tensor] = {}
-    for head, candidate in found.entries.items():
-        at = head.site, head.layer
-        for number, own in measured.by_sentence(at, candidate.specification, head.head).items():
-            sums[number] = sums[number] + own if number in sums else own
-    table = torch.stack([sums[number] for number in sorted(sums)])
-    generator = torch.Generator().manual_seed(seed)
-    drawn = table[torch.randint(len(table), (DRAWS, len(table)), generator=generator)]
-    l1, _, drawn_rows = drawn.sum(1).unbind(-1)
-    ends = (l1 / drawn_rows).quantile(torch.tensor(INTERVAL, dtype=torch.float64)).tolist()
-    total, keys, rows = table.sum(0).tolist()
-    return {"keys_per_row": keys / rows} | ERROR.cells(total / rows, *ends)
 
 
 def _notes(search: Search, budgets: Sequence[int], plans: Plans) -> tuple[Note, ...]:
@@ -264,56 +277,3 @@ def _notes(search: Search, budgets: Sequence[int], plans: Plans) -> tuple[Note, 
             without = [site for site in search.sites if not uniform(name, site, max(budgets))]
             notes += [BandInstead(name, site) for site in without]
     return tuple(notes)
-
-
-class Output(NamedTuple):
-    """What a model does on the test sentences.
-
-    Attributes:
-        losses: loss of each sentence in nats, summed over its target tokens.
-        translations: greedy translations; empty where none were wanted.
-    """
-
-    losses: Float[Tensor, " sentence"]
-    translations: tuple[str, ...]
-
-
-def output_of(evaluator: Evaluator, plan: AttentionPlan | None, *, bleu: bool) -> Output:
-    """Losses and translations with the plan in place of full attention; None leaves the model as it is."""
-    with nullcontext() if plan is None else use(evaluator.model, plan):
-        return Output(evaluator.losses(), tuple(evaluator.translations()) if bleu else ())
-
-
-def changes(evaluator: Evaluator, before: Output, after: Output, *, seed: int) -> dict[str, Any]:
-    """Loss and BLEU of `after`, and their changes against `before` with bootstrap intervals."""
-    loss = loss_difference(before.losses, after.losses, evaluator.tokens, seed=seed)
-    found = {"loss": loss.after} | LOSS_CHANGE.cells(loss.change, loss.low, loss.high)
-    if after.translations:
-        texts = before.translations, after.translations, evaluator.references
-        bleu = bleu_difference(*texts, seed=seed)
-        found |= {"bleu": bleu.after} | BLEU_CHANGE.cells(bleu.change, bleu.low, bleu.high)
-        found["length_ratio"] = length_ratio(after.translations, evaluator.references)
-    return found
-
-
-def gains(evaluator: Evaluator, baseline: Output, searched: Output, *, seed: int) -> dict[str, Any]:
-    """How much less loss and more BLEU the searched plan has than a baseline."""
-    loss = loss_difference(searched.losses, baseline.losses, evaluator.tokens, seed=seed)
-    found = LOSS_GAIN.cells(loss.change, loss.low, loss.high)
-    if searched.translations:
-        texts = baseline.translations, searched.translations, evaluator.references
-        bleu = bleu_difference(*texts, seed=seed)
-        found |= BLEU_GAIN.cells(bleu.change, bleu.low, bleu.high)
-    return found
-
-
-def length_ratio(translations: Sequence[str], references: Sequence[str]) -> float:
-    """Length of all translations divided by that of the references, in the tokens of BLEU.
-
-    >>> length_ratio(["a b c", "d"], ["a b", "d e f"])
-    0.8
-    """
-    from sacrebleu.metrics import BLEU
-
-    found = BLEU().corpus_score(list(translations), [list(references)])
-    return float(found.sys_len / found.ref_len)

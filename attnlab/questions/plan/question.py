@@ -2,23 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated
 
-from attnlab.core import (
-    BATCH_SIZE,
-    HEAD,
-    HEAD_KEYS,
-    Column,
-    Estimate,
-    InputError,
-    Note,
-    Option,
-    Table,
+from attnlab.budget import COMPARED, L1_ERROR, VISIBLE_KEYS
+from attnlab.core import HEAD, HEAD_KEYS, Column, InputError, Note, Option, Table
+from attnlab.evaluation import (
+    LOSS_OPTION,
+    MEMORY,
+    SEED,
+    SENTENCE_FLAGS,
+    TextsAsked,
+    TextSettings,
+    words_in,
 )
-from attnlab.evaluation import SEED, SENTENCE_FLAGS, StudySettings, words_in
 from attnlab.results import Question
 
-SEARCHED, FULL = "searched", "full"
+SEARCHED = "searched"
 # One setting for all heads of a site, beside the searched plan.
 BASELINES = ("band", "longformer", "bigbird")
 # The family of heads that see no key.
@@ -26,86 +26,20 @@ NOTHING = "none"
 # What a head may get; `full` alone grows with the sentence, so it has to be asked for.
 FAMILIES = (NOTHING, "band", "offsets", "ends", "tokens", "blocks", "static", "full")
 DEFAULT_FAMILIES = FAMILIES[:-1]
+# What a mechanism at a head is chosen by, least first.
+CRITERIA = {
+    "loss": "change of the loss with the candidate alone in its heads",
+    "divergence": "Kullback-Leibler divergence of the scores of tokens from those of the untouched model, "
+    "with the candidate alone in its heads",
+    "gradient": "|gradient of the loss times change of the heads' outputs|, summed over a sentence",
+    "output": "relative error of the heads' outputs",
+    "norm": "l1 error with every weight times the norm of its value",
+    "mass": "share of full attention on pairs that the candidate does not count",
+    "l1": "l1 error of the matrix",
+}
+HEAD_ALONE, KEY_VALUE_HEAD, LAYER = GRANULARITIES = ("head", "key-value-head", "layer")
 
 BUDGET = Column("budget", "budget", "Keys per row that a plan may use, on average over all heads.")
-KEYS = Column(
-    "keys_per_row",
-    "keys per row",
-    "Attended keys per query on the test sentences, counted: fewer at the ends of a sentence, all in rows "
-    "of global tokens.",
-    2,
-    short="keys",
-)
-ERROR = Estimate(
-    Column(
-        "error",
-        "error",
-        "|X - H| / |H| in l1 on the test sentences, H full attention and X the mechanism's matrix: 0 is "
-        "exact, 2 the most. A row without visible keys gets the largest error, 2, as keys without "
-        "attention do, so that leaving a head out is no better than keys of little weight.",
-        3,
-    )
-)
-_CHANGED = "Change against the run as it is."
-LOSS_CHANGE = Estimate(Column("loss_change", "change of loss", _CHANGED, 3))
-BLEU_CHANGE = Estimate(Column("bleu_change", "change of BLEU", _CHANGED, 1))
-
-
-def _gain(name: str, measure: str, meaning: str, digits: int) -> Estimate:
-    heading, short = (f"{measure} gain of{space}searched over this" for space in " \n")
-    said = f"{meaning}; above 0 the searched is better."
-    return Estimate(Column(name, heading, said, digits, short))
-
-
-LOSS_GAIN = _gain("loss_gain", "loss", "Loss of this plan less that of the searched one", 3)
-BLEU_GAIN = _gain("bleu_gain", "BLEU", "BLEU of the searched plan less that of this one", 1)
-
-SCORES = Table(
-    "scores.csv",
-    "budget and plan, on the test sentences",
-    (
-        BUDGET,
-        Column(
-            "plan",
-            "plan",
-            "`searched`, one mechanism for each head; `band`, `longformer`, `bigbird`, one setting for "
-            "all heads of a site, the best on validation under the same total budget; `full`, the run.",
-        ),
-        Column(
-            "level",
-            "level",
-            "`calibrated`: settings chosen on validation sentences, and for `searched` keys and fixed "
-            "weights learned on training sentences.",
-        ),
-        Column("written", "written", "Mechanisms by site; of `searched` the heads of each family."),
-        KEYS,
-        *ERROR,
-        Column(
-            "error_bound",
-            "error bound (validation)",
-            "On validation sentences no choice of the same candidates within the budget has a smaller error.",
-            3,
-        ),
-        Column("loss", "loss (nats)", "Per target token, without label smoothing.", 3, "loss"),
-        *LOSS_CHANGE,
-        *LOSS_GAIN,
-        Column("bleu", "BLEU", "Greedy.", 1),
-        *BLEU_CHANGE,
-        Column(
-            "length_ratio",
-            "length ratio",
-            "Length of the translations divided by that of the references, in words: above 1 where a "
-            "model repeats itself, which costs BLEU.",
-            3,
-        ),
-        *BLEU_GAIN,
-        Column("sentences", "sentences", "Number of test sentences."),
-        Column("validation_sentences", "validation sentences", "How many the choice is made on."),
-        Column("calibration_sentences", "calibration sentences", "How many candidates learn on."),
-        Column("seed", "seed", "Seed of the bootstrap."),
-    ),
-    keys=("budget", "plan"),
-)
 MECHANISMS = Table(
     "mechanisms.csv",
     "budget and head of the searched plan",
@@ -130,8 +64,14 @@ MECHANISMS = Table(
             3,
         ),
         Column("validation_keys", "validation keys", "Keys per row there, which are limited.", 2),
-        ERROR.column,
-        KEYS,
+        Column(
+            "criterion",
+            "criterion",
+            "What the mechanism was chosen by, on validation sentences: the value that the result names.",
+            4,
+        ),
+        L1_ERROR.column,
+        VISIBLE_KEYS,
         Column(
             "oracle_error",
             "oracle error",
@@ -171,7 +111,7 @@ class BandInstead(Note):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanSettings(StudySettings):
+class PlanSettings(TextSettings):
     """What `attnlab plan` can be told.
 
     Raises:
@@ -186,17 +126,21 @@ class PlanSettings(StudySettings):
             least=1,
         ),
     ] = field(kw_only=False)
-    sentences: Annotated[
-        int, Option("Maximum number of test sentences.", SENTENCE_FLAGS, least=1)
-    ] = 500
-    validation: Annotated[
-        int,
-        Option("Maximum number of validation sentences, which choose the mechanisms.", least=1),
-    ] = 300
-    calibration: Annotated[
-        int,
-        Option("Maximum number of training sentences, which candidates are learned on.", least=1),
-    ] = 500
+    criterion: Annotated[
+        str,
+        Option(
+            f"What mechanisms are chosen by on validation sentences: any of {', '.join(CRITERIA)}.",
+            choices=tuple(CRITERIA),
+        ),
+    ] = "loss"
+    granularity: Annotated[
+        str,
+        Option(
+            "Which heads share a mechanism: each head has its own, those of a key-value head share one, or "
+            "those of a layer do.",
+            choices=GRANULARITIES,
+        ),
+    ] = HEAD_ALONE
     families: Annotated[
         Sequence[str],
         Option(
@@ -206,16 +150,34 @@ class PlanSettings(StudySettings):
             read=words_in,
         ),
     ] = DEFAULT_FAMILIES
-    bleu: Annotated[
-        bool,
+    quick: Annotated[bool, Option("Do not translate.", ("--quick",))] = False
+    sentences: Annotated[
+        TextsAsked, Option("Maximum number of held-out sentences.", SENTENCE_FLAGS, least=1)
+    ] = 500
+    validation: Annotated[
+        TextsAsked,
+        Option("Maximum number of validation sentences, which choose the mechanisms.", least=1),
+    ] = 300
+    calibration: Annotated[
+        TextsAsked,
+        Option("Maximum number of training sentences, which candidates are learned on.", least=1),
+    ] = 500
+    text: Annotated[
+        str | Path | None,
         Option(
-            "Translate the test sentences with every plan, which takes most of the time.",
-            ("--bleu/--no-bleu",),
+            "File of held-out sentences, one per line (for an encoder-decoder: source, tab, "
+            "translation); a run brings its own."
         ),
-    ] = True
-    batch_size: Annotated[
-        int, Option("Maximum number of sentences in one forward pass.", least=1, most=100_000)
-    ] = BATCH_SIZE
+    ] = None
+    calibration_text: Annotated[
+        str | Path | None,
+        Option(
+            "File of training sentences, written likewise; a run brings its own. Of a model that is no "
+            "run, every other one chooses the mechanisms."
+        ),
+    ] = None
+    memory: Annotated[float | None, MEMORY] = None
+    loss: Annotated[str | None, LOSS_OPTION] = None
     seed: Annotated[int, SEED] = 0
 
     def __post_init__(self) -> None:
@@ -233,11 +195,11 @@ QUESTION = Question(
     what="plan search",
     panel="What could replace them",
     help="Search which mechanism each head should have under one budget of keys for all heads.\n\n"
-    "Candidates are learned on training sentences, chosen on validation sentences, and reported on test "
-    "sentences beside one band, Longformer and BigBird for all heads. With --out each budget's plan is "
-    "written too, as OUT/plan_BUDGET.json, ready for `train --attention`.",
+    "Candidates are learned on training sentences, chosen on validation sentences by what they cost, and "
+    "reported on held-out sentences beside one band, Longformer and BigBird for all heads. With --out each "
+    "budget's plan is written too, as OUT/plan_BUDGET.json, ready for `train --attention`.",
     settings=PlanSettings,
-    tables=(SCORES, MECHANISMS),
+    tables=(COMPARED, MECHANISMS),
     run="attnlab.questions.plan.planning:plan",
     layout="attnlab.questions.plan.plan_files:PlanFiles",
     figures=("plan",),
@@ -248,8 +210,6 @@ QUESTION = Question(
         BandInstead: "The baseline {mechanism} is not applicable at the site {at}; a band "
         "replaces it there.",
     },
-    source="A run of `attnlab train`; it is not changed.",
-    only_runs=True,
     announced=True,
     printed=2,
 )

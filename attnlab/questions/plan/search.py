@@ -1,7 +1,8 @@
 """The search itself: candidates learned on some sentences, one chosen for each head on others."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from attnlab.attention import AttentionPlan, Band, Full, Keys, Nothing, Specification, Static
 from attnlab.budget import (
@@ -14,10 +15,11 @@ from attnlab.budget import (
     Measurements,
     allocate,
     allocate_exactly,
+    lower_hull,
 )
 from attnlab.budget.uniform import uniform
 from attnlab.core import Head, InputError
-from attnlab.questions.plan.question import BASELINES, SEARCHED
+from attnlab.questions.plan.question import BASELINES
 from attnlab.reading import Observed
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64)
@@ -40,6 +42,12 @@ class Candidate:
     def level(self) -> str:
         """`calibrated`, support from other sentences, or `static`, weights from them too."""
         return "static" if self.family in {"none", "static"} else "calibrated"
+
+
+# Heads of one layer that share a mechanism.
+Unit: TypeAlias = tuple[Head, ...]
+# What each candidate costs, by the heads that share it.
+Costs: TypeAlias = Mapping[tuple[Unit, Specification], float]
 
 
 def candidates(sums: LayerSums, head: int, budget: int, families: Sequence[str]) -> list[Candidate]:
@@ -129,13 +137,19 @@ class Search:
     Args:
         budgets: numbers of keys per row.
         families: what a head may get.
+        together: by layer, how many neighbouring heads share a mechanism; 1 where it is not named.
     """
 
-    def __init__(self, budgets: Sequence[int], families: Sequence[str]) -> None:
-        self._most, self._families = max(budgets), families
+    def __init__(
+        self,
+        budgets: Sequence[int],
+        families: Sequence[str],
+        together: Mapping[Layer, int] | None = None,
+    ) -> None:
+        self._most, self._families, self._together = max(budgets), families, together or {}
         self._sums: dict[Layer, LayerSums] = {}
         self._heads: dict[Layer, int] = {}
-        self._candidates: dict[Head, list[Candidate]] = {}
+        self._candidates: dict[Unit, list[Candidate]] = {}
         self._measured = Measurements({}, detailed=False)
 
     def learn(self, layer: Observed) -> None:
@@ -160,6 +174,16 @@ class Search:
         return [Head(*at, head) for at, count in self._heads.items() for head in range(count)]
 
     @property
+    def units(self) -> list[Unit]:
+        """All heads, those together that share a mechanism."""
+        found = []
+        for at, count in self._heads.items():
+            size = self._together.get(at, 1)
+            heads = [Head(*at, head) for head in range(count)]
+            found += [tuple(heads[start : start + size]) for start in range(0, count, size)]
+        return found
+
+    @property
     def sites(self) -> list[str]:
         """The sites of the heads."""
         return list(dict.fromkeys(site for site, _ in self._heads))
@@ -174,38 +198,52 @@ class Search:
         keys = (self._measured.full_keys[at] * count for at, count in self._heads.items())
         return sum(keys) / self.rows
 
-    def found(self, budget: int, name: str) -> FoundPlan | None:
-        """The searched plan, or the baseline of this name; None where it has no setting within the budget.
+    def shortlist(self) -> dict[Unit, list[Candidate]]:
+        """The candidates worth a dear criterion: nearest by l1 for their keys, of all or of their family.
+
+        These are the options on the lower convex hull of keys and l1 error.
 
         Raises:
-            InputError: see `searched`.
+            InputError: a head has no candidate.
         """
-        return self.searched(budget) if name == SEARCHED else self.baseline(name, budget)
+        found = {}
+        for unit in self.units:
+            own = self._worth_scoring(unit)
+            families = {one.family for one in own}
+            kept = {
+                part[index]: None
+                for part in (own, *([c for c in own if c.family == name] for name in families))
+                for index in lower_hull([self._choice(one.specification, *unit) for one in part])
+            }
+            found[unit] = [one for one in own if one in kept]
+        return found
 
-    def searched(self, budget: int) -> FoundPlan:
+    def searched(self, budget: int, costs: Costs | None = None) -> FoundPlan:
         """The best candidate for each head such that all together see `budget` keys per row.
+
+        Args:
+            budget: keys per row.
+            costs: of the candidates that may be chosen; None: the l1 error of every candidate.
 
         Raises:
             InputError: the cheapest candidates see more, or a head has none.
         """
-        for head, own in self._candidates.items():
-            if not own:
-                msg = (
-                    f"None of the families {', '.join(self._families)} has a form for the heads of the "
-                    f"{head.site}; allow another, such as band, or choose other sites."
-                )
-                raise InputError(msg)
-        left = {head: self._worth_scoring(head) for head in self.heads}
-        keys = float(budget * self.rows)
-        options, everything = (
-            [[self._choice(one.specification, head) for one in own] for head, own in some.items()]
-            for some in (left, self._candidates)
-        )
-        allocation = replace(
-            allocate(options, keys), lower_bound=allocate(everything, keys).lower_bound
-        )
-        chosen = zip(left.items(), allocation.chosen, strict=True)
-        return FoundPlan({head: own[index] for (head, own), index in chosen}, allocation)
+        options = {
+            unit: [one for one in own if costs is None or (unit, one.specification) in costs]
+            for unit, own in ((unit, self._worth_scoring(unit)) for unit in self.units)
+        }
+        choices = [
+            [
+                Choice(found.cost, found.error if costs is None else costs[unit, one.specification])
+                for one in own
+                for found in [self._choice(one.specification, *unit)]
+            ]
+            for unit, own in options.items()
+        ]
+        allocation = allocate(choices, float(budget * self.rows))
+        chosen = zip(options.items(), allocation.chosen, strict=True)
+        entries = {head: own[index] for (unit, own), index in chosen for head in unit}
+        return FoundPlan(entries, allocation)
 
     def baseline(self, name: str, budget: int) -> FoundPlan | None:
         """One setting of a mechanism for all heads of each site, the best under the same total budget.
@@ -235,15 +273,24 @@ class Search:
         rows = self._measured.rows[head.site, head.layer]
         return choice.error / rows, choice.cost / rows
 
-    def _worth_scoring(self, head: Head) -> list[Candidate]:
-        """A head's candidates without those that score keys and are no nearer than fixed weights.
+    def _worth_scoring(self, unit: Unit) -> list[Candidate]:
+        """The candidates of a unit without those that score keys and are no nearer than fixed weights.
 
         On the same keys a softmax is never farther from full attention than fixed weights, and both
         count as many keys; but fixed weights need neither queries nor keys, so they win within
         `SCORING` of it.
+
+        Raises:
+            InputError: there is no candidate.
         """
-        own = {one: self._choice(one.specification, head) for one in self._candidates[head]}
-        price = SCORING * self._measured.rows[head.site, head.layer]
+        own = {one: self._choice(one.specification, *unit) for one in self._candidates[unit]}
+        if not own:
+            msg = (
+                f"None of the families {', '.join(self._families)} has a form for the heads of the "
+                f"{unit[0].site}; allow another, such as band, or choose other sites."
+            )
+            raise InputError(msg)
+        price = SCORING * self._measured.rows[unit[0].site, unit[0].layer] * len(unit)
         fixed = [choice for candidate, choice in own.items() if candidate.level == "static"]
 
         def needed(choice: Choice) -> bool:
@@ -254,17 +301,23 @@ class Search:
         return [one for one, choice in own.items() if one.level == "static" or needed(choice)]
 
     def _make(self) -> None:
-        wanted: dict[Layer, dict[Specification, set[int]]] = {}
+        wanted: dict[Layer, dict[Specification, set[int]]] = {at: {} for at in self._heads}
+        for unit in self.units:
+            at = unit[0].site, unit[0].layer
+            made = [
+                one
+                for head in unit
+                for one in candidates(self._sums[at], head.head, self._most, self._families)
+            ]
+            by_specification = {one.specification: one for one in reversed(made)}
+            self._candidates[unit] = list(reversed(by_specification.values()))
+            for specification in by_specification:
+                members = wanted[at].setdefault(specification, set())
+                members.update(head.head for head in unit)
         for at, count in self._heads.items():
-            own = wanted[at] = {}
-            for head in range(count):
-                made = candidates(self._sums[at], head, self._most, self._families)
-                self._candidates[Head(*at, head)] = made
-                for candidate in made:
-                    own.setdefault(candidate.specification, set()).add(head)
             for name in BASELINES:
                 for specification in uniform(name, at[0], self._most):
-                    own[specification] = set(range(count))
+                    wanted[at][specification] = set(range(count))
         self._measured = Measurements(wanted, detailed=False)
 
     def _choice(self, specification: Specification, *heads: Head) -> Choice:

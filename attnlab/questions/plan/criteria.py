@@ -1,0 +1,216 @@
+"""What a candidate costs the model, by one of the criteria that plans are chosen by.
+
+Every criterion is measured with the candidate alone in its heads and all others as they are, on validation
+sentences. Those of matrices are sums over one reading of the sentences; those of the model's output take a
+pass for each candidate, on its first `PASS_SENTENCES` sentences.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attnlab.ablation import watched_heads
+from attnlab.attention import AttentionPlan, Specification, use
+from attnlab.budget import Layer, untaught
+from attnlab.core import InputError
+from attnlab.evaluation import Evaluator, ScoredBatch, Steps
+from attnlab.models import IGNORED_LABEL
+from attnlab.questions.plan.search import Candidate, Costs, Unit
+from attnlab.reading import Observed
+
+# More would take longer than the search gains by it.
+PASS_SENTENCES = 150
+
+Shortlist = Mapping[Unit, Sequence[Candidate]]
+Read = Callable[[Callable[[Observed], None]], None]
+
+
+def costs(
+    criterion: str,
+    shortlist: Shortlist,
+    evaluator: Evaluator,
+    read: Read,
+    steps: Callable[..., Steps],
+) -> Costs:
+    """What each candidate costs by a criterion, less is better.
+
+    Args:
+        criterion: one of `CRITERIA`, but `l1`, which the search itself knows.
+        shortlist: the candidates of the heads that share one.
+        evaluator: the model on validation sentences.
+        read: hands every layer of these sentences to a function.
+        steps: makes `Steps` of a description and a number.
+
+    Returns:
+        Change of the loss or divergence per token, or the mean over tokens of what a matrix costs, summed
+        over the heads that share the candidate.
+
+    Raises:
+        InputError: a divergence of a model that scores no tokens.
+    """
+    if criterion in OF_OUTPUT:
+        return _of_output(criterion, shortlist, evaluator, steps)
+    slopes = _slopes(evaluator, steps) if criterion == "gradient" else {}
+    sums = MatrixCosts(criterion, shortlist, slopes)
+    read(sums.add)
+    return sums.costs()
+
+
+def _of_output(
+    criterion: str, shortlist: Shortlist, evaluator: Evaluator, steps: Callable[..., Steps]
+) -> Costs:
+    """A pass with each candidate; the encoder's states are kept where its heads stay as they are."""
+    untouched, apart = OF_OUTPUT[criterion]
+    reading = evaluator.first(PASS_SENTENCES)
+    if criterion == "divergence" and not reading.scores:
+        msg = "The model scores no tokens, so there is no divergence of its scores; choose criterion loss."
+        raise InputError(msg)
+    encoded, tokens = reading.reading_once(), float(reading.tokens.sum())
+    cases = [(unit, one.specification) for unit, own in shortlist.items() for one in own]
+    found = dict.fromkeys(cases, 0.0)
+    counted = steps("Trying candidates", len(cases) * len(reading.batches))
+
+    def replaced(case: tuple[Unit, Specification], batch: ScoredBatch) -> Tensor:
+        with use(reading.model, AttentionPlan({str(head): case[1] for head in case[0]})):
+            reading.model.eval()
+            return untouched(reading, batch)
+
+    with torch.inference_mode():
+        for batch, kept in zip(reading.batches, encoded.batches, strict=True):
+            before = untouched(reading, batch)
+            for case in cases:
+                own = batch if case[0][0].site == "encoder" else kept
+                after = counted.of(partial(replaced, case, own))()
+                found[case] += float(apart(before, after, batch).sum())
+    return {case: total / tokens for case, total in found.items()}
+
+
+def _losses(evaluator: Evaluator, batch: ScoredBatch) -> Float[Tensor, " example"]:
+    return evaluator.example_losses(batch)
+
+
+def _log_scores(evaluator: Evaluator, batch: ScoredBatch) -> Float[Tensor, "batch target type"]:
+    logits: Tensor = evaluator.run(batch).logits
+    return logits.double().log_softmax(-1)
+
+
+def _change(before: Tensor, after: Tensor, _: ScoredBatch) -> Float[Tensor, " example"]:
+    return after - before
+
+
+def _divergence(before: Tensor, after: Tensor, batch: ScoredBatch) -> Float[Tensor, "batch target"]:
+    """KL(untouched || replaced) of every token that is predicted, in nats."""
+    apart = (before.exp() * (before - after)).sum(-1)
+    return apart.masked_fill(batch.labels == IGNORED_LABEL, 0)
+
+
+# Of the model's output, not of matrices: what is kept of a pass, and how far two passes are apart.
+OF_OUTPUT = {"loss": (_losses, _change), "divergence": (_log_scores, _divergence)}
+
+
+def _slopes(evaluator: Evaluator, steps: Callable[..., Steps]) -> dict[tuple[Layer, int], Tensor]:
+    """Gradient of each sentence's loss with respect to its heads' outputs, by layer and sentence."""
+    found: dict[tuple[Layer, int], Tensor] = {}
+    counted = steps("Gradients", len(evaluator.batches))
+    for batch in evaluator.batches:
+        counted.of(partial(_add_slopes, found, evaluator, batch))()
+    return found
+
+
+def _add_slopes(
+    found: dict[tuple[Layer, int], Tensor], evaluator: Evaluator, batch: ScoredBatch
+) -> None:
+    outputs: dict[Layer, Tensor] = {}
+    with torch.enable_grad(), watched_heads(evaluator.projections, outputs.__setitem__):
+        loss = evaluator.example_losses(batch).sum()
+    slopes = torch.autograd.grad(loss, list(outputs.values()))
+    for layer, slope in zip(outputs, slopes, strict=True):
+        for place, own in zip(batch.numbers, slope, strict=True):
+            number = evaluator.sentences.usable[place].number
+            found[layer, number] = own.detach().transpose(0, 1)
+
+
+class MatrixCosts:
+    """Sums over sentences of what candidates cost by their matrices.
+
+    Args:
+        criterion: `output`, `norm`, `mass` or `gradient`.
+        shortlist: the candidates of the heads that share one.
+        slopes: gradient of the loss with respect to heads' outputs `[head, query, dim]`, by layer and
+            sentence, for `gradient` alone.
+    """
+
+    def __init__(
+        self,
+        criterion: str,
+        shortlist: Shortlist,
+        slopes: Mapping[tuple[Layer, int], Tensor],
+    ) -> None:
+        self._cost = {
+            "output": _output_error,
+            "norm": _norm_weighted,
+            "mass": _not_captured,
+            "gradient": self._first_order,
+        }[criterion]
+        self._slopes = slopes
+        self._cases: dict[Layer, dict[tuple[Unit, Candidate], float]] = {}
+        self._rows: dict[Layer, float] = {}
+        for unit, own in shortlist.items():
+            at = unit[0].site, unit[0].layer
+            self._cases.setdefault(at, {}).update({(unit, one): 0.0 for one in own})
+            self._rows[at] = 0.0
+
+    def add(self, layer: Observed) -> None:
+        """Counts one batch."""
+        at = layer.site, layer.layer
+        self._rows[at] += float(layer.real_queries.sum())
+        for unit, candidate in self._cases[at]:
+            self._cases[at][unit, candidate] += self._of(layer, unit, candidate)
+
+    def costs(self) -> Costs:
+        """The cost of each candidate: a mean over tokens."""
+        return {
+            (unit, candidate.specification): total / self._rows[at]
+            for at, own in self._cases.items()
+            for (unit, candidate), total in own.items()
+        }
+
+    def _of(self, layer: Observed, unit: Unit, candidate: Candidate) -> float:
+        heads = [head.head for head in unit]
+        mechanism = untaught((layer.site, layer.layer), candidate.specification, len(heads))
+        matrix = mechanism.to(layer.query.device).implied_matrix(
+            layer.query[:, heads], layer.key[:, heads], layer.visible, **layer.told(heads)
+        )
+        applied = matrix * layer.real_queries[:, None, :, None]
+        return float(self._cost(applied, layer, heads))
+
+    def _first_order(self, applied: Tensor, layer: Observed, heads: list[int]) -> Tensor:
+        change = (applied - layer.weights[:, heads]) @ layer.value[:, heads]
+        total = change.new_zeros(())
+        for row, number in enumerate(layer.sentences):
+            slope = self._slopes[(layer.site, layer.layer), number][heads].to(change)
+            total = (
+                total + (slope[:, : change.shape[2]] * change[row][:, : slope.shape[1]]).sum().abs()
+            )
+        return total
+
+
+def _output_error(applied: Tensor, layer: Observed, heads: list[int]) -> Tensor:
+    """|X V - H V| / |H V|, each sentence counted by its rows."""
+    full = layer.weights[:, heads] @ layer.value[:, heads]
+    wrong = (applied @ layer.value[:, heads] - full).flatten(2).norm(dim=-1)
+    rows = layer.real_queries.sum(-1)[:, None]
+    return (wrong / full.flatten(2).norm(dim=-1) * rows).sum()
+
+
+def _norm_weighted(applied: Tensor, layer: Observed, heads: list[int]) -> Tensor:
+    """|X - H| with every weight times the norm of its value (Kobayashi et al. 2020, arXiv 2004.10102)."""
+    norms = layer.value[:, heads].norm(dim=-1)
+    return ((applied - layer.weights[:, heads]).abs() * norms[:, :, None]).sum()
+
+
+def _not_captured(applied: Tensor, layer: Observed, heads: list[int]) -> Tensor:
+    return (layer.weights[:, heads] * (applied == 0)).sum()
