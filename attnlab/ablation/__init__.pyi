@@ -2,6 +2,7 @@ from .ablation import Means as Means
 from .ablation import ablate_cumulatively as ablate_cumulatively
 from .ablation import ablate_each as ablate_each
 from .ablation import ablated as ablated
+from .ablation import check_closable as check_closable
 from .ablation import close_heads as close_heads
 from .ablation import closed_heads as closed_heads
 from .ablation import mean_outputs as mean_outputs

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
 from attnlab.ablation.projections import (
     Change,
@@ -215,23 +216,35 @@ def close_heads(projections: Projections, heads: Iterable[Head]) -> None:
 
         MultiHead(X) = [head_1 ... head_h] W_O,   rows of W_O that belong to a closed head = 0
 
-    (`torch.nn.Linear` stores W_O transposed, so the rows are columns of its weight.) The layer then
-    gives what ablation by `zero` gives, without a hook; its bias stays.
+    (`torch.nn.Linear` stores W_O transposed, so the rows are columns of its weight; GPT-2's `Conv1D`
+    stores it as it is.) The layer then gives what ablation by `zero` gives, without a hook; its bias stays.
 
     Raises:
-        AttnlabError: a projection is no `torch.nn.Linear`, so its columns are not known.
+        AttnlabError: a projection is neither of the two, so it is not known which part reads a head.
     """
     for head in heads:
         projection = projections[head.site, head.layer]
-        module = projection.module
-        if not isinstance(module, nn.Linear):
+        check_closable(projections, [(head.site, head.layer)])
+        with torch.no_grad():
+            _by_input(projection.module).unflatten(0, (projection.heads, -1))[head.head] = 0.0
+
+
+def check_closable(projections: Projections, layers: Iterable[Layer]) -> None:
+    """Raises AttnlabError where `close_heads` could not close heads of one of the layers."""
+    for site, layer in layers:
+        module = projections[site, layer].module
+        if not isinstance(module, nn.Linear | Conv1D):
             msg = (
-                f"{head.site} layer {head.layer}: heads can be closed for good in torch.nn.Linear "
-                f"only, not in {type(module).__name__}."
+                f"{site} layer {layer}: heads can be closed for good in torch.nn.Linear and Conv1D only, "
+                f"not in {type(module).__name__}."
             )
             raise AttnlabError(msg)
-        with torch.no_grad():
-            module.weight.unflatten(1, (projection.heads, -1))[:, head.head] = 0.0
+
+
+def _by_input(module: nn.Module) -> Float[Tensor, "input output"]:
+    """The weight with a row for each input, as a view."""
+    weight: Any = module.weight
+    return weight if isinstance(module, Conv1D) else weight.T
 
 
 def closed_heads(projections: Projections) -> list[Head]:
@@ -240,8 +253,8 @@ def closed_heads(projections: Projections) -> list[Head]:
     for (site, layer), projection in projections.items():
         module = projection.module
         # Other classes, of quantized weights say, may not store a column for every input.
-        if type(module) is nn.Linear:
-            parts = module.weight.detach().unflatten(1, (projection.heads, -1))
-            closed = (parts == 0).all(-1).all(0).nonzero().flatten().tolist()
+        if type(module) in {nn.Linear, Conv1D}:
+            parts = _by_input(module).detach().unflatten(0, (projection.heads, -1))
+            closed = (parts == 0).flatten(1).all(-1).nonzero().flatten().tolist()
             found += [Head(site, layer, head) for head in closed]
     return found

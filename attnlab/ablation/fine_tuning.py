@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnlab.ablation.ablation import ablated
 from attnlab.ablation.projections import Projections
@@ -14,7 +14,6 @@ from attnlab.core import Head, InputError, seeded
 from attnlab.corpora import ParallelCorpus
 from attnlab.models import (
     LengthGroupedBatches,
-    OwnModel,
     Pair,
     Run,
     TokenPairs,
@@ -98,7 +97,7 @@ def training_pairs(
 
 
 @contextmanager
-def in_training(model: OwnModel, seed: int) -> Iterator[None]:
+def in_training(model: nn.Module, seed: int) -> Iterator[None]:
     """While the block runs, the model drops out and smooths labels, from `seed`; in eval mode afterwards."""
     with seeded(seed):
         model.train()
@@ -135,7 +134,7 @@ def linear_decay(steps: int) -> Callable[[int], float]:
 
 
 def fine_tune(
-    model: OwnModel,
+    model: nn.Module,
     batches: Iterable[Batch],
     loss: Callable[[Batch], Float[Tensor, ""]],
     *,

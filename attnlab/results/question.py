@@ -46,7 +46,6 @@ class Question:
         printed: how many of its tables --json prints, the first ones.
         layout: `module:class`, an `attnlab.results.result_files.QuestionFiles`, where the result has more
             than tables.
-        only_runs: whether nothing but a run can be the source.
         only_matrices: whether nothing but a file of matrices can be.
         embeddings: whether a file or folder of embeddings can be.
         keeps_matrices: whether its result keeps attention matrices of some sentences.
@@ -71,7 +70,6 @@ class Question:
     announced: bool = False
     printed: int = 1
     layout: str = "attnlab.results.result_files:QuestionFiles"
-    only_runs: bool = False
     only_matrices: bool = False
     embeddings: bool = False
     keeps_matrices: bool = False

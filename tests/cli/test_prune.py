@@ -106,11 +106,11 @@ def test_ctrl_c_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_transformers_folder_is_refused(tmp_path: Path) -> None:
+def test_a_transformers_folder_without_sentences_is_refused(tmp_path: Path) -> None:
     random_models.marian().save_pretrained(tmp_path)
     tokenizer().save_pretrained(tmp_path)
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(InputError, match="is not a run directory"):
+    with pytest.raises(InputError, match="is no run of attnlab and brings no sentences"):
         run(tmp_path)
     assert sorted(tmp_path.iterdir()) == before
 

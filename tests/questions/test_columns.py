@@ -44,7 +44,14 @@ def write_analysis_tables(run: Path, folder: Path) -> None:
 
 def write_comparison_tables(run: Path, folder: Path) -> None:
     compare(
-        run, (5,), sentences=4, calibration=4, validation=4, mechanisms=["band"], per_head=True
+        run,
+        (5,),
+        sentences=4,
+        calibration=4,
+        validation=4,
+        mechanisms=["band", "top-k"],
+        against="band",
+        per_head=True,
     ).save(folder)
 
 

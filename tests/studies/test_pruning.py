@@ -253,8 +253,8 @@ def test_what_cannot_be_used_is_refused(
         prune(small_run, **options)
 
 
-def test_only_a_run_can_be_pruned(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is not a run directory"):
+def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no run of attnlab and brings no sentences"):
         prune(tmp_path)
 
 
@@ -276,11 +276,12 @@ def test_a_pruned_run_is_not_trained_anew_by_resuming(small_run: Path, tmp_path:
 def test_a_loss_that_is_no_number_ends_it(
     planted: Path, penalties: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pruner = load_pruner(planted, PruningSettings(sentences=2))
-    plain = training_loss(pruner.run)
     monkeypatch.setattr(
-        pruner_module, "training_loss", lambda _: lambda batch: plain(batch) * math.nan
+        pruner_module,
+        "training_loss",
+        lambda run: lambda batch: training_loss(run)(batch) * math.nan,
     )
+    pruner = load_pruner(planted, PruningSettings(sentences=2))
     with pytest.raises(AttnlabError, match="became no number while it was trained further"):
         pruner.learn(penalties[0], 1) if penalties else pruner.tune("it", 1)
 

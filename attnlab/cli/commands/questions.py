@@ -43,8 +43,7 @@ def command_of(question: Question) -> Callable[..., None]:
     """`attnlab NAME SOURCE`, with the arguments and options of the question's settings."""
     source_help = typer.Argument(help=question.source)
     own = question.folder
-    of_a_name = "" if question.only_runs else f"; for a name: {own}"
-    unasked = "nothing is written" if own is None else f"SOURCE/{own}{of_a_name}"
+    unasked = "nothing is written" if own is None else f"SOURCE/{own}; for a name: {own}"
     out_help = typer.Option(
         help=f"Folder to write the {question.what} to: {', '.join(question.files)}, "
         f"figures, a page and what the columns mean (default: {unasked})."
@@ -89,11 +88,7 @@ def _check_beforehand(
 
         files = files_of(question)
         check_free(out, files, files.named(settings), overwrite=overwrite)
-    if question.only_runs:
-        from attnlab.models import read_record
-
-        read_record(source)
-    elif question.only_matrices:
+    if question.only_matrices:
         check_matrices_there(Path(source))
     elif not (question.embeddings and Path(source).exists()):
         check_source_there(source, matrices=question.matrices)

@@ -328,9 +328,9 @@ def _scores(
         numbered = choosing.by_site[layer.site].numbered(layer)
         for budget, candidate in candidates[at]:
             scores.add(candidate, budget, numbered)
-        for budget, candidate in planned[at]:
+        for own_budget, candidate in planned[at]:
             # The keys of a plan are those of the model's own token ids.
-            scores.add(candidate, budget, layer)
+            scores.add(candidate, own_budget, layer)
 
     read(add)
     return scores

@@ -89,7 +89,10 @@ def contents(result: Result) -> Contents:
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:
-    """A row per mechanism at all sites where it can be, the best first; a table per budget and steps."""
+    """A row per mechanism at all sites where it can be; a table per budget and steps.
+
+    Those at most heads stand first, and of the same sites the best.
+    """
     estimates = [one for one in (ERROR, LOSS_CHANGE, BLEU_CHANGE) if one.name in result.summary]
     timed = [TIME] if TIME.name in result.summary else []
     numbers = tuple(
@@ -97,7 +100,9 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
     )
     for budget, steps, rows in _groups(result.summary):
         by = estimates[min(1, len(estimates) - 1)].name
-        ordered = rows.sort_values([by, ERROR.name], na_position="first", kind="stable")
+        # Of fewer sites less is lost, so rows are held only against those of the same sites.
+        ordered = rows.assign(heads=-rows["replaced_heads"].where(rows["replaced_heads"] > 0, 1e9))
+        ordered = ordered.sort_values(["heads", "sites", by, ERROR.name], kind="stable")
         trained = f", after {counted(steps, 'batch')} of fine-tuning" if steps else ""
         shown = [
             (

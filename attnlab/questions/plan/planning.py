@@ -159,7 +159,7 @@ def _sites(model: Model, parts: Parts, settings: PlanSettings) -> tuple[str, ...
 
 def _together(model: Model, granularity: str) -> dict[Layer, int]:
     """How many neighbouring heads of each layer share a mechanism."""
-    found = {}
+    found: dict[Layer, int] = {}
     for at in attention_modules(model.model):
         # So transformers call the query heads of a key-value head.
         groups = getattr(at.module, "num_key_value_groups", 1)
@@ -197,10 +197,12 @@ def _plans(
     steps = Steps("Searching plans", len(wanted), settings.progress)
     plans = {}
     for budget, name in wanted:
-        make = partial(search.searched, budget, found)
-        if name != SEARCHED:
-            make = partial(search.baseline, name, budget)
-        one = steps.of(make)()
+        own = name == SEARCHED
+        one = steps.of(
+            partial(search.searched, budget, found)
+            if own
+            else partial(search.baseline, name, budget)
+        )()
         if one is not None:
             plans[budget, name] = one
     return plans

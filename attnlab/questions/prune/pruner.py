@@ -1,21 +1,22 @@
-"""A run that is pruned again and again: gates learned, parameters tuned, all put back to the start."""
+"""A model that is pruned again and again: gates learned, parameters tuned, all put back to the start."""
 
 import copy
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.ablation import (
     PARAMETER_LEARNING_RATE,
-    Batch,
     GateStep,
     HeadGates,
     Projections,
-    TrainingPairs,
+    check_closable,
     fine_tune,
     in_training,
     linear_decay,
@@ -23,10 +24,19 @@ from attnlab.ablation import (
     training_loss,
     training_pairs,
 )
-from attnlab.core import SITES, AttnlabError, Head, InputError
-from attnlab.evaluation import Evaluator, Progress, load_evaluator
-from attnlab.models import Run, is_run, no_run, read_record
+from attnlab.core import SITES, AttnlabError, Head, InputError, usable_device
+from attnlab.evaluation import (
+    Evaluator,
+    Progress,
+    ScoredBatch,
+    Texts,
+    evaluator_of,
+    model_and_texts,
+    parts_of,
+)
+from attnlab.models import IGNORED_LABEL, Model, Run, Source, check_has_sentences, read_record
 from attnlab.questions.prune.question import PruningSettings
+from attnlab.reading import read_sentences
 
 GATE_LEARNING_RATE = 0.1
 
@@ -51,26 +61,43 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Pruner:
-    """A run, its training pairs, and the sentences that its pruned models are measured on.
+class Training:
+    """What a model is trained further on, and by what.
 
     Attributes:
-        run: its model is changed in place; the folder is read only.
+        batches: so many batches, the same at every call.
+        loss: mean loss a token of a batch; differentiable.
+        steps_in_epoch: how many batches hold everything once.
+        batch_tokens: tokens a batch and side; None where batches count sentences.
+    """
+
+    batches: Callable[[int], Iterator[Any]]
+    loss: Callable[[Any], Float[Tensor, ""]]
+    steps_in_epoch: int
+    batch_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Pruner:
+    """A model, what it is trained on, and the sentences that its pruned forms are measured on.
+
+    Attributes:
+        loaded: its model is changed in place; a folder is read only.
         evaluators: by split, the model with sentences of that split.
         projections: where the heads are apart.
         sites: where heads may be closed.
-        pairs: what is trained on.
-        start: the parameters as the run has them.
+        training: what it is trained on.
+        start: the parameters as they were.
         seed: of batches, gates and dropout.
         train_model: whether parameters are trained along with gates.
         progress: called with (what is being done, steps done, steps in all).
     """
 
-    run: Run
+    loaded: Model
     evaluators: Mapping[str, Evaluator]
     projections: Projections
     sites: tuple[str, ...]
-    pairs: TrainingPairs
+    training: Training
     start: State
     seed: int
     train_model: bool
@@ -82,8 +109,8 @@ class Pruner:
         return {layer: p for layer, p in self.projections.items() if layer[0] in self.sites}
 
     def start_again(self) -> None:
-        """Puts the model back to where the run's training ended."""
-        self.run.model.load_state_dict(self.start)
+        """Puts the model back to what it was."""
+        self.loaded.model.load_state_dict(self.start)
 
     def learn(self, penalty: float, steps: int) -> tuple[HeadGates, list[GateStep]]:
         """Gates trained from the start, the model's parameters along with them if they are to be.
@@ -92,17 +119,19 @@ class Pruner:
             AttnlabError: the loss is no longer a number.
         """
         self.start_again()
-        model = self.run.model
+        model = self.loaded.model
         gates = HeadGates(self.gated).to(model.device)
         with in_training(model, self.seed):
             history = train_gates(
                 gates,
                 self._batches(f"Penalty {penalty:g}: learning gates", steps),
-                training_loss(self.run),
+                self.training.loss,
                 penalty=penalty,
                 seed=self.seed,
                 learning_rate=GATE_LEARNING_RATE,
-                parameters=list(model.parameters()) if self.train_model else [],
+                parameters=[one for one in model.parameters() if one.requires_grad]
+                if self.train_model
+                else [],
                 parameter_learning_rate=PARAMETER_LEARNING_RATE,
                 schedule=linear_decay(steps),
             )
@@ -116,11 +145,11 @@ class Pruner:
             AttnlabError: the loss is no longer a number.
         """
         self.start_again()
-        with in_training(self.run.model, self.seed):
+        with in_training(self.loaded.model, self.seed):
             losses = fine_tune(
-                self.run.model,
+                self.loaded.model,
                 self._batches(f"{what}: fine-tuning", steps),
-                training_loss(self.run),
+                self.training.loss,
                 projections=self.projections,
                 closed=closed,
                 schedule=linear_decay(steps),
@@ -145,8 +174,8 @@ class Pruner:
             return ()
         return tuple(evaluator.translations(lambda _, *done: self._tell(what, *done)))
 
-    def _batches(self, what: str, steps: int) -> Iterator[Batch]:
-        for done, batch in enumerate(self.pairs.batches(steps)):
+    def _batches(self, what: str, steps: int) -> Iterator[Any]:
+        for done, batch in enumerate(self.training.batches(steps)):
             self._tell(what, done, steps)
             yield batch
         self._tell(what, steps, steps)
@@ -158,40 +187,101 @@ class Pruner:
     def _check_numbers(self, losses: Sequence[float]) -> None:
         if not all(map(math.isfinite, losses)):
             msg = (
-                f"The loss on the training pairs of {self.run.folder} became no number while it was "
-                "trained further; see whether the run's own training ended well."
+                f"The loss on the training sentences of {self.loaded.label} became no number while it was "
+                "trained further; see whether its own training ended well."
             )
             raise AttnlabError(msg)
 
 
-def load_pruner(source: str | Path | Run, settings: PruningSettings) -> Pruner:
-    """The run at `source`, ready to be pruned; with these settings.
+def load_pruner(source: Source, settings: PruningSettings) -> Pruner:
+    """The model at `source`, ready to be pruned; with these settings.
 
     Raises:
-        InputError: the source is no run, or one that was pruned before.
+        InputError: the source or its sentences cannot be used, or it is a run that was pruned before.
         AttnlabError: the corpus is no longer the one of the training.
     """
-    if not isinstance(source, Run) and not is_run(source):
-        raise no_run(source)
-    folder = source.folder if isinstance(source, Run) else Path(source)
-    _check_not_pruned(folder)
-    if isinstance(source, Run):  # whose model is the caller's
-        source = replace(source, model=copy.deepcopy(source.model))
-    test = load_evaluator(source, sentences=settings.sentences, device=settings.device)
-    run, corpus = test.loaded, test.corpus
-    if not isinstance(run, Run) or corpus is None:
-        raise no_run(folder)
+    if (
+        settings.text is None
+        and isinstance(settings.sentences, int)
+        and isinstance(source, str | Path)
+    ):
+        check_has_sentences(source, "text, a file with a sentence on each line")
+    model, texts = model_and_texts(source, sentences=settings.sentences, text=settings.text)
+    if isinstance(model, Run):
+        _check_not_pruned(model.folder)
+    elif settings.keep_models or settings.batch_tokens:
+        msg = (
+            "Pruned models are written, and tokens of a batch counted, for runs of attnlab train alone; "
+            "leave keep_models and batch_tokens out."
+        )
+        raise InputError(msg)
+    if not isinstance(source, str | Path):  # whose model is the caller's
+        model = replace(model, model=copy.deepcopy(model.model))
+    model.model.to(usable_device(settings.device))
+    evaluators, training = (
+        _of_run(model, texts, settings)
+        if isinstance(model, Run)
+        else _of_model(model, texts, settings)
+    )
+    projections = evaluators["test"].projections
+    check_closable(projections, projections)
     return Pruner(
-        run=run,
-        evaluators={"validation": test.on_split("validation", settings.sentences), "test": test},
-        projections=test.projections,
+        loaded=model,
+        evaluators=evaluators,
+        projections=projections,
         sites=tuple(site for site in SITES if settings.sites is None or site in settings.sites),
-        pairs=training_pairs(run, corpus(), batch_tokens=settings.batch_tokens, seed=settings.seed),
-        start={name: tensor.clone() for name, tensor in run.model.state_dict().items()},
+        training=training,
+        start={name: tensor.clone() for name, tensor in model.model.state_dict().items()},
         seed=settings.seed,
         train_model=settings.train_model,
         progress=settings.progress,
     )
+
+
+def _of_run(
+    run: Run, texts: Texts, settings: PruningSettings
+) -> tuple[dict[str, Evaluator], Training]:
+    """A run is trained on its own pairs, as its training did."""
+    read = read_sentences(run, texts.texts, texts.origin)
+    test = evaluator_of(run, read, settings.batch_size, texts.corpus, settings.loss)
+    corpus = texts.corpus
+    assert corpus is not None  # noqa: S101 - a run brings one
+    pairs = training_pairs(run, corpus(), batch_tokens=settings.batch_tokens, seed=settings.seed)
+    most = settings.sentences if isinstance(settings.sentences, int) else len(settings.sentences)
+    return (
+        {"validation": test.on_split("validation", most), "test": test},
+        Training(pairs.batches, training_loss(run), pairs.steps_in_epoch, pairs.batch_tokens),
+    )
+
+
+def _of_model(
+    model: Model, texts: Texts, settings: PruningSettings
+) -> tuple[dict[str, Evaluator], Training]:
+    """Any other model is trained on training sentences by what it is evaluated by."""
+    parts = parts_of(
+        model,
+        texts,
+        calibration=settings.calibration,
+        validation=settings.validation,
+        calibration_text=settings.calibration_text,
+        with_loss=True,
+        loss=settings.loss,
+    )
+    test, validation, training = (
+        evaluator_of(model, part, settings.batch_size, loss=settings.loss) for part in parts
+    )
+
+    def batches(steps: int) -> Iterator[ScoredBatch]:
+        generator = torch.Generator().manual_seed(settings.seed)
+        for start in range(0, steps, len(training.batches)):
+            order = torch.randperm(len(training.batches), generator=generator).tolist()
+            yield from (training.batches[index] for index in order[: steps - start])
+
+    def loss(batch: ScoredBatch) -> Tensor:
+        return training.example_losses(batch).sum() / (batch.labels != IGNORED_LABEL).sum()
+
+    evaluators = {"validation": validation, "test": test}
+    return evaluators, Training(batches, loss, len(training.batches))
 
 
 def _check_not_pruned(folder: Path) -> None:

@@ -5,7 +5,6 @@ import random as randomness
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -18,9 +17,9 @@ from attnlab.ablation import (
     close_heads,
     loss_difference,
 )
-from attnlab.core import Head, Note, options_of, path_label
+from attnlab.core import Head, Note, options_of
 from attnlab.evaluation import ENOUGH_FOR_INTERVALS, FewForIntervals, Steps
-from attnlab.models import Run
+from attnlab.models import Source
 from attnlab.questions.prune.pruned_runs import pruned_run, write_pruned_run
 from attnlab.questions.prune.pruner import Measured, Pruner, State, load_pruner
 from attnlab.questions.prune.question import (
@@ -40,19 +39,20 @@ UNSETTLED_SHARE = 0.1
 
 
 @options_of(PruningSettings)
-def prune(source: str | Path | Run, settings: PruningSettings) -> Result:
-    """The pruning curve of a run: heads left against loss and greedy BLEU, a model a penalty.
+def prune(source: Source, settings: PruningSettings) -> Result:
+    """The pruning curve of a model: heads left against loss and greedy BLEU, a pruned model a penalty.
 
-    For each penalty, from the run as it was trained, minimised over gates and parameters together::
+    For each penalty, from the model as it is, minimised over gates and parameters together::
 
         mean loss a target token (nats) + penalty * expected number of heads that are not closed
 
     so that a head stays where it saves `penalty` nats a token. Then heads whose gate is likelier
     0 than 1 are closed for good, and the model is measured with all others whole. The loss is that
-    of the run's training, on its training pairs, with its dropout and label smoothing; the loss that
-    is measured has neither.
+    of a run's training, on its training pairs, with its dropout and label smoothing; of another model
+    what it is evaluated by (next tokens, masked tokens, distance of final states), on training
+    sentences with dropout. The loss that is measured has neither.
 
-    Beside the pruned models stand the unpruned run; the run fine-tuned equally long with every head;
+    Beside the pruned models stand the unpruned one; it fine-tuned equally long with every head;
     and for each penalty as many random heads of each site closed (one draw) and the rest fine-tuned
     equally long. Where the parameters are not trained along, these baselines are not tuned either.
 
@@ -61,7 +61,8 @@ def prune(source: str | Path | Run, settings: PruningSettings) -> Result:
     Source: Voita et al. 2019 (arXiv 1905.09418), section 5; Louizos et al. 2018 (1712.01312).
 
     Args:
-        source: a run or its folder; neither is changed.
+        source: a run or its folder, a transformers folder, the name of a model on the hub, or a pair
+            (model, tokenizer); none is changed.
         settings: as keyword arguments.
 
     Returns:
@@ -69,11 +70,11 @@ def prune(source: str | Path | Run, settings: PruningSettings) -> Result:
         penalty and step); as `extra` the pruned models, where they are kept.
 
     Raises:
-        InputError: the source is no run, or a number or site cannot be used.
+        InputError: the source, its sentences, a number or a site cannot be used.
         AttnlabError: the corpus changed since the training, or the loss became no number.
     """
     pruner = load_pruner(source, settings)
-    steps = settings.steps_of(pruner.pairs.steps_in_epoch)
+    steps = settings.steps_of(pruner.training.steps_in_epoch)
     before = pruner.measured("The run")
     curve = _Curve(tuple(all_heads(pruner.projections)), before, settings.seed)
     rows = _baseline_rows(pruner, curve, steps)
@@ -94,12 +95,12 @@ def prune(source: str | Path | Run, settings: PruningSettings) -> Result:
         progress.of(partial(pruned, penalty))()
     pruner.start_again()
     about = {
-        "run": path_label(pruner.run.folder),
+        "run": pruner.loaded.label,
         "steps": steps,
         "seed": settings.seed,
         "sites": list(pruner.sites),
         "parameters_trained": settings.train_model,
-        "batch_tokens": pruner.pairs.batch_tokens,
+        "batch_tokens": pruner.training.batch_tokens,
     }
     return Result(
         QUESTION.name,
@@ -111,10 +112,10 @@ def prune(source: str | Path | Run, settings: PruningSettings) -> Result:
         },
         about,
         (*_on_sentences(before), *(note for part in found for note in part.notes)),
-        weights=pruner.run.weights,
+        weights=pruner.loaded.weights,
         extra={
             pruned_run(part.penalty): partial(
-                write_pruned_run, pruner.run, part.state,
+                write_pruned_run, pruner.loaded, part.state,
                 about | {"penalty": part.penalty, "closed_heads": list(map(str, part.closed))},
             )
             for part in found
@@ -129,7 +130,7 @@ class _Curve:
 
     Attributes:
         heads: every head of the model.
-        before: by split, what the unpruned run does.
+        before: by split, what the unpruned model does.
         seed: of the bootstrap.
     """
 
@@ -217,7 +218,7 @@ def _pruned(pruner: Pruner, curve: _Curve, penalty: float, steps: int, *, keep: 
     close_heads(pruner.projections, closed)
     rows = _gate_rows(gates, penalty)
     unsettled = sum(max(row["p_zero"], row["p_one"]) < SETTLED for row in rows)
-    state = pruner.run.model.state_dict() if keep else {}
+    state = pruner.loaded.model.state_dict() if keep else {}
     return _Pruned(
         penalty,
         closed,

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated
 
 from attnlab.core import HEAD, HEAD_KEYS, SITES, Column, Estimate, InputError, Note, Option, Table
-from attnlab.evaluation import SEED, SENTENCE_FLAGS, StudySettings
+from attnlab.evaluation import LOSS_OPTION, SEED, SENTENCE_FLAGS, TextsAsked, TextSettings
 from attnlab.results import Question
 
 # Nats per token for an open head: from nearly all heads left to nearly none.
@@ -19,7 +20,7 @@ def _change(name: str, of: str, digits: int, *, tested: bool) -> Estimate:
         Column(
             name,
             f"change of {of}",
-            "Change against the unpruned run; another draw of gates or heads may change more.",
+            "Change against the unpruned model; another draw of gates or heads may change more.",
             digits,
         ),
         "a paired bootstrap over sentences",
@@ -36,13 +37,13 @@ CURVE = Table(
         Column(
             "kind",
             "model",
-            "`unpruned`, the run; `fine-tuned`, the run trained as many steps further with every "
+            "`unpruned`, the model; `fine-tuned`, the model trained as many steps further with every "
             "head; `pruned`, heads closed by learned gates; `random`, as many heads of each site "
             "closed by chance from the first step.",
         ),
         PENALTY,
         Column("split", "part", "`validation`, on which a penalty may be chosen, or `test`."),
-        Column("heads", "heads", "Heads of the run."),
+        Column("heads", "heads", "Heads of the model."),
         Column("heads_left", "heads left", "How many of them are open.", short="heads\nleft"),
         *(
             Column(
@@ -55,13 +56,13 @@ CURVE = Table(
         ),
         Column(
             "loss",
-            "loss (nats)",
-            "Loss per target token, without label smoothing.",
+            "loss",
+            "Loss per token, without label smoothing: nats, or the distance of final states.",
             2,
             "loss",
         ),
         *LOSS_CHANGE,
-        Column("bleu", "BLEU", "Greedy; empty for a language model.", 1),
+        Column("bleu", "BLEU", "Greedy; empty where nothing is translated.", 1),
         *BLEU_CHANGE,
         Column("sentences", "sentences", "How many sentences were scored."),
         Column(
@@ -69,7 +70,7 @@ CURVE = Table(
             "unsettled",
             "Gates that are neither 0 nor 1 with probability 0.9 at the end.",
         ),
-        Column("steps", "steps", "Training steps after the run."),
+        Column("steps", "steps", "Training steps after the model as it was."),
         Column("seed", "seed", "Seed of gates, random heads and bootstrap."),
     ),
 )
@@ -93,7 +94,7 @@ TRAINING = Table(
         Column("step", "step", "Training step, from 1."),
         Column(
             "loss",
-            "loss (nats)",
+            "loss",
             "Loss of the batch in training, with dropout and label smoothing, without the penalty.",
             3,
         ),
@@ -136,7 +137,7 @@ class NoRandomHeads(Note):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PruningSettings(StudySettings):
+class PruningSettings(TextSettings):
     """What `attnlab prune` can be told.
 
     Raises:
@@ -152,13 +153,29 @@ class PruningSettings(StudySettings):
         ),
     ] = field(default=PENALTIES, kw_only=False)
     sentences: Annotated[
-        int,
+        TextsAsked,
         Option(
-            "Maximum number of sentences to measure on, of validation and of test.",
+            "Maximum number of sentences to measure on; of a run of validation and of test each.",
             SENTENCE_FLAGS,
             least=1,
         ),
     ] = 1000
+    validation: Annotated[
+        TextsAsked,
+        Option("Maximum number of validation sentences of a model that is no run.", least=1),
+    ] = 1000
+    calibration: Annotated[
+        TextsAsked,
+        Option("Maximum number of training sentences of a model that is no run.", least=1),
+    ] = 10_000
+    calibration_text: Annotated[
+        str | Path | None,
+        Option(
+            "File of training sentences, written like text; a run brings its own. Every other one is a "
+            "validation sentence."
+        ),
+    ] = None
+    loss: Annotated[str | None, LOSS_OPTION] = None
     steps: Annotated[
         int | None,
         Option("Number of training batches at each penalty.", above=0, shown=str(STEPS)),
@@ -221,7 +238,7 @@ QUESTION = Question(
     name="prune",
     what="pruning",
     panel="What could replace them",
-    help="Learn which heads a run can do without: heads left against BLEU, one model per penalty.\n\n"
+    help="Learn which heads a model can do without: heads left against BLEU or loss by penalty.\n\n"
     "Gates on the heads are trained along with the model; heads whose gate ends nearer to 0 than to 1 are "
     "closed for good.",
     settings=PruningSettings,
@@ -237,8 +254,6 @@ QUESTION = Question(
         NoRandomHeads: "At penalty {penalty:g} no random heads stand beside the gates: as many of each "
         "site, drawn at random, are the same heads, as where a site loses all of its heads or none.",
     },
-    source="A run of `attnlab train`; it is not changed.",
-    only_runs=True,
     folder="pruning",
     announced=True,
 )

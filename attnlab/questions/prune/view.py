@@ -53,7 +53,7 @@ def contents(result: Result) -> Contents:
     figure = DrawnFigure(
         "curve",
         draw_pruning(curve),
-        f"Left: change of {measure} on the test part against the unpruned run by heads left, with paired "
+        f"Left: change of {measure} on the test part against the unpruned model by heads left, with paired "
         f"95 % intervals{beside}. Right: the share of each site's heads that a penalty leaves.",
     )
     shown = (
@@ -111,7 +111,7 @@ def smallest_model(curve: pd.DataFrame) -> str:
         return "No penalty closed a head."
     penalty = fewest_heads(curve)
     if penalty is None:
-        return f"No penalty that closed heads stayed within {within} of the unpruned run on validation."
+        return f"No penalty that closed heads stayed within {within} of the unpruned model on validation."
     test = pruned[(pruned["penalty"] == penalty) & (pruned["split"] == "test")].iloc[0]
     scored = f"BLEU {test['bleu']:.1f}" if translates else f"loss {test['loss']:.2f}"
     return (
@@ -126,7 +126,7 @@ def has_bleu(curve: pd.DataFrame) -> bool:
 
 
 def fewest_heads(curve: pd.DataFrame, tolerance: float | None = None) -> float | None:
-    """The penalty that leaves fewest heads at most `tolerance` BLEU below the unpruned run.
+    """The penalty that leaves fewest heads at most `tolerance` BLEU below the unpruned model.
 
     Without BLEU, at most `tolerance` nats per token above its loss. It is chosen on validation, so
     that the test figures beside it are not chosen; None where every penalty that closes a head costs
@@ -151,7 +151,7 @@ def fewest_heads(curve: pd.DataFrame, tolerance: float | None = None) -> float |
 def draw_pruning(curve: pd.DataFrame, *, width: float = PAGE) -> Figure:
     """Change of test BLEU by heads left, and by penalty the share of each site's heads that is left.
 
-    Of a language model it is the loss. Changes are against the unpruned run, the bars their paired
+    Of a language model it is the loss. Changes are against the unpruned model, the bars their paired
     95 % intervals, which are none of BLEU itself.
 
     Args:
@@ -190,7 +190,11 @@ def _draw_quality(axes: Axes, test: pd.DataFrame, measure: Measure) -> None:
         float(test.loc[test["kind"] == "unpruned", measure.name].iloc[0]), measure.digits
     )
     axes.axhline(
-        0, color=INK, linewidth=1, linestyle=":", label=f"unpruned run ({measure.title} {unpruned})"
+        0,
+        color=INK,
+        linewidth=1,
+        linestyle=":",
+        label=f"unpruned model ({measure.title} {unpruned})",
     )
     for change in test.loc[test["kind"] == "fine-tuned", measure.change.name]:
         axes.axhline(change, color=INK, linewidth=1, linestyle="--", label="every head, fine-tuned")

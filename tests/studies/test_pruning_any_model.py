@@ -1,0 +1,94 @@
+"""Pruning of models that are no runs: by what they are evaluated by, on sentences that are handed in."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from zoo import random_models
+from zoo.random_models import PAIRS, SENTENCES, tokenizer
+
+import attnlab
+from attnlab.ablation.ablation import ablated
+from attnlab.core.addresses import Head
+from attnlab.core.errors import InputError
+from attnlab.evaluation.evaluator import load_evaluator
+from attnlab.questions.prune.pruner import load_pruner
+from attnlab.questions.prune.question import PruningSettings
+
+MODELS = ("gpt2", "llama", "bert", "marian", "t5")
+
+
+def texts_of(name: str) -> dict[str, Any]:
+    texts: list[Any] = list(PAIRS if name in {"marian", "t5"} else SENTENCES)
+    return {"sentences": texts[:2], "validation": texts[2:4], "calibration": texts[4:]}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_pruned_model_loses_what_ablation_of_the_same_heads_costs(name: str) -> None:
+    """With the gates alone trained, closing heads is all that changes."""
+    model = random_models.ALL[name]().double()
+    before = copy.deepcopy(model.state_dict())
+    found = attnlab.prune(
+        (model, tokenizer()),
+        [0.0, 50.0],
+        steps=3,
+        train_model=False,
+        random=False,
+        **texts_of(name),
+    )
+    assert all(torch.equal(part, before[key]) for key, part in model.state_dict().items())
+    curve = found.curve[found.curve["split"] == "test"].set_index("penalty")
+    gates = found.gates[found.gates["penalty"] == 50.0]
+    closed = [Head(row.site, row.layer, row.head) for row in gates.itertuples() if not row.open]
+    assert curve.loc[50.0, "heads_left"] == len(gates) - len(closed)
+    evaluator = load_evaluator((model, tokenizer()), sentences=texts_of(name)["sentences"])
+    whole = evaluator.losses().sum()
+    with ablated(evaluator.projections, closed, "zero"):
+        change = float((evaluator.losses().sum() - whole) / evaluator.tokens.sum())
+    assert curve.loc[50.0, "loss_change"] == pytest.approx(change, rel=1e-9, abs=1e-12)
+    assert curve.loc[0.0, "heads_left"] == len(gates), "three steps without a price close no gate"
+
+
+@pytest.mark.parametrize("name", ["gpt2", "marian"])
+def test_heads_can_be_closed_in_both_kinds_of_projections(name: str) -> None:
+    pruner = load_pruner(
+        (random_models.ALL[name](), tokenizer()), PruningSettings(**texts_of(name))
+    )
+    heads = [Head(site, layer, 1) for site, layer in pruner.projections]
+    test = pruner.evaluators["test"]
+    with ablated(pruner.projections, heads, "zero"):
+        expected = test.losses()
+    attnlab.ablation.close_heads(pruner.projections, heads)
+    torch.testing.assert_close(test.losses(), expected)
+    assert attnlab.ablation.closed_heads(pruner.projections) == heads
+
+
+def test_training_sees_every_batch_once_before_any_again_and_the_same_at_every_call() -> None:
+    options = texts_of("gpt2") | {"batch_size": 1}
+    pruner = load_pruner((random_models.gpt2(), tokenizer()), PruningSettings(**options, seed=3))
+    steps = pruner.training.steps_in_epoch
+    assert steps == 3
+    first, again = ([batch.numbers for batch in pruner.training.batches(7)] for _ in range(2))
+    assert first == again
+    assert len(first) == 7
+    assert len(set(first[:3])) == len(set(first[3:6])) == 3
+
+
+def test_the_training_loss_is_that_of_the_model_it_is_measured_by() -> None:
+    pruner = load_pruner((random_models.gpt2(), tokenizer()), PruningSettings(**texts_of("gpt2")))
+    (batch,) = pruner.training.batches(1)
+    inputs = batch.inputs["input_ids"].masked_fill(batch.inputs["attention_mask"] == 0, -100)
+    with torch.no_grad():
+        expected = pruner.loaded.model(**batch.inputs, labels=inputs).loss
+        found = pruner.training.loss(batch)
+    assert float(found) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_what_runs_alone_can_is_refused_before_work() -> None:
+    model = random_models.gpt2(), tokenizer()
+    for options in ({"keep_models": True}, {"batch_tokens": 64}):
+        with pytest.raises(InputError, match="leave keep_models and batch_tokens out"):
+            attnlab.prune(model, [0.1], **texts_of("gpt2"), **options)
+    with pytest.raises(InputError, match="brings no training sentences"):
+        attnlab.prune(model, [0.1], sentences=SENTENCES)
