@@ -72,7 +72,6 @@ def plan_search_rows(cell: PlanSearchCell) -> "pd.DataFrame":
         )  # fmt: skip
     summary: pd.DataFrame = found.summary
     return summary.drop(columns=["sites", "steps", "settings_tried"]).assign(
-        criterion=cell.criterion,
         sentences=found.about["Held-out sentences"],
         validation_sentences=found.about["Validation sentences"],
         calibration_sentences=found.about["Training sentences"],

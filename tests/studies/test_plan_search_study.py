@@ -15,7 +15,7 @@ from attnlab.studies.plan_search import (
 )
 from attnlab.studies.study import cell_of
 
-EXTRA = {"criterion", "sentences", "validation_sentences", "calibration_sentences"}
+EXTRA = {"sentences", "validation_sentences", "calibration_sentences"}
 
 
 def test_without_options_one_small_model_is_searched_for_the_budgets_of_the_claim() -> None:

@@ -2,9 +2,10 @@
 
 import math
 import random as randomness
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -19,7 +20,7 @@ from attnlab.ablation import (
 )
 from attnlab.core import Head, Note, options_of
 from attnlab.evaluation import ENOUGH_FOR_INTERVALS, FewForIntervals, Steps
-from attnlab.models import Source
+from attnlab.models import Model, Run, Source
 from attnlab.questions.prune.pruned_runs import pruned_run, write_pruned_run
 from attnlab.questions.prune.pruner import Measured, Pruner, State, load_pruner
 from attnlab.questions.prune.question import (
@@ -113,15 +114,24 @@ def prune(source: Source, settings: PruningSettings) -> Result:
         about,
         (*_on_sentences(before), *(note for part in found for note in part.notes)),
         weights=pruner.loaded.weights,
-        extra={
-            pruned_run(part.penalty): partial(
-                write_pruned_run, pruner.loaded, part.state,
-                about | {"penalty": part.penalty, "closed_heads": list(map(str, part.closed))},
-            )
-            for part in found
-            if part.state is not None
-        },
-    )  # fmt: skip
+        extra=_models(pruner.loaded, found, about),
+    )
+
+
+def _models(
+    model: Model, found: Sequence["_Pruned"], about: Mapping[str, Any]
+) -> dict[str, Callable[[str | Path], object]]:
+    """What writes the models that are kept, which are those of runs, by their names in the folder."""
+    if not isinstance(model, Run):
+        return {}
+    return {
+        pruned_run(part.penalty): partial(
+            write_pruned_run, model, part.state,
+            {**about, "penalty": part.penalty, "closed_heads": list(map(str, part.closed))},
+        )
+        for part in found
+        if part.state is not None
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)
