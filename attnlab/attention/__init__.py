@@ -14,6 +14,7 @@ __all__ = [
     "load_plan",
     "load_with_plan",
     "make",
+    "model_with_layer_types",
     "plan_of",
     "use",
     "write_plan",

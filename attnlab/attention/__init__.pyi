@@ -5,6 +5,7 @@ from .bridge.installing import install as install
 from .bridge.installing import installed_plan as installed_plan
 from .bridge.installing import mechanisms_in as mechanisms_in
 from .bridge.installing import use as use
+from .bridge.layer_types import model_with_layer_types as model_with_layer_types
 from .bridge.saved import install_saved as install_saved
 from .bridge.saved import install_written as install_written
 from .bridge.saved import load_with_plan as load_with_plan

@@ -22,7 +22,7 @@ from attnlab.cli.output import Output, Terminal, print_json
 from attnlab.cli.progress import Announced, Lines
 from attnlab.evaluation.shared_settings import Steps
 
-NO_TABLES = {"train", "embed", "translate", "generate"}
+NO_TABLES = {"train", "embed", "translate", "generate", "export"}
 ON_A_DEVICE = {
     "demo", "train", "translate", "score", "analyze", "importance", "compare", "plan",
     "prune", "inspect", "generate", "align",

@@ -123,6 +123,7 @@ ALONE = {
     "demo": "demo OUT",
     "doctor": "doctor",
     "embed": "embed OUT",
+    "export": "export PLAN RUN --out OUT",
     "generate": "generate RUN",
     "importance": "importance RUN --out OUT",
     "inspect": "inspect RUN cat",

@@ -1,0 +1,179 @@
+"""Plans written as `layer_types` and `sliding_window`, which transformers runs without attnlab."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from transformers import PreTrainedModel
+
+from attnlab.attention.bridge.installing import note_in_configuration, use
+from attnlab.attention.bridge.sites import AttentionAt, attention_modules
+from attnlab.attention.mechanisms.band import Band
+from attnlab.attention.mechanisms.full import Full
+from attnlab.attention.plan import AttentionPlan
+from attnlab.attention.specification import sides
+from attnlab.core import InputError, layer_name
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+# Of the largest logit; rounding of another kernel is below it.
+TOLERANCE = 1e-5
+# Windows longer than that are tried on as many tokens as the model takes.
+TRIED_TOKENS = 64
+SEED = 0
+
+
+class LayerTypes(NamedTuple):
+    """What a configuration says of its layers.
+
+    Attributes:
+        types: of each layer.
+        window: of the sliding ones: keys that a causal row sees, or those on each side of a row.
+    """
+
+    types: tuple[str, ...]
+    window: int
+
+
+def model_with_layer_types(model: PreTrainedModel, plan: AttentionPlan) -> PreTrainedModel:
+    """A copy of a model whose own configuration says what a plan does; `save_pretrained` writes it.
+
+    Its scores or states are compared with those of the plan installed in the model, on tokens drawn by
+    seed, some of them padded.
+
+    Args:
+        model: of one stack; left as it is.
+        plan: each layer has full attention, or one band that is the same in all layers that have one.
+
+    Raises:
+        InputError: the plan has another form, the family has no such configuration, or the copy computes
+            something else.
+
+    Cost: a copy of the model and two forward passes.
+    """
+    modules = attention_modules(model)
+    found = layer_types_of(plan, modules)
+    config = copy.deepcopy(model.config)
+    _set(config, found, type(model).__name__)
+    try:
+        made = type(model)(config)
+        made.load_state_dict(model.state_dict())
+    except Exception as error:  # any family checks its configuration in its own way
+        msg = f"{type(model).__name__} cannot be made with the layer types of the plan: {error}"
+        raise InputError(msg) from error
+    made = made.to(device=model.device, dtype=model.dtype).eval()
+    note_in_configuration(made, None)
+    _check_equal(model, plan, made, found.window)
+    return made
+
+
+def layer_types_of(plan: AttentionPlan, modules: Sequence[AttentionAt]) -> LayerTypes:
+    """The types of a model's layers under a plan, and the window of the sliding ones.
+
+    Raises:
+        InputError: the model has two stacks, the heads of a layer differ, or a layer has neither full
+            attention nor the band of the others.
+    """
+    sites = {at.site for at in modules}
+    if len(sites) > 1:
+        msg = "Layer types are those of one stack; an encoder-decoder has none."
+        raise InputError(msg)
+    types: dict[int, str] = {}
+    windows: dict[int, int] = {}
+    for at in modules:
+        for layer in at.layers:
+            entries = [plan.at(at.site, layer, head) for head in range(at.heads)]
+            name = layer_name(at.site, layer)
+            if any(one != entries[0] for one in entries):
+                msg = (
+                    f"The heads of {name} have different mechanisms, and a layer has one type; search a plan "
+                    "with --granularity layer and --families band,full."
+                )
+                raise InputError(msg)
+            window = _window(entries[0], at.site, name)
+            types[layer] = FULL if window is None else SLIDING
+            if window is not None:
+                windows[layer] = window
+    if not windows:
+        msg = (
+            "No layer of the plan has a band, so there is nothing to write; the model is as it was."
+        )
+        raise InputError(msg)
+    if len(set(windows.values())) > 1:
+        listed = ", ".join(map(str, sorted(set(windows.values()))))
+        msg = f"A configuration has one window for all sliding layers, and the plan has {listed}."
+        raise InputError(msg)
+    return LayerTypes(tuple(types[layer] for layer in sorted(types)), next(iter(windows.values())))
+
+
+def _window(entry: Any, site: str, name: str) -> int | None:
+    """The window of a layer as configurations count it; None for full attention."""
+    if isinstance(entry, Full):
+        return None
+    if not isinstance(entry, Band):
+        msg = f"{name} has {entry}; layers can be written with full attention or a band alone."
+        raise InputError(msg)
+    left, right = sides(entry.name, entry.window)
+    if site == "decoder":
+        return left + 1
+    if left != right:
+        msg = f"{name} has {entry}; the window of an encoder is as wide on both sides."
+        raise InputError(msg)
+    return left
+
+
+def _set(config: Any, wanted: LayerTypes, name: str) -> None:
+    """Writes the types of layers into a configuration."""
+    if not hasattr(config, "sliding_window"):
+        msg = f"The configuration of {name} has no sliding_window, so transformers cannot run the plan alone."
+        raise InputError(msg)
+    before = getattr(config, "layer_types", None)
+    if before is None and FULL in wanted.types:
+        msg = (
+            f"The configuration of {name} has no layer_types: its window is that of all layers, and the plan "
+            "leaves some full."
+        )
+        raise InputError(msg)
+    if before is not None:
+        if any(kind != FULL for kind in before):
+            msg = f"Some layers of {name} are no full attention already; a plan is written for full ones."
+            raise InputError(msg)
+        config.layer_types = list(wanted.types)
+    if hasattr(config, "use_sliding_window"):
+        config.use_sliding_window = True
+    config.sliding_window = wanted.window
+    positions = getattr(config, "rope_parameters", None)
+    if isinstance(positions, dict) and isinstance(positions.get(FULL), dict):
+        # Layers keep the positions that they were trained with.
+        config.rope_parameters = {**positions, SLIDING: dict(positions[FULL])}
+
+
+@torch.inference_mode()
+def _check_equal(
+    model: PreTrainedModel, plan: AttentionPlan, made: PreTrainedModel, window: int
+) -> None:
+    """Raises InputError where the two do not give the same."""
+    most = getattr(model.config, "max_position_embeddings", None) or TRIED_TOKENS
+    tokens = min(most, max(TRIED_TOKENS, 2 * window + 8))
+    generator = torch.Generator().manual_seed(SEED)
+    ids = torch.randint(
+        model.get_input_embeddings().num_embeddings, (2, tokens), generator=generator
+    )
+    mask = torch.ones_like(ids)
+    mask[1, -tokens // 4 :] = 0
+    given = {"input_ids": ids.to(model.device), "attention_mask": mask.to(model.device)}
+    training = model.training
+    try:
+        with use(model.eval(), plan):
+            expected = model(**given, return_dict=True)[0]
+    finally:
+        model.train(training)
+    real = mask.bool().to(expected.device)
+    apart = (made(**given, return_dict=True)[0] - expected)[real].abs().max()
+    largest = float(expected[real].abs().max())
+    if not float(apart) <= TOLERANCE * largest:
+        msg = (
+            f"{type(model).__name__} with layer types gives something else than the plan does (by "
+            f"{float(apart):.2g} of {largest:.2g}), so they are not written."
+        )
+        raise InputError(msg)

@@ -1,0 +1,54 @@
+"""`attnlab export`: a model with a plan, in a form that other programs run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attnlab.cli.command_classes import Listed
+from attnlab.cli.command_options import OVERWRITE
+from attnlab.cli.output import messages
+from attnlab.core import InputError
+
+FORMS = ("layer-types",)
+
+
+def export(
+    plan: Annotated[Path, typer.Argument(help="Attention plan (JSON), such as plan_9.json.")],
+    model: Annotated[
+        str, typer.Argument(help="A folder of a transformers model, or its name on the hub.")
+    ],
+    *,
+    out: Annotated[Path, typer.Option(help="Folder to write the model to.")],
+    form: Annotated[
+        str,
+        typer.Option(
+            "--as",
+            help="layer-types: layer_types and sliding_window in config.json, which from_pretrained of "
+            "transformers runs by itself. Each layer of the plan is full or has the same band.",
+        ),
+    ] = "layer-types",
+    overwrite: OVERWRITE = False,
+) -> None:
+    """Write a model with a plan so that plain transformers runs it.
+
+    Its scores are compared with those of the plan first; what differs is not written.
+    """
+    if form not in FORMS:
+        msg = f"--as must be one of {', '.join(FORMS)}, not '{form}'."
+        raise InputError(msg)
+    from attnlab.models import check_export_free
+
+    check_export_free(out, overwrite=overwrite)
+
+    from attnlab.attention import load_plan
+    from attnlab.core import quiet
+    from attnlab.models import export_layer_types, model_of
+
+    found = load_plan(plan)
+    with quiet():
+        export_layer_types(model_of(model), found, out, overwrite=overwrite)
+    messages().print(f"Wrote {out}.", soft_wrap=True)
+
+
+COMMANDS = (Listed(export, "What could replace them", tables=False),)

@@ -1,0 +1,55 @@
+"""Models with a plan as folders that plain transformers runs."""
+
+from pathlib import Path
+
+from attnlab.attention import AttentionPlan, model_with_layer_types
+from attnlab.core import InputError, replacing_result
+from attnlab.models.loaded import Model
+from attnlab.models.run_folder import check_not_run
+
+_WEIGHTS, _CONFIGURATION = "model.safetensors", "config.json"
+
+
+def export_layer_types(
+    model: Model, plan: AttentionPlan, folder: str | Path, *, overwrite: bool = False
+) -> None:
+    """Writes a model whose `config.json` says what a plan does, with its tokenizer.
+
+    Args:
+        model: of one stack, with its tokenizer; left as it is.
+        plan: each layer has full attention, or one band that is the same in all layers that have one.
+        folder: where it is written.
+        overwrite: whether an older model there is replaced.
+
+    Raises:
+        InputError: see `attnlab.attention.model_with_layer_types`, or the folder holds something else.
+        AttnlabError: it could not be written.
+    """
+    folder = Path(folder)
+    check_export_free(folder, overwrite=overwrite)
+    if model.name and Path(model.name).exists() and folder.resolve() == Path(model.name).resolve():
+        msg = f"{folder} is the model itself; name another folder."
+        raise InputError(msg)
+    made = model_with_layer_types(model.model, plan)
+    with replacing_result(folder, _WEIGHTS) as aside:
+        made.save_pretrained(aside)
+        model.both_tokenizers.source.save_pretrained(aside)
+
+
+def check_export_free(folder: str | Path, *, overwrite: bool) -> None:
+    """Raises InputError where `folder` is no place for a model, or holds one that is not to be replaced."""
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        msg = f"{folder} is a file; name a folder to write the model to."
+        raise InputError(msg)
+    check_not_run(folder, "export")
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    if not (folder / _CONFIGURATION).exists():
+        msg = f"{folder} holds something else than a model; name another folder."
+        raise InputError(msg)
+    if not overwrite:
+        msg = (
+            f"{folder} already holds a model; name another folder, or set overwrite to replace it."
+        )
+        raise InputError(msg)
