@@ -20,7 +20,7 @@ NAMES = {
     },
     "attnlab.attention": {
         "AttentionPlan", "Mechanism", "calibrate", "install", "install_written", "load_frequencies",
-        "load_plan", "load_with_plan", "make", "plan_of", "use", "write_plan",
+        "load_plan", "load_with_plan", "model_with_layer_types", "make", "plan_of", "use", "write_plan",
     },
 }  # fmt: skip
 

@@ -87,7 +87,7 @@ def layer_types_of(plan: AttentionPlan, modules: Sequence[AttentionAt]) -> Layer
             if any(one != entries[0] for one in entries):
                 msg = (
                     f"The heads of {name} have different mechanisms, and a layer has one type; search a plan "
-                    "with --granularity layer and --families band,full."
+                    "by the granularity layer and the families band and full."
                 )
                 raise InputError(msg)
             window = _window(entries[0], at.site, name)
