@@ -10,9 +10,10 @@ words of Italian "della" are. A token that reaches over a space makes the senten
 
 import re
 import unicodedata
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate
 from typing import NamedTuple
 
 import torch
@@ -76,40 +77,48 @@ def align_offsets(
     >>> align_offsets("my cat", words, [(0, 0), (0, 2), (2, 4), (4, 6)], [True, False, False, False])
     Alignment(unit_of_token=(None, 0, 1, 1), unit_of_word=(0, 1))
     """
+    starts, ends = [word.start for word in words], [word.end for word in words]
     touched = [
-        range(0) if added else _words_touched(text, words, Span(*token))
+        _NO_WORD if added else _words_touched(text, starts, ends, *token)
         for token, added in zip(tokens, special, strict=True)
     ]
-    joined = {first for group in touched for first in list(group)[:-1]}
-    unit_of_word: list[int] = []
-    for number in range(len(words)):
-        previous = unit_of_word[-1] if unit_of_word else -1
-        unit_of_word.append(previous + (number - 1 not in joined))
-    covered = {number for group in touched for number in group}
+    covered: set[int] = set()
+    joined: set[int] = set()
+    for group in touched:
+        covered.update(group)
+        joined.update(group[:-1])
     for number, word in enumerate(words):
         if number not in covered:
             msg = f"the word '{text[word.start : word.end]}' has no token"
             raise UnalignedError(msg)
-    units = tuple(unit_of_word[group[0]] if group else None for group in touched)
-    return Alignment(units, tuple(unit_of_word))
+    units = accumulate(number - 1 not in joined for number in range(1, len(words)))
+    unit_of_word = (0, *units) if words else ()
+    units_of_tokens = (unit_of_word[group.start] if group else None for group in touched)
+    return Alignment(tuple(units_of_tokens), unit_of_word)
 
 
-def _words_touched(text: str, words: Sequence[Span], token: Span) -> range:
-    covered = text[token.start : token.end]
-    if not covered.strip():
-        behind = [number for number, word in enumerate(words) if word.start >= token.start]
-        return range(behind[0], behind[0] + 1) if behind else range(0)
-    start = token.start + len(covered) - len(covered.lstrip())
-    end = token.end - len(covered) + len(covered.rstrip())
-    touched = [n for n, word in enumerate(words) if word.start < end and word.end > start]
+_NO_WORD = range(0)
+
+
+def _words_touched(
+    text: str, starts: Sequence[int], ends: Sequence[int], start: int, end: int
+) -> range:
+    """The words, by where they start and end, that characters `start` to `end` belong to."""
+    covered = text[start:end]
+    bare = covered.strip()
+    if not bare:
+        behind = bisect_left(starts, start)
+        return range(behind, behind + 1) if behind < len(starts) else _NO_WORD
+    start += len(covered) - len(covered.lstrip())
+    # Words are in order, so those that end behind the start and start before the end are beside each other.
+    touched = range(bisect_right(ends, start), bisect_left(starts, start + len(bare)))
     if not touched:
         msg = f"the token '{covered}' belongs to no word"
         raise UnalignedError(msg)
-    for one, next_one in pairwise(touched):
-        if words[one].end < words[next_one].start:
-            msg = f"the token '{covered}' reaches over the space between two words"
-            raise UnalignedError(msg)
-    return range(touched[0], touched[-1] + 1)
+    if any(ends[number] < starts[number + 1] for number in touched[:-1]):
+        msg = f"the token '{covered}' reaches over the space between two words"
+        raise UnalignedError(msg)
+    return touched
 
 
 def locate_tokens(
