@@ -13,11 +13,12 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.core import AttnlabError
@@ -119,6 +120,70 @@ def _words_touched(
         msg = f"the token '{covered}' reaches over the space between two words"
         raise UnalignedError(msg)
     return touched
+
+
+def align_separate(
+    texts: Sequence[str],
+    words: Sequence[Sequence[Span]],
+    tokens: Sequence[Sequence[tuple[int, int]]],
+    special: Sequence[Sequence[bool]],
+) -> list[Alignment | None]:
+    """What `align_offsets` gives for each sentence in which no token is of two words; None of all others.
+
+    Arguments as there, one of each for every sentence. All sentences are gone through at once, as arrays.
+    """
+    beginnings = np.cumsum([0, *(len(text) + 1 for text in texts)])[:-1]
+    of_word, first, last = _flattened(words, beginnings)
+    of_token, start, stop = _flattened(tokens, beginnings)
+    added = np.fromiter(chain.from_iterable(special), bool, len(start))
+    before, behind = _letters_beside(texts)
+    blank = behind[start] >= stop
+    # Words are in order: of what a token covers those that end behind its first letter come first.
+    touched = np.where(
+        blank, np.searchsorted(first, start), np.searchsorted(last, behind[start], "right")
+    )
+    count = np.where(blank, 1, np.searchsorted(first, before[stop]) - touched)
+    numbers = np.cumsum([0, *map(len, words)])
+    outside = blank & (touched >= numbers[of_token + 1])
+    belongs = ~added & ~outside
+    covered = np.zeros(len(first), bool)
+    covered[touched[belongs & (count == 1)]] = True
+    wrong = {*of_token[belongs & (count != 1)].tolist(), *of_word[~covered].tolist()}
+    units = np.where(belongs, touched - numbers[of_token], None).tolist()
+    ends = np.cumsum([0, *map(len, tokens)]).tolist()
+    return [
+        None
+        if index in wrong
+        else Alignment(tuple(units[one:other]), tuple(range(len(words[index]))))
+        for index, (one, other) in enumerate(pairwise(ends))
+    ]
+
+
+def _flattened(
+    spans: Sequence[Sequence[tuple[int, int]]], beginnings: Int[np.ndarray, " sentence"]
+) -> tuple[Int[np.ndarray, " span"], Int[np.ndarray, " span"], Int[np.ndarray, " span"]]:
+    """Of all spans of all sentences the sentence, and where they start and end in the texts together."""
+    lengths = [len(own) for own in spans]
+    sentence = np.repeat(np.arange(len(spans)), lengths)
+    ends = chain.from_iterable(chain.from_iterable(spans))
+    places = np.fromiter(ends, np.int64, 2 * sum(lengths)).reshape(-1, 2)
+    start, stop = (places + beginnings[sentence, None]).T
+    return sentence, start, stop
+
+
+def _letters_beside(
+    texts: Sequence[str],
+) -> tuple[Int[np.ndarray, " place"], Int[np.ndarray, " place"]]:
+    """For each place in the texts, a sign between two: the end of the last letter before it, the next one.
+
+    A letter is a sign that is no white space.
+    """
+    codes = np.frombuffer("\n".join([*texts, ""]).encode("utf-32-le", "surrogatepass"), "<u4")
+    spaces = [code for code in np.unique(codes).tolist() if chr(code).isspace()]
+    places, blank = np.arange(len(codes)), np.isin(codes, spaces)
+    before = np.maximum.accumulate(np.where(blank, 0, places + 1))
+    behind = np.minimum.accumulate(np.where(blank, len(codes), places)[::-1])[::-1]
+    return np.concatenate([[0], before]), np.concatenate([behind, [len(codes)]])
 
 
 def locate_tokens(

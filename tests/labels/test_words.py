@@ -15,6 +15,7 @@ from attnlab.labels.word_tokens import (
     Span,
     UnalignedError,
     align_offsets,
+    align_separate,
     locate_tokens,
 )
 from attnlab.reading.sentences import tokens_of
@@ -271,6 +272,20 @@ def test_units_are_those_found_letter_by_letter(given: Any) -> None:
         return
     assert expected is not None
     assert (found.unit_of_token, found.unit_of_word) == tuple(map(tuple, expected))
+
+
+@given(st.lists(words_and_tokens(), max_size=4))
+def test_sentences_together_are_aligned_as_each_alone(given: list[Any]) -> None:
+    """Where every token is of one word; the others are left to be aligned alone."""
+    together = align_separate(*map(list, zip(*given, strict=True))) if given else []
+    for found, one in zip(together, given, strict=True):
+        try:
+            alone = align_offsets(*one)
+        except UnalignedError:
+            assert found is None
+            continue
+        separate = alone.unit_of_word == tuple(range(len(one[1])))
+        assert found == (alone if separate else None)
 
 
 @pytest.mark.slow
