@@ -136,25 +136,24 @@ def align_separate(
     of_word, first, last = _flattened(words, beginnings)
     of_token, start, stop = _flattened(tokens, beginnings)
     added = np.fromiter(chain.from_iterable(special), bool, len(start))
-    before, behind = _letters_beside(texts)
-    blank = behind[start] >= stop
-    # Words are in order: of what a token covers those that end behind its first letter come first.
-    touched = np.where(
-        blank, np.searchsorted(first, start), np.searchsorted(last, behind[start], "right")
-    )
-    count = np.where(blank, 1, np.searchsorted(first, before[stop]) - touched)
+    letter = _next_letters(texts)[start]
+    blank = letter >= stop
+    # Words are in order: the first that a token touches is the first that ends behind its first letter.
+    touched = np.where(blank, np.searchsorted(first, start), np.searchsorted(last, letter, "right"))
+    count = np.where(blank, 1, np.searchsorted(first, stop) - touched)
     numbers = np.cumsum([0, *map(len, words)])
     outside = blank & (touched >= numbers[of_token + 1])
     belongs = ~added & ~outside
     covered = np.zeros(len(first), bool)
     covered[touched[belongs & (count == 1)]] = True
     wrong = {*of_token[belongs & (count != 1)].tolist(), *of_word[~covered].tolist()}
-    units = np.where(belongs, touched - numbers[of_token], None).tolist()
+    units = (touched - numbers[of_token]).astype(object)
+    units[~belongs] = None
     ends = np.cumsum([0, *map(len, tokens)]).tolist()
     return [
         None
         if index in wrong
-        else Alignment(tuple(units[one:other]), tuple(range(len(words[index]))))
+        else Alignment(tuple(units[one:other].tolist()), tuple(range(len(words[index]))))
         for index, (one, other) in enumerate(pairwise(ends))
     ]
 
@@ -171,19 +170,12 @@ def _flattened(
     return sentence, start, stop
 
 
-def _letters_beside(
-    texts: Sequence[str],
-) -> tuple[Int[np.ndarray, " place"], Int[np.ndarray, " place"]]:
-    """For each place in the texts, a sign between two: the end of the last letter before it, the next one.
-
-    A letter is a sign that is no white space.
-    """
+def _next_letters(texts: Sequence[str]) -> Int[np.ndarray, " place"]:
+    """For each place in the texts, one behind another, where the next sign stands that is no white space."""
     codes = np.frombuffer("\n".join([*texts, ""]).encode("utf-32-le", "surrogatepass"), "<u4")
     spaces = [code for code in np.unique(codes).tolist() if chr(code).isspace()]
-    places, blank = np.arange(len(codes)), np.isin(codes, spaces)
-    before = np.maximum.accumulate(np.where(blank, 0, places + 1))
-    behind = np.minimum.accumulate(np.where(blank, len(codes), places)[::-1])[::-1]
-    return np.concatenate([[0], before]), np.concatenate([behind, [len(codes)]])
+    places = np.where(np.isin(codes, spaces), len(codes), np.arange(len(codes)))
+    return np.minimum.accumulate(places[::-1])[::-1]
 
 
 def locate_tokens(

@@ -1,6 +1,6 @@
 """The public door to extraction: statistics of every head of a model, and a few whole matrices."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -126,7 +126,8 @@ class Reading:
 
     def _read(self, batch: tuple[Sentence, ...], consumers: Sequence[Consumer]) -> None:
         axes = self.sentences.axes(batch, self.model.device)
-        hooks, read = self.attention_sites.hooks, axes
+        hooks = self.attention_sites.hooks
+        read: Mapping[Side, Axis] = axes
         if "target" in axes and "encoder" not in self.sites:
             read = encoded(self.model, axes, text=True)
             hooks = tuple(hook for hook in hooks if hook.site != "encoder")

@@ -302,9 +302,9 @@ class AlignmentSettings(DeviceSettings):
     pairs: Annotated[
         str | Path | Sequence[tuple[Any, Any]] | None,
         Option(
-            "File of sentence pairs (source, tab, translation on each line); words are what stands between "
-            "spaces. A run brings its test part. For Whisper audio file (.wav, or .npy of log-mel features), "
-            "start and end in seconds, and word on each line."
+            "File of sentence pairs (source, tab, translation on each line, or .jsonl as for attnlab train); "
+            "words are what stands between spaces. A run brings its test part. For Whisper audio file (.wav, "
+            "or .npy of log-mel features), start and end in seconds, and word on each line."
         ),
     ] = field(kw_only=False, default=None)
     pair: Annotated[

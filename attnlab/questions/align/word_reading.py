@@ -119,13 +119,13 @@ class AskedPairs(NamedTuple):
     Attributes:
         pairs: a file, or the pairs; None: those of the gold file, or without one those that a run brings.
         gold: a file of links; of XL-WA and GIZA it brings its pairs.
-        count: how many at most.
+        most: how many at most.
         languages: of a file of several, such as `en-it`; None: those of the run, or `en-it`.
     """
 
     pairs: str | Path | Sequence[tuple[Any, Any]] | None = None
     gold: str | Path | None = None
-    count: int | None = None
+    most: int | None = None
     languages: str | None = None
 
 
@@ -152,14 +152,14 @@ def pairs_of(model: Model, asked: AskedPairs) -> WordPairs:
         InputError: there are no pairs, or the files cannot be used.
     """
     if asked.gold is None and asked.pairs is None:
-        return _own_pairs(model, asked.count)
+        return _own_pairs(model, asked.most)
     return _named(model, list(_linked_pairs(model, asked)), _origin(asked))
 
 
 def parts_of(model: Model, asked: AskedPairs, size: int) -> Iterator[WordPairs]:
     """The pairs as `pairs_of`, so many at a time; a file is read as far as is needed."""
     if asked.gold is None and asked.pairs is None:
-        yield _own_pairs(model, asked.count)
+        yield _own_pairs(model, asked.most)
         return
     found = _linked_pairs(model, asked)
     while part := list(islice(found, size)):
@@ -169,7 +169,7 @@ def parts_of(model: Model, asked: AskedPairs, size: int) -> Iterator[WordPairs]:
 def number_of_pairs(model: Model, asked: AskedPairs) -> int:
     """How many pairs `pairs_of` gives, without holding them; raises as it does."""
     if asked.gold is None and asked.pairs is None:
-        return len(_own_pairs(model, asked.count))
+        return len(_own_pairs(model, asked.most))
     return sum(1 for _ in _linked_pairs(model, asked))
 
 
@@ -187,9 +187,9 @@ def _own_pairs(model: Model, count: int | None) -> WordPairs:
 
 def _linked_pairs(model: Model, asked: AskedPairs) -> Iterator[_Linked]:
     if asked.gold is None:
-        return ((*words, None) for words in islice(_words_of(model, asked), asked.count))
+        return ((*words, None) for words in islice(_words_of(model, asked), asked.most))
     known = None if asked.pairs is None else _words_of(model, asked)
-    found = islice(read_links(asked.gold, known), asked.count)
+    found = islice(read_links(asked.gold, known), asked.most)
     return ((one.source, one.target, one.links) for one in found)
 
 
