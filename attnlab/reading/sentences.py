@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
-from transformers.modeling_outputs import BaseModelOutput
+from transformers.utils import ModelOutput
 
 from attnlab.core import InputError, Note, NothingUsableError, Side, check_memory
 from attnlab.models import IGNORED_LABEL, Model, OwnModel
@@ -199,7 +199,7 @@ class Axis:
     closing: Bool[Tensor, "batch token"]
     punctuation: Bool[Tensor, "batch token"]
     features: Float[Tensor, "batch mel column"] | None = None
-    outputs: BaseModelOutput | None = None
+    outputs: ModelOutput | None = None
 
 
 # What special tokens are for, the unknown word aside.
