@@ -58,4 +58,5 @@ from .word_links import count_linked as count_linked
 from .word_links import gold_grid as gold_grid
 from .word_links import linked as linked
 from .word_links import links_in as links_in
+from .word_links import weighed_links as weighed_links
 from .word_links import word_weights as word_weights

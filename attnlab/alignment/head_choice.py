@@ -189,7 +189,7 @@ def without_gold(properties: HeadProperties, count: int) -> tuple[int, ...]:
 
 
 def engine_sets(layers: int, heads: int) -> Mapping[str, tuple[tuple[int, int], ...]]:
-    """The (layer, head) that engines average unless told otherwise, by what they are.
+    """The (layer, head) that engines average unless told otherwise, by what they are; the same ones once.
 
     * The first head of the last layer: Marian, and CTranslate2 for translation models
       (src/layers/transformer.cc; marian.py of python/ctranslate2/converters/).
@@ -208,7 +208,8 @@ def engine_sets(layers: int, heads: int) -> Mapping[str, tuple[tuple[int, int], 
     }
     if layers > 1:
         sets["mean of the penultimate layer"] = of_layers(range(layers - 2, layers - 1))
-    return sets
+    first_names = {heads: name for name, heads in reversed(sets.items())}
+    return {name: heads for name, heads in sets.items() if first_names[heads] == name}
 
 
 def diagonal_links(sources: int, targets: int) -> frozenset[Link]:

@@ -168,6 +168,17 @@ def links_in(grid: Bool[Tensor, "target source"]) -> frozenset[Link]:
     return frozenset((source, target) for target, source in grid.nonzero().tolist())
 
 
+def weighed_links(words: WordWeights, rule: LinkRule = "target") -> list[dict[Link, float]]:
+    """The links of the one head there is, with their weights, of every sentence."""
+    grids = linked(words, rule)[:, 0]
+    found: list[dict[Link, float]] = [{} for _ in grids]
+    # All sentences at once: a call of torch for each takes longer than their links.
+    places, values = grids.nonzero().tolist(), words.weights[:, 0][grids].tolist()
+    for (sentence, target, source), value in zip(places, values, strict=True):
+        found[sentence][source, target] = value
+    return found
+
+
 @dataclass(frozen=True)
 class GoldGrid:
     """The gold links of a batch.

@@ -7,8 +7,11 @@ from .corpus import Progress as Progress
 from .corpus import check_corpus_there as check_corpus_there
 from .corpus import load_corpus as load_corpus
 from .corpus import local_path as local_path
+from .corpus import split_pair as split_pair
 from .mapping import mapped as mapped
 from .readers import looks_like_a_path as looks_like_a_path
+from .readers import read_pair_file as read_pair_file
+from .readers import readers as readers
 from .rows import ROWS_AT_ONCE as ROWS_AT_ONCE
 from .rows import SPLITS as SPLITS
 from .rows import Storage as Storage

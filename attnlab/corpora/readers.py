@@ -318,6 +318,16 @@ def is_text_file(path: Path) -> bool:
     return path.is_file() and path.name.removesuffix(".gz").endswith(".txt")
 
 
+def read_pair_file(path: Path, languages: Languages) -> Iterator[Pair]:
+    """The rows of a single file that holds both sides, read as one of a corpus.
+
+    Raises:
+        InputError: it is of no known form, cannot be read, or a row is no pair in these languages.
+    """
+    (file,) = find_files(path)
+    return _in_direction(file, languages)
+
+
 def read_text_file(path: Path) -> Splits:
     """The lines of a text file that hold something, each as both sides of a row for training.
 

@@ -1,5 +1,6 @@
 """Sentences with what is known of them beforehand: trees, alignments, and their shuffled form."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from attnlab.labels.word_tokens import (
     Span,
     UnalignedError,
     align_offsets,
+    align_separate,
     locate_tokens,
 )
 from attnlab.reading import Text, Tokens
@@ -72,12 +74,12 @@ def gold_of_texts(texts: Sequence[Text]) -> Gold:
 
 
 def _words(text: str, number: int) -> GoldSentence:
-    spans, start = [], 0
-    for word in text.split():
-        start = text.index(word, start)
-        spans.append(Span(start, start + len(word)))
-        start += len(word)
-    return GoldSentence(str(number + 1), text, tuple(spans), ("_",) * len(spans), ())
+    spans = tuple(Span(*found.span()) for found in _WORD.finditer(text))
+    return GoldSentence(str(number + 1), text, spans, ("_",) * len(spans), ())
+
+
+# White space is here what `str.split` takes for it.
+_WORD = re.compile(r"\S+")
 
 
 def gold_of_embedded(
@@ -176,15 +178,27 @@ def align_corpus(
         sentences: texts with the positions of their words.
         tokens: what the tokenizer made of each text.
     """
-    found: list[Alignment | None] = []
+    found = _separate(sentences, tokens)
     reasons: dict[str, str] = {}
-    for sentence, made in zip(sentences, tokens, strict=True):
-        try:
-            found.append(align_sentence(tokenizer, sentence, made))
-        except UnalignedError as error:
-            found.append(None)
-            reasons[sentence.identifier] = str(error)
+    for number, alignment in enumerate(found):
+        if alignment is None:
+            sentence = sentences[number]
+            try:
+                found[number] = align_sentence(tokenizer, sentence, tokens[number])
+            except UnalignedError as error:
+                reasons[sentence.identifier] = str(error)
     return AlignedCorpus(tuple(found), reasons)
+
+
+def _separate(
+    sentences: Sequence[GoldSentence], tokens: Sequence[Tokens]
+) -> list[Alignment | None]:
+    """The alignments of sentences in which every token is of one word: of nearly all, at once."""
+    spans = [made.spans for made in tokens if made.spans is not None]
+    if len(spans) < len(sentences):
+        return [None] * len(sentences)
+    texts, words = [one.text for one in sentences], [one.spans for one in sentences]
+    return align_separate(texts, words, spans, [made.special for made in tokens])
 
 
 def align_sentence(tokenizer: Any, sentence: GoldSentence, tokens: Tokens) -> Alignment:

@@ -10,13 +10,15 @@ words of Italian "della" are. A token that reaches over a space makes the senten
 
 import re
 import unicodedata
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.core import AttnlabError
@@ -76,40 +78,104 @@ def align_offsets(
     >>> align_offsets("my cat", words, [(0, 0), (0, 2), (2, 4), (4, 6)], [True, False, False, False])
     Alignment(unit_of_token=(None, 0, 1, 1), unit_of_word=(0, 1))
     """
+    starts, ends = [word.start for word in words], [word.end for word in words]
     touched = [
-        range(0) if added else _words_touched(text, words, Span(*token))
+        _NO_WORD if added else _words_touched(text, starts, ends, *token)
         for token, added in zip(tokens, special, strict=True)
     ]
-    joined = {first for group in touched for first in list(group)[:-1]}
-    unit_of_word: list[int] = []
-    for number in range(len(words)):
-        previous = unit_of_word[-1] if unit_of_word else -1
-        unit_of_word.append(previous + (number - 1 not in joined))
-    covered = {number for group in touched for number in group}
+    covered: set[int] = set()
+    joined: set[int] = set()
+    for group in touched:
+        covered.update(group)
+        joined.update(group[:-1])
     for number, word in enumerate(words):
         if number not in covered:
             msg = f"the word '{text[word.start : word.end]}' has no token"
             raise UnalignedError(msg)
-    units = tuple(unit_of_word[group[0]] if group else None for group in touched)
-    return Alignment(units, tuple(unit_of_word))
+    units = accumulate(number - 1 not in joined for number in range(1, len(words)))
+    unit_of_word = (0, *units) if words else ()
+    units_of_tokens = (unit_of_word[group.start] if group else None for group in touched)
+    return Alignment(tuple(units_of_tokens), unit_of_word)
 
 
-def _words_touched(text: str, words: Sequence[Span], token: Span) -> range:
-    covered = text[token.start : token.end]
-    if not covered.strip():
-        behind = [number for number, word in enumerate(words) if word.start >= token.start]
-        return range(behind[0], behind[0] + 1) if behind else range(0)
-    start = token.start + len(covered) - len(covered.lstrip())
-    end = token.end - len(covered) + len(covered.rstrip())
-    touched = [n for n, word in enumerate(words) if word.start < end and word.end > start]
+_NO_WORD = range(0)
+
+
+def _words_touched(
+    text: str, starts: Sequence[int], ends: Sequence[int], start: int, end: int
+) -> range:
+    """The words, by where they start and end, that characters `start` to `end` belong to."""
+    covered = text[start:end]
+    bare = covered.strip()
+    if not bare:
+        behind = bisect_left(starts, start)
+        return range(behind, behind + 1) if behind < len(starts) else _NO_WORD
+    start += len(covered) - len(covered.lstrip())
+    # Words are in order, so those that end behind the start and start before the end are beside each other.
+    touched = range(bisect_right(ends, start), bisect_left(starts, start + len(bare)))
     if not touched:
         msg = f"the token '{covered}' belongs to no word"
         raise UnalignedError(msg)
-    for one, next_one in pairwise(touched):
-        if words[one].end < words[next_one].start:
-            msg = f"the token '{covered}' reaches over the space between two words"
-            raise UnalignedError(msg)
-    return range(touched[0], touched[-1] + 1)
+    if any(ends[number] < starts[number + 1] for number in touched[:-1]):
+        msg = f"the token '{covered}' reaches over the space between two words"
+        raise UnalignedError(msg)
+    return touched
+
+
+def align_separate(
+    texts: Sequence[str],
+    words: Sequence[Sequence[Span]],
+    tokens: Sequence[Sequence[tuple[int, int]]],
+    special: Sequence[Sequence[bool]],
+) -> list[Alignment | None]:
+    """What `align_offsets` gives for each sentence in which no token is of two words; None of all others.
+
+    Arguments as there, one of each for every sentence. All sentences are gone through at once, as arrays.
+    """
+    beginnings = np.cumsum([0, *(len(text) + 1 for text in texts)])[:-1]
+    of_word, first, last = _flattened(words, beginnings)
+    of_token, start, stop = _flattened(tokens, beginnings)
+    added = np.fromiter(chain.from_iterable(special), bool, len(start))
+    letter = _next_letters(texts)[start]
+    blank = letter >= stop
+    # Words are in order: the first that a token touches is the first that ends behind its first letter.
+    touched = np.where(blank, np.searchsorted(first, start), np.searchsorted(last, letter, "right"))
+    count = np.where(blank, 1, np.searchsorted(first, stop) - touched)
+    numbers = np.cumsum([0, *map(len, words)])
+    outside = blank & (touched >= numbers[of_token + 1])
+    belongs = ~added & ~outside
+    covered = np.zeros(len(first), bool)
+    covered[touched[belongs & (count == 1)]] = True
+    wrong = {*of_token[belongs & (count != 1)].tolist(), *of_word[~covered].tolist()}
+    units = (touched - numbers[of_token]).astype(object)
+    units[~belongs] = None
+    ends = np.cumsum([0, *map(len, tokens)]).tolist()
+    return [
+        None
+        if index in wrong
+        else Alignment(tuple(units[one:other].tolist()), tuple(range(len(words[index]))))
+        for index, (one, other) in enumerate(pairwise(ends))
+    ]
+
+
+def _flattened(
+    spans: Sequence[Sequence[tuple[int, int]]], beginnings: Int[np.ndarray, " sentence"]
+) -> tuple[Int[np.ndarray, " span"], Int[np.ndarray, " span"], Int[np.ndarray, " span"]]:
+    """Of all spans of all sentences the sentence, and where they start and end in the texts together."""
+    lengths = [len(own) for own in spans]
+    sentence = np.repeat(np.arange(len(spans)), lengths)
+    ends = chain.from_iterable(chain.from_iterable(spans))
+    places = np.fromiter(ends, np.int64, 2 * sum(lengths)).reshape(-1, 2)
+    start, stop = (places + beginnings[sentence, None]).T
+    return sentence, start, stop
+
+
+def _next_letters(texts: Sequence[str]) -> Int[np.ndarray, " place"]:
+    """For each place in the texts, one behind another, where the next sign stands that is no white space."""
+    codes = np.frombuffer("\n".join([*texts, ""]).encode("utf-32-le", "surrogatepass"), "<u4")
+    spaces = [code for code in np.unique(codes).tolist() if chr(code).isspace()]
+    places = np.where(np.isin(codes, spaces), len(codes), np.arange(len(codes)))
+    return np.minimum.accumulate(places[::-1])[::-1]
 
 
 def locate_tokens(

@@ -174,13 +174,15 @@ class TranslationModel(OwnModel):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
+        score_vocabulary: bool = True,
         **_: Any,
     ) -> Seq2SeqLMOutput | tuple[Any, ...]:
         """Scores of the next target token at each position, and the loss when there are labels.
 
         The loss is the mean over real target tokens (label -100 is left out), in nats; label
         smoothing applies in training mode only. In training mode with labels, logits are None:
-        they are the largest tensor of all and nothing reads them.
+        they are the largest tensor of all and nothing reads them. Without `score_vocabulary` there is
+        neither.
         """
         weights = bool(output_attentions)
         if encoder_outputs is None:
@@ -219,7 +221,9 @@ class TranslationModel(OwnModel):
             cache=cache,
             weights=weights,
         )
-        loss, logits = self.loss_and_logits(hidden, labels, num_items_in_batch)
+        loss, logits = None, None
+        if score_vocabulary:
+            loss, logits = self.loss_and_logits(hidden, labels, num_items_in_batch)
         output = Seq2SeqLMOutput(
             loss=loss,
             logits=logits,
@@ -276,13 +280,15 @@ class LanguageModel(OwnModel):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
+        score_vocabulary: bool = True,
         **_: Any,
     ) -> CausalLMOutputWithPast | tuple[Any, ...]:
         """Scores of the next token at each position, and the loss when there are labels.
 
         As in other language models of transformers, `labels` are the ids themselves, with -100 where
         no loss is wanted: the label at a position is predicted from those before it, and the first
-        one is predicted from nothing and left out. Padding must stand behind the text.
+        one is predicted from nothing and left out. Padding must stand behind the text. Without
+        `score_vocabulary` there is neither loss nor scores.
         """
         weights = bool(output_attentions)
         cache = past_key_values
@@ -300,7 +306,9 @@ class LanguageModel(OwnModel):
         if labels is not None:
             labels = labels.roll(-1, dims=1)
             labels[:, -1] = IGNORED_LABEL
-        loss, logits = self.loss_and_logits(hidden, labels, num_items_in_batch)
+        loss, logits = None, None
+        if score_vocabulary:
+            loss, logits = self.loss_and_logits(hidden, labels, num_items_in_batch)
         output = CausalLMOutputWithPast(
             loss=loss,
             logits=logits,

@@ -1,6 +1,6 @@
 """The public door to extraction: statistics of every head of a model, and a few whole matrices."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -19,6 +19,7 @@ from attnlab.reading.sentences import (
     Sentences,
     SentencesDropped,
     Text,
+    encoded,
     forward,
     read_sentences,
 )
@@ -125,6 +126,11 @@ class Reading:
 
     def _read(self, batch: tuple[Sentence, ...], consumers: Sequence[Consumer]) -> None:
         axes = self.sentences.axes(batch, self.model.device)
+        hooks = self.attention_sites.hooks
+        read: Mapping[Side, Axis] = axes
+        if "target" in axes and "encoder" not in self.sites:
+            read = encoded(self.model, axes, text=True)
+            hooks = tuple(hook for hook in hooks if hook.site != "encoder")
 
         def receive(site: Site, layer: int, weights: Tensor) -> None:
             if site in self.sites:
@@ -132,11 +138,11 @@ class Reading:
                 for consumer in consumers:
                     consumer.update(described)
 
-        if self.attention_sites.hooks:
-            with opened(self.attention_sites.hooks, receive):
-                forward(self.model, axes, with_weights=True)
+        if hooks:
+            with opened(hooks, receive):
+                forward(self.model, read, with_weights=True)
             return
-        outputs = forward(self.model, axes, with_weights=True)
+        outputs = forward(self.model, read, with_weights=True)
         shown = attentions_of(outputs, causal="decoder" in self.attention_sites.layers)
         for site, layers in shown.items():
             for layer, weights in enumerate(layers):

@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
-from transformers.modeling_outputs import BaseModelOutput
+from transformers.utils import ModelOutput
 
 from attnlab.core import InputError, Note, NothingUsableError, Side, check_memory
-from attnlab.models import IGNORED_LABEL, Model
+from attnlab.models import IGNORED_LABEL, Model, OwnModel
 
 Text = str | tuple[str, str]
 
@@ -71,7 +71,7 @@ def tokens_of(tokenizer: Any, texts: Sequence[str], *, target: bool = False) -> 
         Tokens(
             tuple(ids),
             tuple(map(bool, special)),
-            None if places is None else tuple((start, end) for start, end in places),
+            None if places is None else tuple(places),
         )
         for ids, special, places in zip(
             encoded["input_ids"], encoded["special_tokens_mask"], spans, strict=True
@@ -188,7 +188,7 @@ class Axis:
         closing: an end of sentence or separator behind position 0.
         punctuation: a content token of punctuation characters only.
         features: of audio, whose frames the tokens are.
-        states: what the encoder made of them, see `encoded`.
+        outputs: what the encoder gave for them, see `encoded`.
     """
 
     ids: Int[Tensor, "batch token"]
@@ -199,7 +199,7 @@ class Axis:
     closing: Bool[Tensor, "batch token"]
     punctuation: Bool[Tensor, "batch token"]
     features: Float[Tensor, "batch mel column"] | None = None
-    states: Float[Tensor, "batch token state"] | None = None
+    outputs: ModelOutput | None = None
 
 
 # What special tokens are for, the unknown word aside.
@@ -238,17 +238,18 @@ class Vocabulary:
 
     def axis(self, sequences: Sequence[Sequence[int]], device: torch.device) -> Axis:
         """The sequences side by side, padded to the longest."""
-        length = max(map(len, sequences))
-        gaps = [length - len(sequence) for sequence in sequences]
+        lengths = torch.tensor([*map(len, sequences)])
+        length = int(lengths.max())
+        gaps = (length - lengths).tolist()
         # Lists first: setting the entries of a tensor one by one takes as long as a layer.
         ids = torch.tensor(
             [[*s, *[self.padding] * gap] for s, gap in zip(sequences, gaps, strict=True)]
         )
-        kinds = [
-            [*map(self._kinds, s), *[(False,) * 4] * gap]
-            for s, gap in zip(sequences, gaps, strict=True)
-        ]
-        real, special, ends, punctuation = torch.tensor(kinds).to(device).unbind(-1)
+        real = torch.arange(length) < lengths[:, None]
+        different, places = ids.unique(return_inverse=True)
+        kinds = torch.tensor([self._kinds(token) for token in different.tolist()])[places]
+        kinds = torch.cat([real[..., None], kinds & real[..., None]], -1)
+        real, special, ends, punctuation = kinds.to(device).unbind(-1)
         first = torch.arange(length, device=device) == 0
         return Axis(
             ids.to(device),
@@ -260,11 +261,10 @@ class Vocabulary:
             punctuation,
         )
 
-    def _kinds(self, token: int) -> tuple[bool, bool, bool, bool]:
-        """Real, special, an end of sentence, punctuation."""
+    def _kinds(self, token: int) -> tuple[bool, bool, bool]:
+        """Special, an end of sentence, punctuation."""
         special = token in self.special
-        ends = token in self.closing
-        return True, special, ends, not special and self.is_punctuation(token)
+        return special, token in self.closing, not special and self.is_punctuation(token)
 
 
 @dataclass(frozen=True)
@@ -545,10 +545,11 @@ def inputs_of(model: Any, axes: Mapping[Side, Axis]) -> dict[str, Any]:
     """
     source = axes["source"]
     given: dict[str, Any] = {"input_ids": source.ids, "attention_mask": source.real.long()}
-    if source.states is not None:
-        given = {"encoder_outputs": BaseModelOutput(last_hidden_state=source.states)}
-    elif source.features is not None:
+    if source.features is not None:
         given = {"input_features": source.features.to(model.dtype)}
+    if source.outputs is not None:
+        given = {name: one for name, one in given.items() if name == "attention_mask"}
+        given["encoder_outputs"] = source.outputs
     if model.config.is_encoder_decoder and "target" in axes:
         target = axes["target"]
         given |= {
@@ -558,13 +559,19 @@ def inputs_of(model: Any, axes: Mapping[Side, Axis]) -> dict[str, Any]:
     return given
 
 
-def encoded(model: Any, axes: Mapping[Side, Axis]) -> Mapping[Side, Axis]:
-    """The batch with what an encoder makes of its audio, without weights, which would be large."""
+def encoded(model: Any, axes: Mapping[Side, Axis], *, text: bool = False) -> Mapping[Side, Axis]:
+    """The batch with what the encoder of an encoder-decoder makes of it, without weights.
+
+    Args:
+        model: a transformers model.
+        axes: the batch.
+        text: whether of text too; of audio weights are never wanted, which would be large.
+    """
     source = axes["source"]
-    if source.features is None or source.states is not None:
+    if source.outputs is not None or (source.features is None and not text):
         return axes
-    states = model.get_encoder()(source.features.to(model.dtype)).last_hidden_state
-    return {**axes, "source": replace(source, states=states)}
+    outputs = model.get_encoder()(**inputs_of(model, {"source": source}))
+    return {**axes, "source": replace(source, outputs=outputs)}
 
 
 def forward(model: Any, axes: Mapping[Side, Axis], *, with_weights: bool) -> Any:
@@ -578,8 +585,11 @@ def forward(model: Any, axes: Mapping[Side, Axis], *, with_weights: bool) -> Any
     given = inputs_of(model, encoded(model, axes))
     if with_weights:
         given |= {"output_attentions": True, "return_dict": True}
+    if model.config.is_encoder_decoder and "target" not in axes:
+        return model.get_encoder()(**given)
+    # These have no base model apart from it.
+    if isinstance(model, OwnModel):
+        given["score_vocabulary"] = False
     if not model.config.is_encoder_decoder:
         return model.base_model(**given)
-    if "target" not in axes:
-        return model.get_encoder()(**given)
     return model.base_model(**given, use_cache=False)

@@ -49,6 +49,7 @@ class Question:
         only_matrices: whether nothing but a file of matrices can be.
         embeddings: whether a file or folder of embeddings can be.
         keeps_matrices: whether its result keeps attention matrices of some sentences.
+        writes: names of the settings that name files which answering writes, beside the result.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Question:
     only_matrices: bool = False
     embeddings: bool = False
     keeps_matrices: bool = False
+    writes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():

@@ -2,6 +2,7 @@
 
 from dataclasses import astuple
 from fractions import Fraction
+from itertools import product
 
 import pytest
 import torch
@@ -165,7 +166,24 @@ def test_sets_of_engines() -> None:
     assert sets["mean of the penultimate layer"] == ((3, 0), (3, 1))
     # As `range(num_layers // 2, num_layers)` has it, the middle layer too.
     assert [layer for layer, head in sets["mean of the last half"] if head == 0] == [2, 3, 4]
-    assert "mean of the penultimate layer" not in engine_sets(1, 2)
+
+
+@pytest.mark.parametrize(("layers", "heads"), product(range(1, 5), (1, 2)))
+def test_no_set_of_engines_is_listed_twice(layers: int, heads: int) -> None:
+    sets = engine_sets(layers, heads)
+    assert len({*sets.values()}) == len(sets)
+    # What is left out is there under another name.
+    every = {((layers - 1, 0),)} | {
+        tuple((layer, head) for layer in some for head in range(heads))
+        for some in (
+            range(layers - 1, layers),
+            range(layers // 2, layers),
+            range(layers - 2, layers - 1),
+        )
+        if min(some) >= 0
+    }
+    assert {*sets.values()} == every
+    assert next(iter(sets)) == "first head of the last layer"
 
 
 @given(st.integers(1, 30), st.integers(1, 30))

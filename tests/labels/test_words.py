@@ -1,10 +1,12 @@
 """Which token belongs to which word, in four families of tokenizers and for tokenizers without offsets."""
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles.words import units_by_letters
 
 from attnlab.labels.gold import align_corpus, align_sentence
 from attnlab.labels.treebank import GoldSentence, load_treebank
@@ -13,6 +15,7 @@ from attnlab.labels.word_tokens import (
     Span,
     UnalignedError,
     align_offsets,
+    align_separate,
     locate_tokens,
 )
 from attnlab.reading.sentences import tokens_of
@@ -240,6 +243,49 @@ def test_cutting_words_into_pieces_is_undone(data: st.DataObject) -> None:
         expected += [number] * (len(edges) - 1)
     found = align_offsets(sentence.text, sentence.spans, tokens, [False] * len(tokens))
     assert found == Alignment(tuple(expected), tuple(range(len(words))))
+
+
+@st.composite
+def words_and_tokens(
+    draw: st.DrawFn,
+) -> tuple[str, list[Span], list[tuple[int, int]], list[bool]]:
+    """Words that need not cover the text, tokens in order that need not respect them."""
+    text = draw(st.text("ab .", min_size=1, max_size=12))
+
+    def stretches(least: int) -> list[tuple[int, int]]:
+        edges = sorted(draw(st.lists(st.integers(0, len(text)), max_size=10)))
+        return [(one, other) for one, other in pairwise(edges) if other - one >= least]
+
+    words = [Span(*one) for one in stretches(1) if not any(map(str.isspace, text[slice(*one)]))]
+    tokens = stretches(0)
+    special = draw(st.lists(st.booleans(), min_size=len(tokens), max_size=len(tokens)))
+    return text, words, tokens, special
+
+
+@given(words_and_tokens())
+def test_units_are_those_found_letter_by_letter(given: Any) -> None:
+    expected = units_by_letters(*given)
+    try:
+        found = align_offsets(*given)
+    except UnalignedError:
+        assert expected is None
+        return
+    assert expected is not None
+    assert (found.unit_of_token, found.unit_of_word) == tuple(map(tuple, expected))
+
+
+@given(st.lists(words_and_tokens(), max_size=4))
+def test_sentences_together_are_aligned_as_each_alone(given: list[Any]) -> None:
+    """Where every token is of one word; the others are left to be aligned alone."""
+    together = align_separate(*map(list, zip(*given, strict=True))) if given else []
+    for found, one in zip(together, given, strict=True):
+        try:
+            alone = align_offsets(*one)
+        except UnalignedError:
+            assert found is None
+            continue
+        separate = alone.unit_of_word == tuple(range(len(one[1])))
+        assert found == (alone if separate else None)
 
 
 @pytest.mark.slow

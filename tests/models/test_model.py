@@ -135,6 +135,17 @@ def test_training_mode_smooths_labels_and_keeps_no_logits() -> None:
     assert out.logits is None
 
 
+def test_without_scores_there_is_no_loss_and_all_else_is_the_same(model: TranslationModel) -> None:
+    shown = {"output_attentions": True, "output_hidden_states": True}
+    whole, less = (
+        model(SOURCE, labels=LABELS, score_vocabulary=scored, **shown) for scored in (True, False)
+    )
+    assert (less.loss, less.logits) == (None, None)
+    assert set(whole) - set(less) == {"loss", "logits"}
+    for name in set(less) - {"past_key_values"}:
+        torch.testing.assert_close(less[name], whole[name], rtol=0, atol=0)
+
+
 def test_the_amount_of_padding_changes_nothing(model: TranslationModel) -> None:
     short = model(SOURCE[1:, :3], labels=LABELS[1:, :2])
     padded = model(SOURCE, labels=LABELS)

@@ -1,14 +1,19 @@
 """The experiment on heads that align, on tiny data: its text, its contrasts, its tables and README."""
 
 import gzip
+import sys
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from small_run import SETTINGS, snapshot
 
+from attnlab.alignment.statistical_aligner import words_of
+from attnlab.corpora.corpus import draw_embedded
 from attnlab.models.run import load
 from attnlab.questions.align.question import CHOICE_NAMES, CHOSEN, ORACLE
+from experiments.alignment import models
 from experiments.alignment import run as experiment
 from experiments.alignment.contrasts import FEW_PAIRS, FIRST_HEAD, OF_BOUND, STATISTICAL, contrasts
 from experiments.alignment.corpus import write_corpus
@@ -22,7 +27,7 @@ from experiments.shared.readme import read_facts, read_table
 
 
 def _write(path: Path, lines: list[str]) -> Path:
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode()))
     return path
 
@@ -142,3 +147,48 @@ def test_a_model_of_the_embedded_grammar_is_published(small_run: Path, tmp_path:
         "\n", " "
     )
     assert (tmp_path / "systems.svg").exists()
+
+
+def _tiny_data(folder: Path) -> Path:
+    """Corpora and gold files of pairs of the embedded grammar, where those of the experiment would be."""
+    drawn = draw_embedded(("en", "it"), 0, 120)
+    lines = [f"{pair.source}\t{pair.target}" for pair in drawn[:80]]
+    for name, part in (("europarl", lines[:40]), ("bible", lines[40:60])):
+        _write(folder / name / "en-it.train.tsv.gz", part)
+    for place, language in enumerate(("en", "it")):
+        sides = [line.split("\t")[place] for line in lines[60:]]
+        _write(folder / "tatoeba" / f"train.{language}.gz", sides)
+    (folder / "xlwa").mkdir()
+    for part, pairs in (("dev", drawn[80:100]), ("test", drawn[100:])):
+        gold = [
+            "\t".join([*(" ".join(words_of(side)) for side in (one.source, one.target)), "0-0"])
+            for one in pairs
+        ]
+        _write(folder / "xlwa" / f"it.{part}.tsv.gz", gold)
+    return folder
+
+
+@pytest.mark.slow
+def test_the_command_runs_from_texts_to_readme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command of the README on tiny texts and models, and again, when nothing is left to train."""
+    out, runs, data = tmp_path / "result", tmp_path / "runs", _tiny_data(tmp_path / "data")
+    monkeypatch.setattr(experiment, "OUT", out)
+    monkeypatch.setattr(models, "DIM", 16)
+    monkeypatch.setattr(models, "OPTIMIZER", SETTINGS["optimizer"] | {"epochs": 1})
+    monkeypatch.setattr(models, "DEMO_SETTINGS", SETTINGS)
+    words = [str(data), "--layers", "1", "--embedded", "1", "--runs", str(runs)]
+    monkeypatch.setattr(sys, "argv", ["run.py", *words])
+    experiment.main()
+    trained = snapshot(runs)
+    experiment.main()
+    assert snapshot(runs) == trained
+    published = read_table(out, "models")
+    assert published["text"].tolist() == ["embedded", "en-it"]
+    assert published["reported_pairs"].tolist()[1] == 20
+    assert (published["training_pairs"] > 0).all()
+    (command,) = read_facts(out)["commands"]
+    assert command.startswith("python experiments/alignment/run.py ")
+    assert f"`{command}`" in (out / "README.md").read_text("utf-8")
+    assert (out / "systems.svg").exists()

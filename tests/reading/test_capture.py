@@ -14,7 +14,7 @@ from zoo.random_models import ALL, PAIRS, SENTENCES, TWO_STACKS, tokenizer
 from attnlab.core.errors import AttnlabError, InputError
 from attnlab.reading import hooks as taps
 from attnlab.reading.capture import capture, prepare
-from attnlab.reading.keeping import load_kept_matrices
+from attnlab.reading.keeping import MatrixKeeper, load_kept_matrices
 from attnlab.reading.sentences import Vocabulary
 from attnlab.reading.statistics import HeadStatistics
 from attnlab.reading.weights import checked
@@ -246,6 +246,32 @@ def test_source_sentences_alone_give_the_encoder_alone() -> None:
 def test_one_site_of_several() -> None:
     found = capture((random_models.marian(), TOKENIZER), PAIRS, sites=["cross"])
     assert set(found.statistics.heads()["site"]) == {"cross"}
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("name", TWO_STACKS)
+def test_an_encoder_that_nobody_asks_for_computes_no_weights(
+    name: str, streamed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the weights behind it are the same."""
+    model = ALL[name]()
+    if not streamed:
+        monkeypatch.setattr(taps, "_matched", lambda shown, seen: ())
+    asked: list[bool] = []
+    whole = capture((model, TOKENIZER), PAIRS, batch_size=3, keep_matrices=99).kept.matrices
+    reading = prepare((model, TOKENIZER), PAIRS, ["cross"])
+    model.get_encoder().register_forward_pre_hook(
+        lambda module, args, given: asked.append(bool(given.get("output_attentions"))),
+        with_kwargs=True,
+    )
+    keeper = MatrixKeeper(99, 2**20, torch.float32)
+    reading.feed([keeper], batch_size=3)
+    assert asked == [False] * 3
+    kept = keeper.kept().matrices
+    assert {address[1] for address in kept} == {"cross"}
+    assert len(kept) == sum(address[1] == "cross" for address in whole)
+    for address, weights in kept.items():
+        assert torch.equal(weights, whole[address])
 
 
 def test_unusable_sentences_are_refused() -> None:

@@ -69,10 +69,12 @@ def command_of(question: Question) -> Callable[..., None]:
         result = _answer(question, source, settings, check)
         if result is None:
             return
+        written = [path for name in question.writes if (path := getattr(settings, name))]
         if out is not None:
             result.save(out, overwrite=overwrite)
-            for path in (out, *(out / name for name in result.extra)):
-                messages().print(f"Wrote {path}.", soft_wrap=True)
+            written += [out, *(out / name for name in result.extra)]
+        for path in written:
+            messages().print(f"Wrote {path}.", soft_wrap=True)
         print_result(result, out, form)
 
     command.__name__, command.__doc__ = question.name, question.help

@@ -11,37 +11,27 @@ from attnlab.alignment import (
     AlignmentHeads,
     FoundLinks,
     Link,
-    LinkRule,
     Row,
     WordWeights,
     count_links,
-    linked,
+    weighed_links,
     write_json_lines,
     write_pharaoh,
 )
 from attnlab.core import InputError, NothingUsableError
 from attnlab.models import Model
 from attnlab.questions.align.question import AlignmentSettings
-from attnlab.questions.align.word_reading import AlignedPairs, WordPairs, number_of_pairs, parts_of
+from attnlab.questions.align.word_reading import (
+    AlignedPairs,
+    AskedPairs,
+    WordPairs,
+    asked_pairs,
+    number_of_pairs,
+    parts_of,
+)
 
 # Pairs that are tokenized and held at once.
 PART = 8192
-
-
-def weighed_links(words: WordWeights, rule: LinkRule = "target") -> list[dict[Link, float]]:
-    """The links of the one head there is, with their weights, of every sentence."""
-    grids, weights = linked(words, rule)[:, 0].cpu(), words.weights[:, 0].cpu()
-    found = []
-    for grid, own in zip(grids, weights, strict=True):
-        places = grid.nonzero()
-        values = own[tuple(places.T)].tolist()
-        found.append(
-            {
-                (source, target): value
-                for (target, source), value in zip(places.tolist(), values, strict=True)
-            }
-        )
-    return found
 
 
 @dataclass
@@ -78,15 +68,14 @@ class CorpusLinks:
         Raises:
             InputError: the pairs cannot be read, or none of them can be aligned.
         """
-        asked = self.settings.pairs, self.settings.gold, self.settings.sentences
+        asked = asked_pairs(self.settings)
         # All lines are checked before the first pair is read by the model.
-        total = number_of_pairs(self.model, *asked)
-        write_links(self.settings.links, self._all(total))
+        total = number_of_pairs(self.model, asked)
+        write_links(self.settings.links, self._all(asked, total))
 
-    def _all(self, total: int) -> Iterator[FoundLinks]:
+    def _all(self, asked: AskedPairs, total: int) -> Iterator[FoundLinks]:
         """Raises InputError at the end where no pair could be aligned, so that no file is written."""
-        asked = self.settings.pairs, self.settings.gold, self.settings.sentences
-        for part in parts_of(self.model, *asked, PART):
+        for part in parts_of(self.model, asked, PART):
             yield from self._part(part, total)
         if not self.aligned:
             number, why = self.first_unaligned or (0, "there are none")
@@ -116,8 +105,8 @@ class CorpusLinks:
         except NothingUsableError as error:
             # The other parts may have pairs that can be aligned.
             return {}, dict.fromkeys(range(len(pairs)), str(error).rstrip("."))
-        given, count = self.heads, aligned.reading.attention_sites.heads
-        given.check_fits(aligned.layers, count, self.model.weights)
+        given, count = self.heads, aligned.shape[1]
+        given.check_fits(*aligned.shape, self.model.weights)
         layers = sorted({layer for layer, _ in given.heads})
         columns = [layers.index(layer) * count + head for layer, head in given.heads]
         found: dict[int, dict[Link, float]] = {}

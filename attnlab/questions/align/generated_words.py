@@ -1,8 +1,9 @@
 """Links of words that a model wrote itself, beside those of the same words read from the reference."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
+from typing import NamedTuple
 
 import pandas as pd
 import torch
@@ -20,64 +21,75 @@ from attnlab.alignment import (
     score_intervals,
     words_of,
 )
-from attnlab.core import AttnlabError
+from attnlab.core import AttnlabError, Note, NothingUsableError
 from attnlab.evaluation import evaluator_of
 from attnlab.labels import AER, Gold, GoldSentence, Span
 from attnlab.models import Model
+from attnlab.questions.align.chosen_heads import Chosen, Part, found_links
 from attnlab.questions.align.question import (
     GENERATED_AER,
     GENERATED_CHANGE,
+    GENERATION,
     AlignmentSettings,
+    TranslationsNotAligned,
 )
 from attnlab.questions.align.word_reading import AlignedPairs, WordPairs
 from attnlab.reading import read_sentences
 
 
+class Generated(NamedTuple):
+    """What the links of words are worth that a model wrote itself.
+
+    Attributes:
+        tables: the table `generation`, of one row, where there is something to compare.
+        notes: whether translations were left out.
+    """
+
+    tables: dict[str, pd.DataFrame]
+    notes: list[Note]
+
+
 def compare_generated(
-    model: Model,
-    pairs: WordPairs,
-    links: Mapping[int, Collection[Link]],
-    heads: tuple[Row, Sequence[int]],
-    settings: AlignmentSettings,
-) -> pd.DataFrame:
+    model: Model, report: Part, chosen: Chosen, settings: AlignmentSettings
+) -> Generated:
     """How good the links are while the model writes, and under teacher forcing, for the same words.
 
     Gold links are to words of the reference, so words are compared that its greedy translation and the
     reference have in common, in the same order (`difflib`). Greedy decoding attends as teacher forcing on
-    what was written does, so the translation is read again.
+    what was written does, so the translation is read again. Pairs whose translation cannot be aligned are
+    left out of both.
 
     Args:
-        model: with its tokenizer.
-        pairs: with gold links.
-        links: of the pairs to report on, by number, under teacher forcing.
-        heads: the row of the weights, and the heads, numbered layer by layer.
-        settings: those of the question.
-
-    Returns:
-        One row; none where the model writes none of the words, or cannot be evaluated.
+        model: with its tokenizer; one of several languages is not told which to write, so nothing is
+            compared.
+        report: the reported pairs.
+        chosen: the heads.
+        settings: those of the question; with `quick` nothing is compared.
     """
-    written = translations_of(model, pairs, list(links), settings)
+    begins = model.model.config.decoder_start_token_id
+    if settings.quick or settings.target_language is not None or begins is None:
+        return Generated({}, [])
+    written = translations_of(model, report.pairs, report.numbers, settings)
     kept = [number for number, sentence in written.items() if sentence.spans]
-    if not kept:
-        return pd.DataFrame()
-    own = WordPairs(
-        Gold(
-            tuple(pairs.gold.source[n] for n in kept), tuple(written[n] for n in kept), trees=False
-        ),
-        (),
-        "its own translations",
-    )
-    found = _links(model, own, heads, settings)
-    counts, shared, words = [], 0, 0
-    for place, number in enumerate(kept):
-        reference = pairs.words[number][1]
-        same = _in_common(written[number].words, reference)
-        shared, words = shared + len(same), words + len(reference)
-        gold = _of_words(pairs.links[number], set(same.values()))
+    found, unaligned = _links(model, report.pairs, {n: written[n] for n in kept}, chosen, settings)
+    notes: list[Note] = []
+    if unaligned:
+        first, why = min(unaligned.items())
+        notes.append(TranslationsNotAligned(len(unaligned), len(kept), first + 1, why))
+    if not found:
+        return Generated({}, notes)
+    links, words = found_links(report, chosen), report.pairs.words
+    counts, shared = [], 0
+    for number, own in found.items():
+        same = _in_common(written[number].words, words[number][1])
+        shared += len(same)
+        gold = _of_words(report.pairs.links[number], set(same.values()))
         forced = {link for link in links[number] if link[1] in same.values()}
-        free = {(s, same[t]) for s, t in found.get(place, frozenset()) if t in same}
+        free = {(source, same[target]) for source, target in own if target in same}
         counts.append(count_links([forced, free], [gold, gold]))
-    return _row(torch.stack(counts, 1), shared, words, settings.seed)
+    total = sum(len(words[number][1]) for number in found)
+    row = _row(torch.stack(counts, 1), shared, total, settings.seed)
+    return Generated({GENERATION.name: row}, notes)
 
 
 def translations_of(
@@ -105,22 +117,38 @@ def sentence_of(number: int, text: str) -> GoldSentence:
 
 
 def _links(
-    model: Model, pairs: WordPairs, heads: tuple[Row, Sequence[int]], settings: AlignmentSettings
-) -> dict[int, frozenset[Link]]:
-    row, chosen = heads
+    model: Model,
+    pairs: WordPairs,
+    written: Mapping[int, GoldSentence],
+    chosen: Chosen,
+    settings: AlignmentSettings,
+) -> tuple[dict[int, frozenset[Link]], dict[int, str]]:
+    """The links of every translation that can be aligned, by number; and why the others cannot."""
+    if not written:
+        return {}, {}
+    numbers = list(written)
+    sides = Gold(
+        tuple(pairs.gold.source[number] for number in numbers), tuple(written.values()), trees=False
+    )
+    own = WordPairs(sides, (), "its own translations")
+    try:
+        aligned = AlignedPairs(model, own, memory=settings.memory)
+    except NothingUsableError as error:
+        return {}, dict.fromkeys(numbers, str(error).rstrip("."))
     found: dict[int, frozenset[Link]] = {}
 
-    def take(numbers: Sequence[int], batch: dict[Row, WordWeights]) -> None:
-        grids = linked(batch[row].of_heads(chosen))[:, 0].cpu()
-        found.update({n: links_in(grid) for n, grid in zip(numbers, grids, strict=True)})
+    def take(places: Sequence[int], batch: dict[Row, WordWeights]) -> None:
+        grids = linked(batch[chosen.row].of_heads(chosen.heads))[:, 0].cpu()
+        found.update({place: links_in(grid) for place, grid in zip(places, grids, strict=True)})
 
-    AlignedPairs(model, pairs, memory=settings.memory).feed(
+    aligned.feed(
         take,
-        rows=[row],
-        from_word="first" if settings.from_word == "first" else "mean",
+        rows=[chosen.row],
+        from_word=settings.from_tokens,
         batch_size=settings.batch_size,
     )
-    return found
+    links = {numbers[place]: found[place] for place in aligned.numbers}
+    return links, {numbers[place]: why for place, why in aligned.unaligned.items()}
 
 
 def _in_common(written: Words, reference: Words) -> dict[int, int]:

@@ -6,13 +6,21 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from attnlab.core import BATCH_SIZE, Column, Estimate, InputError, Note, Option, Table
-from attnlab.evaluation import MEMORY, SEED, DeviceSettings, Progress
+from attnlab.evaluation import (
+    ENOUGH_FOR_INTERVALS,
+    MEMORY,
+    SEED,
+    DeviceSettings,
+    FewerThanAsked,
+    FewForIntervals,
+    Progress,
+)
 from attnlab.labels import AER
 from attnlab.results import Question
 
 Choice = Literal["set", "single", "unsupervised"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
-ROWS = ("output", "input")
+ROWS: tuple[Literal["output", "input"], ...] = ("output", "input")
 BEST_ROW = "best"
 FROM_WORD = ("mean", "first")
 SYMMETRIZATIONS: tuple[
@@ -188,7 +196,7 @@ CALIBRATION = Table(
         Column(
             "aer",
             "AER",
-            "AER of the heads that were chosen, on the other pairs; mean over draws.",
+            "AER of the heads that were chosen, their row among it, on the other pairs; mean over draws.",
             3,
         ),
         Column("aer_low", "AER, low", "The 2.5 % quantile over draws.", 3),
@@ -203,7 +211,11 @@ GENERATION = Table(
     "generation.csv",
     "choice of heads",
     (
-        Column("pairs", "pairs", "Sentence pairs that the model translated."),
+        Column(
+            "pairs",
+            "pairs",
+            "Sentence pairs that the model translated into words that it can be aligned with.",
+        ),
         Column(
             "words",
             "words",
@@ -253,6 +265,23 @@ class PairsNotAligned(Note):
 
 
 @dataclass(frozen=True)
+class TranslationsNotAligned(Note):
+    """Translations that a model wrote and whose tokens do not match their words: they are not scored.
+
+    Attributes:
+        count: how many.
+        total: out of how many.
+        first: the pair of the first of them, counted from 1.
+        reason: what is wrong with it.
+    """
+
+    count: int
+    total: int
+    first: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class NoGold(Note):
     """There are no gold links: heads are chosen by what can be said of them without any."""
 
@@ -273,11 +302,18 @@ class AlignmentSettings(DeviceSettings):
     pairs: Annotated[
         str | Path | Sequence[tuple[Any, Any]] | None,
         Option(
-            "File of sentence pairs (source, tab, translation on each line); words are what stands between "
-            "spaces. A run brings its test part. For Whisper audio file (.wav, or .npy of log-mel features), "
-            "start and end in seconds, and word on each line."
+            "File of sentence pairs (source, tab, translation on each line, or .jsonl as for attnlab train); "
+            "words are what stands between spaces. A run brings its test part. For Whisper audio file (.wav, "
+            "or .npy of log-mel features), start and end in seconds, and word on each line."
         ),
     ] = field(kw_only=False, default=None)
+    pair: Annotated[
+        str | None,
+        Option(
+            "Source and target language of pairs in a .jsonl file.",
+            shown="those of the run, or en-it",
+        ),
+    ] = None
     gold: Annotated[
         str | Path | None,
         Option(
@@ -324,7 +360,8 @@ class AlignmentSettings(DeviceSettings):
     links: Annotated[
         str | Path | None,
         Option(
-            "File that the links are written to, in Pharaoh's form; of audio the times of words."
+            "File that the links are written to, in Pharaoh's form, or with words and weights (.jsonl); of "
+            "audio the times of words."
         ),
     ] = None
     reverse: Annotated[
@@ -348,20 +385,63 @@ class AlignmentSettings(DeviceSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.heads is not None and self.links is None and self.gold is None:
-            msg = "heads are given, and nothing is asked of them; name a file for the links, or gold links."
-            raise InputError(msg)
         told = {"choose": self.choose, "calibration": self.calibration, "reverse": self.reverse}
         if self.heads is not None and any(one is not None for one in told.values()):
             names = ", ".join(name for name, one in told.items() if one is not None)
             msg = f"heads are given, so none are chosen; leave heads or {names} out."
             raise InputError(msg)
 
+    @property
+    def rows(self) -> tuple[Literal["output", "input"], ...]:
+        """The rows that are tried."""
+        return tuple(row for row in ROWS if self.row in {row, BEST_ROW})
+
+    @property
+    def from_tokens(self) -> Literal["mean", "first"]:
+        """Over which tokens of a target word weights are taken."""
+        return "first" if self.from_word == "first" else "mean"
+
+
+def notes_on_pairs(
+    settings: AlignmentSettings,
+    origin: str,
+    there: int,
+    aligned: int,
+    first: tuple[int, str] | None,
+) -> list[Note]:
+    """Whether there are fewer pairs than were asked for, and whether some of them have no links.
+
+    Args:
+        settings: how many were asked for.
+        origin: where the pairs come from, in words.
+        there: how many there are.
+        aligned: how many of them have links.
+        first: the number of the first that has none, from 0, and why.
+    """
+    notes: list[Note] = []
+    if settings.sentences is not None and there < settings.sentences:
+        notes.append(FewerThanAsked(settings.sentences, origin, there))
+    if first is not None:
+        notes.append(PairsNotAligned(there - aligned, there, first[0] + 1, first[1]))
+    return notes
+
+
+def notes_on_intervals(scored: int) -> list[Note]:
+    """Whether so few pairs are scored that intervals are wide."""
+    return [FewForIntervals(scored)] if scored < ENOUGH_FOR_INTERVALS else []
+
 
 def _not_aligned(note: PairsNotAligned) -> str:
     return (
         f"{note.count} of {note.total} pairs have no links, since their tokens do not match their words; "
         f"the first is pair {note.first}: {note.reason}."
+    )
+
+
+def _not_scored(note: TranslationsNotAligned) -> str:
+    return (
+        f"Of {note.total} translations that the model wrote {note.count} are left out, since their tokens do "
+        f"not match their words; the first is of pair {note.first}: {note.reason}."
     )
 
 
@@ -381,8 +461,10 @@ QUESTION = Question(
     layout="attnlab.questions.align.alignment_files:AlignmentFiles",
     announced=True,
     figures=("pair_*", "heads", "calibration"),
+    writes=("links",),
     notes={
         PairsNotAligned: _not_aligned,
+        TranslationsNotAligned: _not_scored,
         NoGold: "There are no gold links, so heads are chosen by those of a statistical aligner (or, with "
         "few pairs or --quick, by what heads look like), and nothing says how good their links are.",
         SeveralLayers: "The chosen heads are of several layers; CTranslate2 averages heads of one layer of a "

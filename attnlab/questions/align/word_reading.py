@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
@@ -24,9 +24,11 @@ from attnlab.alignment import (
     word_weights,
 )
 from attnlab.core import InputError, NothingUsableError, check_memory, check_sentences, path_label
-from attnlab.evaluation import Progress, model_and_texts
+from attnlab.corpora import DEFAULT_PAIR, read_pair_file, readers, split_pair
+from attnlab.evaluation import model_and_texts
 from attnlab.labels import Alignment, Gold, align_corpus, gold_of_texts
-from attnlab.models import Model
+from attnlab.models import Model, Run, Source, model_of
+from attnlab.questions.align.question import AlignmentSettings
 from attnlab.questions.align.spoken_words import check_is_text
 from attnlab.reading import LayerWeights, Reading, prepare, read_sentences
 
@@ -76,44 +78,99 @@ class WordPairs:
         return replace(self, gold=replace(self.gold, source=sources, pairs=()))
 
 
-Pairs: TypeAlias = str | Path | Sequence[tuple[Any, Any]] | None
+def model_of_languages(source: Source, settings: AlignmentSettings) -> Model:
+    """The model, its tokenizer set to the languages.
+
+    Raises:
+        InputError: it is no encoder-decoder, or its tokenizer does not know a language.
+    """
+    model = model_of(source, scores=False)
+    if not model.model.config.is_encoder_decoder:
+        msg = (
+            f"{model.label} is no encoder-decoder, so it has no cross-attention that could align; give a "
+            "translation model."
+        )
+        raise InputError(msg)
+    for name, what, code in (
+        ("src_lang", "source language", settings.source_language),
+        ("tgt_lang", "target language", settings.target_language),
+    ):
+        if code is None:
+            continue
+        tokenizer = model.tokenizer
+        if not hasattr(tokenizer, name):
+            msg = (
+                f"The tokenizer of {model.label} has no languages to choose from; leave {what} out."
+            )
+            raise InputError(msg)
+        if tokenizer.convert_tokens_to_ids(code) == tokenizer.unk_token_id:
+            msg = f"The tokenizer of {model.label} does not know the language '{code}'."
+            raise InputError(msg)
+        setattr(tokenizer, name, code)
+    return model
+
+
 _Linked: TypeAlias = tuple[Words, Words, GoldLinks | None]
 
 
-def pairs_of(model: Model, pairs: Pairs, gold: str | Path | None, count: int | None) -> WordPairs:
+class AskedPairs(NamedTuple):
+    """Which sentence pairs are asked for.
+
+    Attributes:
+        pairs: a file, or the pairs; None: those of the gold file, or without one those that a run brings.
+        gold: a file of links; of XL-WA and GIZA it brings its pairs.
+        most: how many at most.
+        languages: of a file of several, such as `en-it`; None: those of the run, or `en-it`.
+    """
+
+    pairs: str | Path | Sequence[tuple[Any, Any]] | None = None
+    gold: str | Path | None = None
+    most: int | None = None
+    languages: str | None = None
+
+
+def asked_pairs(settings: AlignmentSettings) -> AskedPairs:
+    """The pairs to align.
+
+    Raises:
+        InputError: languages are named of a file that holds no names of them.
+    """
+    if settings.pair is not None and not _is_read_as_corpus(settings.pairs):
+        msg = "pair names the languages of a .jsonl file of pairs; give such pairs, or leave pair out."
+        raise InputError(msg)
+    return AskedPairs(settings.pairs, settings.gold, settings.sentences, settings.pair)
+
+
+def pairs_of(model: Model, asked: AskedPairs) -> WordPairs:
     """The sentence pairs that are asked for, with their gold links where there are any.
 
     Args:
         model: a run brings its test part; in lower case it reads all pairs so.
-        pairs: a file, or the pairs.
-        gold: a file of links; of XL-WA and GIZA it brings its pairs.
-        count: how many at most.
+        asked: which.
 
     Raises:
         InputError: there are no pairs, or the files cannot be used.
     """
-    if gold is None and pairs is None:
-        return _own_pairs(model, count)
-    return _named(model, list(_linked_pairs(pairs, gold, count)), _origin(pairs, gold))
+    if asked.gold is None and asked.pairs is None:
+        return _own_pairs(model, asked.most)
+    return _named(model, list(_linked_pairs(model, asked)), _origin(asked))
 
 
-def parts_of(
-    model: Model, pairs: Pairs, gold: str | Path | None, count: int | None, size: int
-) -> Iterator[WordPairs]:
+def parts_of(model: Model, asked: AskedPairs, size: int) -> Iterator[WordPairs]:
     """The pairs as `pairs_of`, so many at a time; a file is read as far as is needed."""
-    if gold is None and pairs is None:
-        yield _own_pairs(model, count)
+    if asked.gold is None and asked.pairs is None:
+        yield _own_pairs(model, asked.most)
         return
-    found = _linked_pairs(pairs, gold, count)
+    found = _linked_pairs(model, asked)
     while part := list(islice(found, size)):
-        yield _named(model, part, _origin(pairs, gold))
+        yield _named(model, part, _origin(asked))
 
 
-def number_of_pairs(model: Model, pairs: Pairs, gold: str | Path | None, count: int | None) -> int:
+def number_of_pairs(model: Model, asked: AskedPairs) -> int:
     """How many pairs `pairs_of` gives, without holding them; raises as it does."""
-    if gold is None and pairs is None:
-        return len(_own_pairs(model, count))
-    return sum(1 for _ in _linked_pairs(pairs, gold, count))
+    if asked.gold is None and asked.pairs is None:
+        return len(_own_pairs(model, asked.most))
+    return sum(1 for _ in _linked_pairs(model, asked))
 
 
 def _own_pairs(model: Model, count: int | None) -> WordPairs:
@@ -128,25 +185,29 @@ def _own_pairs(model: Model, count: int | None) -> WordPairs:
     return WordPairs(own, links, texts.origin)
 
 
-def _linked_pairs(pairs: Pairs, gold: str | Path | None, count: int | None) -> Iterator[_Linked]:
-    if gold is None:
-        assert pairs is not None  # noqa: S101 - one of the two is there
-        return ((*words, None) for words in islice(_words_of(pairs), count))
-    known = None if pairs is None else _words_of(pairs)
-    found = islice(read_links(gold, known), count)
+def _linked_pairs(model: Model, asked: AskedPairs) -> Iterator[_Linked]:
+    if asked.gold is None:
+        return ((*words, None) for words in islice(_words_of(model, asked), asked.most))
+    known = None if asked.pairs is None else _words_of(model, asked)
+    found = islice(read_links(asked.gold, known), asked.most)
     return ((one.source, one.target, one.links) for one in found)
 
 
-def _origin(pairs: Pairs, gold: str | Path | None) -> str:
-    if gold is not None:
-        return path_label(gold)
-    return path_label(pairs) if isinstance(pairs, str | Path) else "pairs handed in"
+def _origin(asked: AskedPairs) -> str:
+    path = asked.pairs if asked.gold is None else asked.gold
+    return path_label(path) if isinstance(path, str | Path) else "pairs handed in"
 
 
-def _words_of(pairs: str | Path | Sequence[tuple[Any, Any]]) -> Iterable[tuple[Words, Words]]:
+def _words_of(model: Model, asked: AskedPairs) -> Iterable[tuple[Words, Words]]:
+    pairs = asked.pairs
+    assert pairs is not None  # noqa: S101 - others have links
     if isinstance(pairs, str | Path):
         check_is_text(pairs)
-        return read_pairs(pairs)
+        if not _is_read_as_corpus(pairs):
+            return read_pairs(pairs)
+        own = model.settings.corpus.pair if isinstance(model, Run) else DEFAULT_PAIR
+        rows = read_pair_file(Path(pairs), split_pair(asked.languages or own))
+        return ((tuple(source.split()), tuple(target.split())) for source, target in rows)
     if not pairs or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
         msg = "Pairs must be a list of (source, target) with at least one entry."
         raise InputError(msg)
@@ -155,6 +216,13 @@ def _words_of(pairs: str | Path | Sequence[tuple[Any, Any]]) -> Iterable[tuple[W
         raise InputError(msg)
     check_sentences(pairs)
     return [(tuple(source.split()), tuple(target.split())) for source, target in pairs]
+
+
+def _is_read_as_corpus(pairs: object) -> bool:
+    """Whether it is a file that a reader of corpora reads; .tsv may have more columns here."""
+    if not isinstance(pairs, str | Path):
+        return False
+    return Path(pairs).name.removesuffix(".gz").rpartition(".")[2] in readers().keys() - {"tsv"}
 
 
 def _named(model: Model, found: Sequence[_Linked], origin: str) -> WordPairs:
@@ -248,7 +316,13 @@ class AlignedPairs:
     @property
     def layers(self) -> int:
         """Number of decoder layers."""
-        return self.reading.attention_sites.layers["cross"]
+        return self.shape[0]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of decoder layers, and of heads of each."""
+        sites = self.reading.attention_sites
+        return sites.layers["cross"], sites.heads
 
     def feed(
         self,
@@ -295,23 +369,18 @@ class AlignedPairs:
         reading = self.reading if model is None else self.reading.by(model)
         reading.feed([_Consumer(update)], batch_size=batch_size, progress=progress)
 
-    def read(
-        self,
-        rows: Sequence[Row],
-        from_word: FromWord,
-        *,
-        batch_size: int,
-        memory: float | None = None,
-        progress: Progress | None = None,
-        what: str = "Reading pairs",
-        model: object = None,
-    ) -> ReadPairs:
-        """The weights between the words of all pairs, in memory; arguments as in `feed`.
+    def read(self, settings: AlignmentSettings, what: str, model: object = None) -> ReadPairs:
+        """The weights between the words of all pairs, in memory.
+
+        Args:
+            settings: those of the question: rows, tokens of words, size of batches, memory, progress.
+            what: is being done, for the progress.
+            model: another model of the same class and configuration; None: the one of the pairs.
 
         Raises:
             InputError: they need more memory than there is.
         """
-        heads = self.layers * self.reading.attention_sites.heads
+        heads, rows = self.shape[0] * self.shape[1], settings.rows
         words = [self.pairs.words[number] for number in self.numbers]
         longest = tuple(max(len(one[side]) for one in words) for side in (1, 0))
         shape = (len(self.numbers), heads, *longest)
@@ -319,7 +388,7 @@ class AlignedPairs:
             _BYTES * len(rows) * torch.Size(shape).numel(),
             f"The attention of {heads} heads between the words of {len(self.numbers)} pairs",
             _FEWER,
-            memory=memory,
+            memory=settings.memory,
         )
         found = {row: _empty(shape) for row in rows}
         places = {number: place for place, number in enumerate(self.numbers)}
@@ -330,9 +399,14 @@ class AlignedPairs:
                     if number in places:
                         _put(found[row], places[number], own, index)
 
-        tell = None if progress is None else (lambda *done: progress(what, *done))
+        tell = None if settings.progress is None else partial(settings.progress, what)
         self.feed(
-            take, rows=rows, from_word=from_word, batch_size=batch_size, progress=tell, model=model
+            take,
+            rows=rows,
+            from_word=settings.from_tokens,
+            batch_size=settings.batch_size,
+            progress=tell,
+            model=model,
         )
         return ReadPairs(self.reading, self.numbers, self.unaligned, found)
 

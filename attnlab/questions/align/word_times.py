@@ -28,7 +28,8 @@ from attnlab.questions.align.question import (
     START_ERROR,
     SYSTEMS,
     AlignmentSettings,
-    PairsNotAligned,
+    notes_on_intervals,
+    notes_on_pairs,
 )
 from attnlab.questions.align.spoken_words import spoken_words
 from attnlab.results import Result
@@ -122,9 +123,10 @@ def align_audio(model: Model, settings: AlignmentSettings) -> Result:
         "heads": _head_rows(report, file, settings.seed),
         "words": words,
     }
+    first = next(iter(hearing.unaligned.items()), None)
     notes = [
-        PairsNotAligned(len(hearing.unaligned), len(given), number + 1, why)
-        for number, why in list(hearing.unaligned.items())[:1]
+        *notes_on_pairs(settings, _origin(settings), len(given), len(hearing.heard), first),
+        *notes_on_intervals(len(report.heard)),
     ]
     count = f"{len(report.heard)}, {int(systems[0].errors[:, 1].sum())} words"
     return Result(
@@ -157,7 +159,7 @@ def align_audio(model: Model, settings: AlignmentSettings) -> Result:
 
 def _check_options(model: Model, settings: AlignmentSettings) -> None:
     """Raises InputError for what is asked of texts alone."""
-    for name in ("gold", "reverse", "target_language"):
+    for name in ("pair", "gold", "reverse", "target_language"):
         if getattr(settings, name) is not None:
             what = name.replace("_", " ")
             msg = f"{model.label} reads audio, of which there is no {what}; leave it out."

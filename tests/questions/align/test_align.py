@@ -1,5 +1,6 @@
 """Links from cross-attention against loops over the model's own outputs, and what `align` refuses."""
 
+import gzip
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -10,18 +11,27 @@ import pandas as pd
 import pytest
 import torch
 from transformers import MarianMTModel
+from typer.testing import CliRunner
 from zoo import random_models
 from zoo.random_models import PAIRS, tokenizer
 
 import attnlab
 from attnlab.alignment.heads_file import read_heads
+from attnlab.cli.app import app
 from attnlab.core.errors import InputError
+from attnlab.evaluation.shared_settings import FewerThanAsked, FewForIntervals
 from attnlab.models.loaded import Model
 from attnlab.models.run import load
-from attnlab.questions.align import aligning, corpus_links, generated_words
+from attnlab.questions.align import corpus_links, generated_words
 from attnlab.questions.align.aligning import align
-from attnlab.questions.align.question import AlignmentSettings, NoGold, PairsNotAligned
-from attnlab.questions.align.word_reading import pairs_of
+from attnlab.questions.align.chosen_heads import halves
+from attnlab.questions.align.question import (
+    AlignmentSettings,
+    NoGold,
+    PairsNotAligned,
+    TranslationsNotAligned,
+)
+from attnlab.questions.align.word_reading import AskedPairs, pairs_of
 from attnlab.reading.sentences import read_sentences
 from attnlab.results.result import Result
 
@@ -312,7 +322,8 @@ def unchecked() -> Iterator[None]:
         ({"pairs": []}, "at least one"),
         ({"pairs": ["a cat"]}, "each of it 2 values"),
         ({"pairs": PAIRS, "heads": "heads.json"}, "nothing is asked"),
-        ({"pairs": PAIRS, "source_language": "eng_Latn"}, "no languages|does not know"),
+        ({"pairs": PAIRS, "target_language": "x"}, "no languages .* leave target language out"),
+        ({"pairs": PAIRS, "pair": "en-it"}, "pair names the languages of a .jsonl file"),
         ({"pairs": PAIRS, "row": "middle"}, "row must be one of"),
     ],
 )
@@ -401,6 +412,44 @@ def test_words_that_only_the_reference_has_are_left_out(
     assert found["word_share"] == pytest.approx(found["words"] / words)
 
 
+LONG = " ".join(["cat"] * 99)
+
+
+@pytest.mark.parametrize("bad", [{1}, {1, 5}, {1, 3, 5}])
+def test_translations_that_cannot_be_aligned_are_left_out_of_both_sides(
+    bad: set[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if their pairs were not reported; what the model wrote begins with the reference there."""
+
+    def translations(model: Any, pairs: Any, numbers: Sequence[int], settings: Any) -> Any:
+        texts = {number: pairs.gold.target[number].text for number in numbers}
+        return {
+            number: generated_words.sentence_of(number, f"{text} {LONG}" if number in bad else text)
+            for number, text in texts.items()
+        }
+
+    monkeypatch.setattr(generated_words, "translations_of", translations)
+    model = random_models.marian(), tokenizer()
+    gold = tmp_path / "links.pharaoh"
+    gold.write_text("0-0 1-1\n" * len(PAIRS))
+    found = align(model, PAIRS, gold=gold)
+    (note,) = (one for one in found.notes if isinstance(one, TranslationsNotAligned))
+    reported = set(range(1, len(PAIRS), 2))
+    assert (note.count, note.total, note.first) == (len(bad), len(reported), min(bad) + 1)
+    rest = reported - bad
+    if not rest:
+        assert "generation" not in found.tables
+        return
+    row = found.generation.iloc[0]
+    assert row["pairs"] == len(rest)
+    assert row["words"] == sum(len(PAIRS[number][1].split()) for number in rest)
+    assert (row["word_share"], row["generated_change"]) == (1, 0)
+    shown = [
+        one for n, one in zip(sorted(reported), found.details["pairs"], strict=True) if n in rest
+    ]
+    assert row["aer"] == row["generated_aer"] == pytest.approx(aer_of(shown, "chosen"))
+
+
 def test_pairs_of_single_words_tell_no_heads_apart(tmp_path: Path) -> None:
     pairs = [("cat", "gatto"), ("dog", "cane")]
     with pytest.raises(InputError, match="No pair has two words with tokens on both sides"):
@@ -476,10 +525,10 @@ def test_a_pair_that_one_model_cannot_read_leaves_the_halves_as_they_are(tmp_pat
     numbers = range(1, len(pairs), 2)
     words = [(" ".join(one["source"]), " ".join(one["target"])) for one in whole.details["pairs"]]
     assert words == [pairs[number] for number in numbers]
-    without = aligning._halves(
-        Model(reverse, tokenizer()), pairs_of(Model(reverse, tokenizer()), None, gold, None),
-        AlignmentSettings(**QUICK), turned=True,
-    )  # fmt: skip
+    model = Model(reverse, tokenizer())
+    without = halves(
+        model, pairs_of(model, AskedPairs(gold=gold)), AlignmentSettings(**QUICK), turned=True
+    )
     assert not set(without.calibration.numbers) & set(numbers)
     assert set(without.report.numbers) == set(numbers)
 
@@ -504,7 +553,8 @@ def test_too_little_memory_is_told_and_is_no_reason_to_leave_pairs_out(tmp_path:
 @pytest.mark.parametrize("given", [{"calibration": "c.tsv"}, {"reverse": "r"}])
 def test_what_needs_gold_links_is_refused_without(given: dict[str, str]) -> None:
     model = random_models.marian(), tokenizer()
-    with pytest.raises(InputError, match="need gold links"):
+    (name,) = given
+    with pytest.raises(InputError, match=f"{name} needs gold links .* leave {name} out"):
         align(model, PAIRS, **given, **QUICK)
     with pytest.raises(InputError, match="heads are given, so none are chosen"):
         AlignmentSettings(pairs=PAIRS, heads="h.json", links="l", **given)
@@ -521,3 +571,71 @@ def test_what_heads_were_chosen_by_is_said(tmp_path: Path) -> None:
         assert found.details["chosen_by"] == by
         found.save(tmp_path / by)
         assert read_heads(tmp_path / by / "heads.json").chosen_by == by
+
+
+def test_few_pairs_are_told(tmp_path: Path) -> None:
+    model = random_models.marian(), tokenizer()
+    gold = gold_file(tmp_path, PAIRS)
+    scored = align(model, gold=gold, sentences=40, **QUICK)
+    assert FewForIntervals(len(PAIRS) // 2) in scored.notes
+    assert FewerThanAsked(40, "gold.tsv", len(PAIRS)) in scored.notes
+    unscored = align(model, PAIRS, sentences=4, **QUICK)
+    assert not any(isinstance(one, FewForIntervals | FewerThanAsked) for one in unscored.notes)
+    model, heads = chosen_heads(tmp_path)
+    given = align(model, gold=gold, heads=heads, sentences=40)
+    assert {FewForIntervals(len(PAIRS)), FewerThanAsked(40, "gold.tsv", len(PAIRS))} <= {
+        *given.notes
+    }
+
+
+def jsonl_file(path: Path, pairs: list[tuple[str, str]], languages: tuple[str, str]) -> Path:
+    rows = [{"translation": dict(zip(languages, pair, strict=True))} for pair in pairs]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_pairs_of_a_json_corpus(tmp_path: Path) -> None:
+    """The same links as of the same pairs with tabs, whatever the order of the languages in a line."""
+    model, heads = chosen_heads(tmp_path)
+    align(model, PAIRS, heads=heads, links=tmp_path / "own")
+    turned = [(target, source) for source, target in PAIRS]
+    files = {
+        jsonl_file(tmp_path / "own.jsonl", PAIRS, ("en", "it")): None,
+        jsonl_file(tmp_path / "turned.jsonl", turned, ("it", "en")): "en-it",
+        jsonl_file(tmp_path / "others.jsonl", turned, ("de", "fr")): "fr-de",
+        jsonl_file(tmp_path / "packed.jsonl.gz", PAIRS, ("en", "it")): None,
+    }
+    for path, pair in files.items():
+        if path.suffix == ".gz":
+            path.write_bytes(gzip.compress(path.read_bytes()))
+        align(model, path, pair=pair, heads=heads, links=tmp_path / "again")
+        assert (tmp_path / "again").read_bytes() == (tmp_path / "own").read_bytes()
+    with pytest.raises(InputError, match="others.jsonl, line 1, has no pair en-it; .*de, fr"):
+        align(model, tmp_path / "others.jsonl", heads=heads, links=tmp_path / "again")
+    path = tmp_path / "own.jsonl"
+    path.write_text(path.read_text(encoding="utf-8") + "[]\n", encoding="utf-8")
+    with pytest.raises(InputError, match=rf"own.jsonl, line {len(PAIRS) + 1}, has no object"):
+        align(model, path, heads=heads, links=tmp_path / "again")
+
+
+def test_what_is_written_is_said(tmp_path: Path) -> None:
+    model, heads = chosen_heads(tmp_path)
+    for one in model:
+        one.save_pretrained(tmp_path / "model")
+    links, out = tmp_path / "own.pharaoh", tmp_path / "out"
+    gold = gold_file(tmp_path, PAIRS)
+    for given in ([], ["--heads", str(heads)]):
+        words = [
+            "align",
+            str(tmp_path / "model"),
+            "--gold",
+            str(gold),
+            "--quick",
+            "--links",
+            str(links),
+        ]
+        done = CliRunner().invoke(app, [*words, *given, "--out", str(out), "--overwrite"])
+        assert done.exit_code == 0, done.output
+        written = [line for line in done.output.splitlines() if line.startswith("Wrote ")]
+        assert f"Wrote {links}." in written
+        assert len(written) == len(set(written)) == (4 if not given else 3)

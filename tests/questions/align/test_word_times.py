@@ -18,6 +18,7 @@ import attnlab
 from attnlab.alignment.heads_file import read_heads
 from attnlab.cli.app import app
 from attnlab.core.errors import InputError
+from attnlab.evaluation.shared_settings import FewForIntervals
 from attnlab.questions.align.aligning import align
 from attnlab.questions.align.heard_words import HeardWords
 from attnlab.questions.align.question import AlignmentSettings
@@ -189,6 +190,18 @@ def test_own_heads_and_both_rows() -> None:
     assert errors["input"] != errors["output"]
 
 
+def test_given_heads_are_scored_without_a_file_for_times(tmp_path: Path) -> None:
+    """On all audio, where half of it was for the choice before."""
+    found = align(whisper(), spoken(), quick=True)
+    found.save(tmp_path / "out")
+    given = align(whisper(), spoken(), heads=tmp_path / "out" / "heads.json")
+    errors = (given.words["start"] - given.words["found_start"]).abs()
+    assert given.systems.iloc[0]["start_error"] == pytest.approx(errors.mean())
+    reported = given.words[given.words["pair"] % 2 == 0]
+    assert reported["found_start"].tolist() == found.words["found_start"].tolist()
+    assert FewForIntervals(len(spoken())) in given.notes
+
+
 def files(folder: Path) -> Path:
     lines = []
     for number, (features, words) in enumerate(spoken()):
@@ -215,6 +228,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     given = ["--heads", str(out / "heads.json"), "--links", str(tmp_path / "words.csv")]
     done = CliRunner().invoke(app, [*words, *given, "--out", str(tmp_path / "again")])
     assert done.exit_code == 0, done.output
+    assert f"Wrote {tmp_path / 'words.csv'}." in done.output.replace("\n", " ")
     written = pd.read_csv(tmp_path / "words.csv")
     reported = written[written["audio"].isin(found.words["audio"])]
     assert reported["found_start"].tolist() == found.words["found_start"].tolist()
@@ -251,6 +265,7 @@ def test_lines_that_are_refused(line: str, message: str, tmp_path: Path) -> None
         ({"pairs": [("a cat", "il gatto")]}, "pair 1 has 'il gatto' for words; .* reads audio"),
         ({"pairs": None}, "reads audio; give pairs"),
         ({"pairs": spoken(), "gold": "gold.tsv"}, "no gold"),
+        ({"pairs": spoken(), "pair": "en-it"}, "no pair"),
         ({"pairs": spoken(), "choose": "unsupervised"}, "choose set or single"),
         ({"pairs": spoken(), "source_language": "klingon"}, "does not know the language 'klingon'"),
     ],
