@@ -11,7 +11,7 @@ from transformers.models.auto import modeling_auto
 from transformers.pytorch_utils import Conv1D
 
 # The first mapping that has an architecture says which of its classes is built.
-MAPPINGS = ("MODEL_FOR_CAUSAL_LM", "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM", "MODEL_FOR_MASKED_LM")
+MAPPINGS = ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM", "MODEL_FOR_MASKED_LM", "MODEL_FOR_CAUSAL_LM")
 MOST_PARAMETERS = 20_000_000
 # Parts of a configuration that read no text.
 OTHERS = (
@@ -47,6 +47,9 @@ SIZES: dict[str, Any] = {
     "word_embed_proj_dim": DIM, "lru_width": DIM, "attention_window_size": WINDOW, "block_size": 8,
     "first_k_dense_replace": 1, "rotary_dim": 8, "num_kv_heads": 2, "n_head": HEADS, "n_layer": LAYERS,
     "n_embd": DIM, "decoder_start_token_id": 2, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+    "mamba_chunk_size": 8, "chunk_size": 8, "mamba_d_ssm": 128, "mamba_n_heads": 8, "mamba_d_head": 16,
+    "mamba_d_state": 16, "mamba_n_groups": 1, "mamba_expand": 2, "mamba_num_heads": 8, "mamba_head_dim": 16,
+    "ssm_state_size": 16, "state_size": 16, "n_groups": 1,
     "sep_token_id": 2, "cls_token_id": 1, "mask_token_id": 3,
 }  # fmt: skip
 # Where sizes hang together in a way of their own; the last of these that builds a model is taken.
@@ -55,6 +58,10 @@ FEWER: tuple[frozenset[str], ...] = (
     frozenset({"head_dim", "d_kv"}),
     frozenset({"head_dim", "num_key_value_heads", "num_kv_heads", "rotary_dim"}),
     frozenset({"head_dim", "num_key_value_heads", "num_hidden_layers", "num_layers", "n_layer"}),
+    frozenset({"head_dim", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim", "rotary_dim"}),
+    frozenset(
+        {"qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim", "q_lora_rank", "kv_lora_rank"}
+    ),
     frozenset({"head_dim", "embedding_size", "num_attention_heads", "num_heads", "n_head"}),
 )
 # What no general rule would guess.
@@ -143,12 +150,20 @@ def small_model(name: str, seed: int = 0) -> Any:
             torch.manual_seed(seed)
             model = kind(config)
             scatter(model)
+            runs(model)
         except Exception as error:  # whatever a configuration that does not fit brings about
             lines = str(error).strip().splitlines() or [""]
             first = first or f"{type(error).__name__}: {lines[-1].strip()}"
         else:
             return model
     raise ValueError(first)
+
+
+@torch.no_grad()
+def runs(model: Any) -> None:
+    """One pass, which sizes that do not fit each other stop."""
+    ids = torch.arange(5, 13)[None]
+    model(input_ids=ids, **({"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}))
 
 
 @torch.no_grad()

@@ -14,13 +14,15 @@ from attnlab.evaluation import versions_in_words
 from attnlab.models import Model, Source, model_of
 from attnlab.questions.check.abilities import abilities
 from attnlab.questions.check.expectations import expected_of, reads_back
-from attnlab.questions.check.findings import Finding, every_layer, whole_model
+from attnlab.questions.check.findings import PADDING, Finding, every_layer, whole_model
 from attnlab.questions.check.probing import (
     DOUBLE,
+    MORE,
     SINGLE,
     Precision,
     computing_in,
     layers_of,
+    of_precision,
     probe_of,
 )
 from attnlab.questions.check.question import (
@@ -75,8 +77,7 @@ def check(source: Source | PreTrainedModel, settings: CheckSettings) -> Result:
         try:
             rows, able, notes = _checked(model, settings, DOUBLE)
         except RuntimeError as error:
-            # Some models turn states into float32 by themselves, which weights of float64 do not take.
-            if "dtype" not in str(error) and "Double" not in str(error):
+            if not of_precision(error):
                 raise
             rows, able, notes = _checked(model, settings, SINGLE)
     table = pd.DataFrame(map(asdict, rows))[list(PROPERTIES)].astype(
@@ -136,8 +137,7 @@ def _tokens_for(model: Any, causal: bool | None) -> int:
     widest = max(
         (width for width in _windows(model, causal) if width + _MARGIN <= MOST_TOKENS), default=0
     )
-    # The encoder reads three tokens more, and three more are padding.
-    limit = most_positions(model.config.get_text_config()) - 6
+    limit = most_positions(model.config.get_text_config()) - MORE - PADDING
     return max(FEWEST_TOKENS, min(limit, max(FEW_TOKENS, widest + _MARGIN)))
 
 

@@ -62,8 +62,9 @@ def reads_back(model: Any) -> bool | None:
     both_ways = getattr(config, "use_bidirectional_attention", None)
     if getattr(config, "is_causal", True) is False or both_ways in {True, "all"}:
         return False
-    if getattr(config, "is_decoder", False):
-        return True
+    # Of those that can be either.
+    if isinstance(getattr(config, "is_decoder", None), bool):
+        return bool(config.is_decoder)
     # XLM and Flaubert; XLNet.
     for name, back in (("causal", True), ("attn_type", "uni")):
         if hasattr(config, name):

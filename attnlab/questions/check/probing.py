@@ -2,21 +2,23 @@
 
 import inspect
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import Cache, PreTrainedModel
 
 from attnlab.core import InputError
 
 # Cells of the matrices of all heads of one layer in one forward pass: 128 MiB in float64.
 MOST_CELLS = 2**24
 DRAWS = 3
+# Tokens by which the source is longer than the target, so that the stacks can be told apart.
+MORE = 8
 # An argument that transformers takes of all models, named in few of them.
 _WEIGHTS = "output_attentions"
 
@@ -41,6 +43,19 @@ class Precision:
 
 DOUBLE = Precision(torch.float64, 1e-11, 1e-5)
 SINGLE = Precision(torch.float32, 1e-6, 1e-4)
+
+
+class NeedsSingleError(RuntimeError):
+    """A model whose states in float64 are no numbers: some turn the smallest float64 into float32."""
+
+
+def of_precision(error: BaseException) -> bool:
+    """Whether a model stopped since it turns states into float32 by itself, which weights of float64 do not take."""
+    return (
+        isinstance(error, NeedsSingleError)
+        or isinstance(error, RuntimeError)
+        and any(word in str(error) for word in ("dtype", "Double", "double", "overflow"))
+    )
 
 
 @contextmanager
@@ -71,6 +86,7 @@ class Probe:
         others: another token at each position.
         source: what the encoder of two stacks reads.
         padding: the id that stands where nothing is.
+        body: what is called: the part behind which tokens are scored, or the whole where it has none of its own.
         takes: names of the arguments of its body.
     """
 
@@ -79,7 +95,8 @@ class Probe:
     others: Int[Tensor, " token"]
     source: Int[Tensor, " token"] | None
     padding: int
-    takes: frozenset[str] = field(default_factory=frozenset)
+    body: Any
+    takes: frozenset[str]
 
     @property
     def tokens(self) -> int:
@@ -98,7 +115,7 @@ class Probe:
         if self.source is not None and "encoder_outputs" not in given:
             own["input_ids"] = self.source.expand(len(ids), -1)
         given = {"use_cache": False, **own, **given}
-        return self.model.base_model(
+        return self.body(
             **{name: one for name, one in given.items() if name in self.takes | {_WEIGHTS}},
             return_dict=True,
         )
@@ -138,15 +155,19 @@ def probe_of(model: Any, tokens: int, seed: int) -> Probe:
         raise InputError(msg)
     drawn = torch.randint(len(usable), (tokens,), generator=generator)
     steps = torch.randint(1, len(usable), (tokens,), generator=generator)
-    source = usable[torch.randint(len(usable), (tokens + 3,), generator=generator)]
+    source = usable[torch.randint(len(usable), (tokens + MORE,), generator=generator)]
     padding = getattr(config, "pad_token_id", None)
+    # Some bodies hand all on to a decoder.
+    named = "input_ids" in inspect.signature(model.base_model.forward).parameters
+    body = model.base_model if named else model
     return Probe(
         model,
         usable[drawn].to(model.device),
         usable[(drawn + steps) % len(usable)].to(model.device),
         source.to(model.device) if model.config.is_encoder_decoder else None,
         padding if isinstance(padding, int) and 0 <= padding < min(sizes) else 0,
-        frozenset(inspect.signature(model.base_model.forward).parameters),
+        body,
+        frozenset(inspect.signature(body.forward).parameters),
     )
 
 
@@ -207,12 +228,8 @@ def layers_of(probe: Probe, *, causal: bool | None) -> list[LayerAt]:
         if length is not None and 2 in shape:
             seen.append((module, length, (shape.index(2), shape.index(length))))
 
-    hooks = [module.register_forward_hook(note, with_kwargs=True) for module in listed]
-    try:
+    with _hooked(listed, note):
         probe.states(probe.ids.expand(2, -1))
-    finally:
-        for hook in hooks:
-            hook.remove()
     paths = {listed[module] for module, *_ in seen}
     encoder = set(probe.model.get_encoder().modules()) if probe.source is not None else set()
     found, calls, numbers = [], Counter[nn.Module](), Counter[str]()
@@ -255,12 +272,9 @@ def _first(output: Any) -> Tensor | None:
     return output if _is_states(output) else None
 
 
-Changes = Float[Tensor, "position token"]
-
-
 def changes_by_layer(
     probe: Probe, layers: Sequence[LayerAt], positions: Mapping[int, Tensor], seed: int
-) -> list[Changes]:
+) -> list[Float[Tensor, "position token"]]:
     """Of every layer: how far each row of what leaves it moves with what enters it at one position.
 
     Each layer is run again on the states that entered it, changed at one position in each text of the
@@ -270,75 +284,78 @@ def changes_by_layer(
     Args:
         probe: the model.
         layers: of it.
-        positions: which are changed, by the number of tokens of the stack.
+        positions: which are changed, by the number of tokens of the stack; of all stacks as many.
         seed: of the change.
 
     Returns:
         The largest change of a row in all draws as a share of the largest state, by layer.
     """
     generator = torch.Generator().manual_seed(seed)
-    by_call = {(at.module, at.call): number for number, at in enumerate(layers)}
-    found: list[list[Tensor]] = [[] for _ in layers]
-    parts = max(map(len, positions.values()))
-    size = _batch(probe, parts)
-    for start in range(0, parts, size):
-        calls: Counter[nn.Module] = Counter()
-        inside: list[nn.Module] = []
-
-        def measure(
-            module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any,
-            start: int = start, calls: Counter[nn.Module] = calls, inside: list[nn.Module] = inside,
-        ) -> None:  # fmt: skip
-            if inside:
-                return
-            number = by_call.get((module, calls[module]))
-            calls[module] += 1
-            entering, before = _entering(args, kwargs), _first(output)
-            if number is None or entering is None or before is None:
-                return
-            at, ((kind, name), states) = layers[number], entering
-            moved = _moved(states, at.axes, positions[at.length][start : start + size], generator)
-            if kind == "args":
-                args = tuple(moved if index == name else one for index, one in enumerate(args))
-            else:
-                kwargs = {**kwargs, str(name): moved}
-            inside.append(module)
-            after = _first(module(*args, **kwargs))
-            inside.pop()
-            if after is not None:
-                found[number].append(_changes(before, after, at.axes))
-
-        hooks = [
-            m.register_forward_hook(measure, with_kwargs=True) for m in {at.module for at in layers}
-        ]
-        count = min(size, parts - start)
-        try:
-            probe.states(probe.ids.expand(count, -1))
-        finally:
-            for hook in hooks:
-                hook.remove()
-    return [torch.cat(rows).cpu() for rows in found]
-
-
-def _batch(probe: Probe, most: int) -> int:
-    """Texts in one pass."""
+    count = len(next(iter(positions.values()), ()))
     heads = getattr(probe.model.config.get_text_config(), "num_attention_heads", None)
-    cells = (heads if isinstance(heads, int) else 16) * (probe.tokens + 3) ** 2
-    return max(1, min(most, MOST_CELLS // cells))
+    cells = (heads if isinstance(heads, int) else 16) * (probe.tokens + MORE) ** 2
+    parts = torch.arange(count).split(max(1, MOST_CELLS // cells))
+    passes = [
+        _one_pass(probe, layers, {n: own[part] for n, own in positions.items()}, generator)
+        for part in parts
+    ]
+    return [torch.cat(rows).cpu() for rows in zip(*passes, strict=True)]
 
 
-def _moved(
-    states: Tensor, axes: tuple[int, int], positions: Tensor, generator: torch.Generator
+def _one_pass(
+    probe: Probe,
+    layers: Sequence[LayerAt],
+    positions: Mapping[int, Tensor],
+    generator: torch.Generator,
+) -> list[Tensor]:
+    by_call = {(at.module, at.call): number for number, at in enumerate(layers)}
+    found = [torch.empty(0) for _ in layers]
+    calls: Counter[nn.Module] = Counter()
+    again = False
+
+    def measure(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        nonlocal again
+        if again:
+            return
+        number = by_call.get((module, calls[module]))
+        calls[module] += 1
+        if number is not None:
+            again, at = True, layers[number]
+            found[number] = _rows_moved(at, args, kwargs, output, positions[at.length], generator)
+            again = False
+
+    with _hooked({at.module for at in layers}, measure):
+        probe.states(probe.ids.expand(len(next(iter(positions.values()), ())), -1))
+    return found
+
+
+def _rows_moved(
+    at: LayerAt, args: Any, kwargs: Any, output: Any, positions: Tensor, generator: torch.Generator
 ) -> Tensor:
-    """The states with noise twice their own size at one position of each text."""
-    moved = states.clone()
-    view = moved.movedim(axes, (0, 1))
-    noise = torch.randn(states.shape[-1], generator=generator, dtype=torch.float64).to(states)
-    rows = torch.arange(len(positions), device=states.device)
-    view[rows, positions.to(states.device)] += 2 * noise * states.std()
-    return moved
+    (kind, name), states = _entering(args, kwargs)
+    before = _first(output)
+    # What the first pass put into a cache must not be read again.
+    given = [None if isinstance(one, Cache) else one for one in args]
+    named = {key: None if isinstance(one, Cache) else one for key, one in kwargs.items()}
+    texts = torch.arange(len(positions), device=states.device)
+    draws = []
+    for _ in range(DRAWS):
+        noise = torch.randn(states.shape[-1], generator=generator, dtype=torch.float64).to(states)
+        moved = states.clone()
+        moved.movedim(at.axes, (0, 1))[texts, positions.to(states.device)] += (
+            2 * noise * states.std()
+        )
+        (given if kind == "args" else named)[name] = moved
+        draws.append(_first(at.module(*given, **named)) - before)
+    change = torch.stack(draws).abs().amax(0).movedim(at.axes, (0, 1))
+    return change.flatten(2).amax(-1) / before.abs().max()
 
 
-def _changes(before: Tensor, after: Tensor, axes: tuple[int, int]) -> Tensor:
-    rows = (after - before).abs().movedim(axes, (0, 1)).flatten(2).amax(-1)
-    return rows / before.abs().max()
+@contextmanager
+def _hooked(modules: Iterable[nn.Module], hook: Any) -> Iterator[None]:
+    handles = [module.register_forward_hook(hook, with_kwargs=True) for module in modules]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
