@@ -19,6 +19,8 @@ import pandas as pd
 
 from attnlab.core import quiet, write_table
 from attnlab.questions.check.checking import check
+from attnlab.questions.check.question import MISMATCH, SinglePrecision
+from experiments.check.reduced import DEFECT, cause_of, change_of
 from experiments.check.small_models import architectures, small_model
 from experiments.shared.readme import (
     RESULTS,
@@ -29,7 +31,7 @@ from experiments.shared.readme import (
     write_readme,
 )
 
-SECONDS = 120
+SECONDS = 60
 SEED = 0
 
 
@@ -43,11 +45,12 @@ def checked(name: str) -> dict[str, Any]:
     row: dict[str, Any] = {"built": True, "class": type(model).__name__}
     try:
         found = check(model)
-    except Exception as error:  # one that cannot be checked is counted as such
+    except Exception as error:  # noqa: BLE001 - one that cannot be checked is counted as such
         lines = str(error).strip().splitlines() or [""]
         return row | {"checked": False, "reason": f"{type(error).__name__}: {lines[0]}"[:200]}
     return row | {
         "checked": True,
+        "single": SinglePrecision() in found.notes,
         "seconds": round(time.perf_counter() - began, 1),
         "properties": found.properties.to_dict("records"),
         "abilities": found.abilities.to_dict("records"),
@@ -101,17 +104,55 @@ def main() -> None:
             "mismatches",
             flush=True,
         )
-    columns = ["architecture", "class", "built", "checked", "reason", "seconds"]
+    columns = ["architecture", "class", "built", "checked", "single", "reason", "seconds"]
     write_table(options.out / "architectures.csv", pd.DataFrame(rows, columns=columns))
     write_table(options.out / "properties.csv", pd.DataFrame(properties))
     write_table(options.out / "abilities.csv", pd.DataFrame(abilities))
+    with quiet():
+        write_table(options.out / "mismatches.csv", mismatches_of(pd.DataFrame(properties)))
     write_facts(options.out, __file__, "torch", "transformers", seed=SEED, seconds=SECONDS)
     write_readme(options.out, readme(options.out))
 
 
 def readme(folder: Path) -> str:
     """The README of the result, from its tables and facts."""
-    raise NotImplementedError
+    every = read_table(folder, "architectures")
+    properties, abilities = read_table(folder, "properties"), read_table(folder, "abilities")
+    built, done = every["built"], every["checked"].fillna(value=False).astype(bool)
+    more = every["reason"] == "reads more than text"
+    outcomes = properties.groupby(["property", "outcome"], sort=False)["architecture"].nunique()
+    counts = outcomes.unstack(fill_value=0).reset_index()
+    wrong = read_table(folder, "mismatches")
+    able = abilities.groupby("architecture")[["captured", "ablated", "replaced"]].all()
+    return render(
+        __file__, read_facts(folder), total=len(every), more=int(more.sum()),
+        unbuilt=every[~built & ~more][["architecture", "reason"]], built=int(built.sum()),
+        stopped=every[built & ~done][["architecture", "reason"]], checked=int(done.sum()),
+        wrong=wrong["architecture"].nunique(), mismatches=wrong, counts=counts, able=able.sum(),
+        with_layers=len(able), defects=int((wrong["kind"] == DEFECT).sum()),
+        single=int(every["single"].fillna(value=False).astype(bool).sum()),
+    )  # fmt: skip
+
+
+def mismatches_of(properties: pd.DataFrame) -> pd.DataFrame:
+    """A row per architecture and property that is not as expected, with its cause and its reduction."""
+    wrong = properties[properties["outcome"] == MISMATCH]
+    rows = []
+    for pair, own in wrong.groupby(["architecture", "property"], sort=False):
+        name, what = map(str, pair)
+        cause = cause_of(name, what)
+        rows.append(
+            {
+                "architecture": name,
+                "property": what,
+                "found": own["found"].iloc[0],
+                "change": own["change"].max(),
+                "kind": "not looked into" if cause is None else cause.kind,
+                "cause": "" if cause is None else cause.said,
+                "reduced_change": None if cause is None else change_of(name, what),
+            }
+        )
+    return pd.DataFrame(rows)
 
 
 if __name__ == "__main__":

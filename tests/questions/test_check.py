@@ -21,13 +21,8 @@ from zoo.random_models import seeded, tokenizer
 import attnlab
 from attnlab.core.errors import InputError
 from attnlab.questions.check.expectations import Expected
-from attnlab.questions.check.probing import (
-    DOUBLE,
-    changes_by_layer,
-    computing_in,
-    layers_of,
-    probe_of,
-)
+from attnlab.questions.check.moved_rows import changes_by_layer, layers_of
+from attnlab.questions.check.probing import DOUBLE, computing_in, probe_of
 from attnlab.questions.check.question import WiderThanTokens
 from attnlab.questions.check.view import mismatches
 from attnlab.results.result import Result

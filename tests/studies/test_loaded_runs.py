@@ -43,7 +43,16 @@ def test_a_loaded_run_is_taken_as_its_folder_is_and_left_as_it_was(
 
 
 def test_every_verb_with_a_source_is_here() -> None:
-    others = {"approximate", "assert_attends", "capture", "describe_notes", "embed", "load", "resume", "run_study"}
+    others = {
+        "approximate",
+        "assert_attends",
+        "capture",
+        "describe_notes",
+        "embed",
+        "load",
+        "resume",
+        "run_study",
+    }
     others |= {"attention", "matrices", "plot", "train", "view", "__version__", "Result"}
     assert set(VERBS) == set(attnlab.__all__) - others
 

@@ -6,42 +6,34 @@ from typing import Any
 import pandas as pd
 import torch
 
-from attnlab.ablation import projections_of
+from attnlab.ablation import Layer, projections_of
 from attnlab.attention import AttentionAt, attention_modules, use
-from attnlab.core import AttnlabError, InputError, reason, site_order
-from attnlab.questions.check.probing import LayerAt, Precision, Probe, last_states
+from attnlab.core import SITES, AttnlabError, InputError, reason
+from attnlab.questions.check.moved_rows import LayerAt
+from attnlab.questions.check.probing import SAME_CHANGE, STOPS, Probe, last_states
 from attnlab.questions.check.question import ABILITIES
 from attnlab.reading import find, ready_to_show
 
-Layer = tuple[str, int]
 
-
-def abilities(probe: Probe, layers: Iterable[LayerAt], precision: Precision) -> pd.DataFrame:
+def abilities(probe: Probe, layers: Iterable[LayerAt]) -> pd.DataFrame:
     """A row per attention layer; layers that cannot be told apart count as those of the model's lists."""
     tries = {
         "captured": lambda: _captured(probe),
         "ablated": lambda: _ablated(probe),
-        "replaced": lambda: _replaced(probe, precision),
+        "replaced": lambda: _replaced(probe),
     }
     found: dict[str, set[Layer]] = {}
     reasons: dict[str, str] = {}
     for name, attempt in tries.items():
         try:
             found[name] = attempt()
-        except (
-            AttnlabError,
-            RuntimeError,
-            ValueError,
-            TypeError,
-            KeyError,
-            AttributeError,
-        ) as error:
+        except (AttnlabError, *STOPS) as error:
             found[name] = set()
             told = isinstance(error, AttnlabError)
             reasons[name] = str(error) if told else f"It cannot be {name} ({reason(error)})."
     every = set().union(*found.values()) or {(at.site, at.layer) for at in layers}
     rows = []
-    for site, layer in sorted(every, key=lambda one: (site_order(one[0]), one[1])):
+    for site, layer in sorted(every, key=lambda one: (SITES.index(one[0]), one[1])):
         able = {name: (site, layer) in found[name] for name in tries}
         why = dict.fromkeys(reasons[name] for name in tries if not able[name] and name in reasons)
         rows.append({"site": site, "layer": layer, **able, "reason": " ".join(why)})
@@ -64,7 +56,7 @@ def _ablated(probe: Probe) -> set[Layer]:
     return set(projections_of(probe.model, _run(probe)))
 
 
-def _replaced(probe: Probe, precision: Precision) -> set[Layer]:
+def _replaced(probe: Probe) -> set[Layer]:
     """The layers where full attention of attnlab was put, if the model reads the same with it.
 
     Raises:
@@ -75,7 +67,7 @@ def _replaced(probe: Probe, precision: Precision) -> set[Layer]:
     with use(probe.model, "full"):
         after = last_states(probe.call(ids))
     change = float((after - before).abs().max() / before.abs().max())
-    if not change <= precision.same:
+    if not change <= SAME_CHANGE:
         msg = f"With full attention of attnlab in its place the states change by {change:.2g} of the largest."
         raise InputError(msg)
     return {one for at in attention_modules(probe.model) for one in _layers(at)}

@@ -14,14 +14,14 @@ from attnlab.evaluation import versions_in_words
 from attnlab.models import Model, Source, model_of
 from attnlab.questions.check.abilities import abilities
 from attnlab.questions.check.expectations import expected_of, reads_back
-from attnlab.questions.check.findings import PADDING, Finding, every_layer, whole_model
+from attnlab.questions.check.findings import Finding, every_layer
+from attnlab.questions.check.moved_rows import layers_of
 from attnlab.questions.check.probing import (
     DOUBLE,
     MORE,
     SINGLE,
     Precision,
     computing_in,
-    layers_of,
     of_precision,
     probe_of,
 )
@@ -33,6 +33,7 @@ from attnlab.questions.check.question import (
     SinglePrecision,
     WiderThanTokens,
 )
+from attnlab.questions.check.whole_model import PADDING, whole_model
 from attnlab.reading import most_positions
 from attnlab.results import Result
 
@@ -53,8 +54,8 @@ def check(source: Source | PreTrainedModel, settings: CheckSettings) -> Result:
     model is left as it was.
 
     Args:
-        source: a transformers model, with or without its tokenizer (a pair), a run or its folder, a transformers
-            folder, or the name of a model on the hub.
+        source: a transformers model, alone or in a pair (model, tokenizer), a run or its folder, a
+            transformers folder, or the name of a model on the hub.
         settings: as keyword arguments.
 
     Returns:
@@ -128,7 +129,7 @@ def _checked(
             *every_layer(probe, layers, precision, settings.seed, causal),
             *whole_model(probe, precision, causal),
         ]
-        able = abilities(probe, layers, precision)
+        able = abilities(probe, layers)
     return rows, able, tuple(_notes(model, tokens, causal, precision))
 
 

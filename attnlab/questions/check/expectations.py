@@ -62,21 +62,22 @@ def reads_back(model: Any) -> bool | None:
     both_ways = getattr(config, "use_bidirectional_attention", None)
     if getattr(config, "is_causal", True) is False or both_ways in {True, "all"}:
         return False
-    # Of those that can be either.
-    if isinstance(getattr(config, "is_decoder", None), bool):
-        return bool(config.is_decoder)
+    if getattr(config, "is_decoder", False):
+        return True
     # XLM and Flaubert; XLNet.
     for name, back in (("causal", True), ("attn_type", "uni")):
         if hasattr(config, name):
             return bool(getattr(config, name) == back)
     if type(config) in MODEL_FOR_MASKED_LM_MAPPING:
         return False
-    if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING:
+    scores_next = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
+    # What can be either says so by is_decoder, which other decoders have and do not heed.
+    if scores_next and not hasattr(config, "is_decoder"):
         return True
     try:
         return any(at.site == "decoder" for at in attention_modules(model))
     except InputError:
-        return None
+        return scores_next or None
 
 
 def expected_of(config: Any, layer: int, layers: int, *, causal: bool | None) -> Expected:

@@ -20,10 +20,9 @@ PROPERTIES = Table(
         Column(
             "property",
             "property",
-            "'keys read': which keys a query of this layer reads, found by changing the state that enters the "
-            "layer at one position. Of the whole model: 'causality' (a token is changed), padding, packing, "
-            "cache, and kernels of attention, each against the text read alone and whole by the model's own "
-            "attention.",
+            "'keys read': which keys a query of this layer reads, found by changing the state that enters "
+            "the layer at one position. Of the whole model: 'causality' (a token is changed), padding, "
+            "packing and cache, each against the text read alone and whole, and kernels of attention.",
         ),
         _SITE,
         _LAYER,
@@ -98,13 +97,14 @@ QUESTION = Question(
     panel="Heads",
     help="Check whether a model attends to what its configuration says.\n\n"
     "Tokens and states are changed at one position to see which rows move: keys that each layer reads, "
-    "causality, padding, packing, the cache, and kernels of attention against each other. Token ids are drawn "
-    "at random; no text is needed.",
+    "causality, padding, packing, the cache, and kernels of attention against each other. Token ids are "
+    "drawn at random; no text is needed.",
     settings=CheckSettings,
     tables=(PROPERTIES, ABILITIES),
     run="attnlab.questions.check.checking:check",
     notes={
-        WiderThanTokens: "A layer looks {keys:,} keys far, and only {tokens:,} tokens were read; give more tokens.",
+        WiderThanTokens: "A layer looks {keys:,} keys far, and only {tokens:,} tokens were read; give "
+        "more tokens.",
         SinglePrecision: "The model cannot compute in float64; changes below 1 in 1,000,000 were not seen.",
     },
     printed=2,

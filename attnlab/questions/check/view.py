@@ -1,6 +1,7 @@
 """A check in words: which properties of a model are not as its configuration says."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -9,8 +10,13 @@ from attnlab.core import Column, layer_name
 from attnlab.questions.check.question import ABILITIES, KEYS, MISMATCH, NOT_APPLICABLE, PROPERTIES
 from attnlab.results import Contents, Result, ShownTable, TerminalTable, rows_shown
 
-# What a terminal shows in place of two columns.
-_WHERE = Column("where", "layer", "Site and layer.")
+# What a terminal shows in place of property, site and layer.
+_WHAT = Column(
+    "what",
+    "keys read / property",
+    "Layers, or a property of the whole model.",
+    short="layer or property",
+)
 
 
 def contents(result: Result) -> Contents:
@@ -24,28 +30,26 @@ def contents(result: Result) -> Contents:
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:
-    """The properties without layers and the layers that are alike in one row, then what can be done."""
-    yield _shown(
-        result.properties,
-        ["property", "where", "expected", "found", "outcome", "change"],
-        PROPERTIES.columns,
-        None,
-    )
+    """The properties, layers that are alike in one row, then what can be done with the layers."""
+    first = ["what", "expected", "found", "outcome", "change"]
+    shown = _shown(result.properties, first, PROPERTIES.columns, None)
+    yield replace(shown, caption="\n".join(_answers(result)))
     if len(result.abilities):
-        names = [name for name in ABILITIES if name not in {"site", "layer"}]
-        yield _shown(result.abilities, ["where", *names], ABILITIES.columns, "\nLayers")
+        names = ["what", *(name for name in ABILITIES if name not in {"site", "layer"})]
+        yield _shown(result.abilities, names, ABILITIES.columns, "\nLayers")
 
 
 def _shown(
     frame: pd.DataFrame, names: list[str], declared: tuple[Column, ...], title: str | None
 ) -> TerminalTable:
-    columns = {column.name: column for column in (*declared, _WHERE)}
-    others = [name for name in names if name not in {"where", "change"}]
+    columns = {column.name: column for column in (*declared, _WHAT)}
+    same = ["site", *(name for name in frame if name not in {"site", "layer", "change"})]
     rows = [
-        {**rows[others].iloc[0].to_dict(), "where": _where(rows), "change": _change(rows)}
-        for _, rows in frame.groupby(["site", *others], sort=False, dropna=False)
+        {**rows.iloc[0].to_dict(), "what": _what(rows), "change": _change(rows)}
+        for _, rows in frame.groupby(same, sort=False, dropna=False)
     ]
-    return rows_shown(pd.DataFrame(rows), [columns[name] for name in names], title=title)
+    shown = rows_shown(pd.DataFrame(rows), [columns[name] for name in names], title=title, gap=1)
+    return replace(shown, prose=("expected", "found", "reason"))
 
 
 def _change(rows: pd.DataFrame) -> str:
@@ -53,19 +57,15 @@ def _change(rows: pd.DataFrame) -> str:
     return "" if pd.isna(largest) else f"{largest:.1g}"
 
 
-def _where(rows: pd.DataFrame) -> str:
-    """Such as 'decoder.0, 2-4'."""
+def _what(rows: pd.DataFrame) -> str:
+    """The property of the whole model, or layers such as 'decoder.0, 2-4'."""
     layers = sorted(int(layer) for layer in rows["layer"].dropna())
     if not layers:
-        return ""
-    runs: list[list[int]] = []
-    for layer in layers:
-        if runs and layer == runs[-1][-1] + 1:
-            runs[-1].append(layer)
-        else:
-            runs.append([layer])
-    shown = (str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
-    return f"{rows['site'].iloc[0]}.{', '.join(shown)}"
+        return str(rows["property"].iloc[0])
+    ends = [one for one in layers if one + 1 not in layers]
+    starts = [one for one in layers if one - 1 not in layers]
+    runs = (f"{a}" if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
+    return f"{rows['site'].iloc[0]}.{', '.join(runs)}"
 
 
 def mismatches(result: Result) -> list[str]:
