@@ -92,7 +92,7 @@ class Probe:
     model: Any
     ids: Int[Tensor, " token"]
     others: Int[Tensor, " token"]
-    source: Int[Tensor, " token"] | None
+    source: Int[Tensor, " source"] | None
     padding: int
     body: Any
     takes: frozenset[str]
