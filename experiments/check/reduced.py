@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from experiments.check.small_models import small_model
 
@@ -104,7 +105,8 @@ CAUSES = (
         "mra",
         "causality",
         DEFECT,
-        "Without its CUDA kernel its attention returns zeros and says so nowhere: no token reads another.",
+        "Where there is no GPU its CUDA kernel is not loaded, and its attention returns zeros without a "
+        "warning: no token reads another.",
         unmixed,
     ),
     Cause(
@@ -180,7 +182,8 @@ CAUSES = (
         "qwen3_5_moe_text qwen3_5_text qwen3_next recurrent_gemma zamba2 zaya",
         PACKED,
         DESIGN,
-        "The masks of its attention keep packed texts apart, its recurrent layers or convolutions do not.",
+        "The masks of its attention keep packed texts apart; its recurrent layers, or convolutions over "
+        "tokens (of inkling and zaya within attention), go on from one text to the next.",
         packing,
     ),
     Cause(
@@ -213,6 +216,53 @@ def change_of(name: str, what: str) -> float:
     ids = torch.randint(5, 100, (1, TOKENS), generator=torch.Generator().manual_seed(1))
     one, other = cause.reduced(model, ids)
     return float((one - other).abs().max() / one.abs().max())
+
+
+@torch.no_grad()
+def modules_across(name: str) -> list[str]:
+    """The innermost classes of modules by which the second of two packed texts moves with the first.
+
+    Each module runs again on what enters it, with noise at the last three tokens of the first text.
+    """
+    model, half = small_model(name).eval(), TOKENS // 2
+    across: dict[str, nn.Module] = {}
+    again = False
+
+    def look(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        nonlocal again
+        states = next((one for one in (*args, *kwargs.values()) if _is_states(one)), None)
+        before = output[0] if isinstance(output, tuple) else output
+        if again or states is None or not _is_states(before):
+            return
+        noise = torch.zeros_like(states)
+        noise[:, half - 3 : half] = torch.randn(3, states.shape[-1]) * 2 * states.std()
+        moved = [states + noise if one is states else one for one in args]
+        named = {key: states + noise if one is states else one for key, one in kwargs.items()}
+        again = True
+        try:
+            after = module(*moved, **named)
+        finally:
+            again = False
+        after = after[0] if isinstance(after, tuple) else after
+        if float((after - before)[:, half:].abs().max()) > 1e-5 * float(before.abs().max()):
+            across[type(module).__name__] = module
+
+    for module in model.modules():
+        if any(True for _ in module.children()) and not isinstance(module, PreTrainedModel):
+            module.register_forward_hook(look, with_kwargs=True)
+    ids = torch.randint(5, 100, (1, TOKENS), generator=torch.Generator().manual_seed(1))
+    positions = torch.arange(half).repeat(2)[None]
+    model(input_ids=ids, position_ids=positions, use_cache=False)
+    inner = {
+        name: module
+        for name, module in across.items()
+        if not any(type(part).__name__ in across for part in [*module.modules()][1:])
+    }
+    return sorted(inner)
+
+
+def _is_states(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.ndim == 3 and value.shape[1] == TOKENS
 
 
 if __name__ == "__main__":

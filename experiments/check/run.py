@@ -20,7 +20,7 @@ import pandas as pd
 from attnlab.core import quiet, write_table
 from attnlab.questions.check.checking import check
 from attnlab.questions.check.question import MISMATCH, SinglePrecision
-from experiments.check.reduced import DEFECT, cause_of, change_of
+from experiments.check.reduced import DEFECT, PACKED, cause_of, change_of, modules_across
 from experiments.check.small_models import architectures, small_model
 from experiments.shared.readme import (
     RESULTS,
@@ -88,7 +88,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=RESULTS / "check")
     parser.add_argument("--only", nargs="*", help="names of architectures, for a quick try")
+    parser.add_argument(
+        "--again", action="store_true", help="only mismatches.csv and the README, from the tables"
+    )
     options = parser.parse_args()
+    if options.again:
+        finish(options.out)
+        return
     rows, properties, abilities = [], [], []
     for name in options.only or architectures():
         row = {"architecture": name, **in_own_process(name)}
@@ -108,10 +114,15 @@ def main() -> None:
     write_table(options.out / "architectures.csv", pd.DataFrame(rows, columns=columns))
     write_table(options.out / "properties.csv", pd.DataFrame(properties))
     write_table(options.out / "abilities.csv", pd.DataFrame(abilities))
-    with quiet():
-        write_table(options.out / "mismatches.csv", mismatches_of(pd.DataFrame(properties)))
     write_facts(options.out, __file__, "torch", "transformers", seed=SEED, seconds=SECONDS)
-    write_readme(options.out, readme(options.out))
+    finish(options.out)
+
+
+def finish(folder: Path) -> None:
+    """Reduces every mismatch, and writes the README."""
+    with quiet():
+        write_table(folder / "mismatches.csv", mismatches_of(read_table(folder, "properties")))
+    write_readme(folder, readme(folder))
 
 
 def readme(folder: Path) -> str:
@@ -120,16 +131,23 @@ def readme(folder: Path) -> str:
     properties, abilities = read_table(folder, "properties"), read_table(folder, "abilities")
     built, done = every["built"], every["checked"].fillna(value=False).astype(bool)
     more = every["reason"] == "reads more than text"
+    compared = properties[properties["expected"] == "the same"]
     outcomes = properties.groupby(["property", "outcome"], sort=False)["architecture"].nunique()
     counts = outcomes.unstack(fill_value=0).reset_index()
     wrong = read_table(folder, "mismatches")
+    shown = wrong.assign(
+        modules=wrong["modules"].fillna(""),
+        change=["" if pd.isna(one) else f"{one:.2g}" for one in wrong["change"]],
+    )
     able = abilities.groupby("architecture")[["captured", "ablated", "replaced"]].all()
     return render(
         __file__, read_facts(folder), total=len(every), more=int(more.sum()),
         unbuilt=every[~built & ~more][["architecture", "reason"]], built=int(built.sum()),
         stopped=every[built & ~done][["architecture", "reason"]], checked=int(done.sum()),
-        wrong=wrong["architecture"].nunique(), mismatches=wrong, counts=counts, able=able.sum(),
+        wrong=wrong["architecture"].nunique(), mismatches=shown, counts=counts, able=able.sum(),
         with_layers=len(able), defects=int((wrong["kind"] == DEFECT).sum()),
+        rounding=compared.loc[compared["outcome"] == "ok", "change"].max(),
+        smallest=compared.loc[compared["outcome"] == MISMATCH, "change"].min(),
         single=int(every["single"].fillna(value=False).astype(bool).sum()),
     )  # fmt: skip
 
@@ -149,6 +167,7 @@ def mismatches_of(properties: pd.DataFrame) -> pd.DataFrame:
                 "change": own["change"].max(),
                 "kind": "not looked into" if cause is None else cause.kind,
                 "cause": "" if cause is None else cause.said,
+                "modules": ", ".join(modules_across(name)) if what == PACKED else "",
                 "reduced_change": None if cause is None else change_of(name, what),
             }
         )
