@@ -263,6 +263,24 @@ def test_a_kernel_that_computes_something_else_is_found(monkeypatch: pytest.Monk
     assert [line.partition(":")[0] for line in mismatches(found)] == ["Eager against sdpa"]
 
 
+@pytest.mark.parametrize("by", [0, 1])
+def test_a_wide_window_is_looked_beyond(monkeypatch: pytest.MonkeyPatch, by: int) -> None:
+    right = modeling_mistral.create_sliding_window_causal_mask
+
+    def other(config: Any, *args: Any, **kwargs: Any) -> Any:
+        config = deepcopy(config)
+        config.sliding_window += by
+        return right(config, *args, **kwargs)
+
+    sizes = GROUPED | {"num_hidden_layers": 1, "max_position_embeddings": 512}
+    model = seeded(lambda: hf.MistralForCausalLM(hf.MistralConfig(**sizes, sliding_window=100)))
+    monkeypatch.setattr(modeling_mistral, "create_sliding_window_causal_mask", other)
+    row = attnlab.check(model).properties.iloc[0]
+    assert row["expected"] == "itself, 99 before"
+    assert row["found"] == f"itself, {99 + by} before"
+    assert row["outcome"] == ("mismatch" if by else "ok")
+
+
 def test_a_window_wider_than_the_text_is_no_finding() -> None:
     model = seeded(mistral)
     found = attnlab.check(model, tokens=8)

@@ -10,7 +10,7 @@ from attnlab.ablation import Layer, projections_of
 from attnlab.attention import AttentionAt, attention_modules, use
 from attnlab.core import SITES, AttnlabError, InputError, reason
 from attnlab.questions.check.moved_rows import LayerAt
-from attnlab.questions.check.probing import SAME_CHANGE, STOPS, Probe, last_states
+from attnlab.questions.check.probing import STOPS, Probe, compared, last_states
 from attnlab.questions.check.question import ABILITIES
 from attnlab.reading import find, ready_to_show
 
@@ -66,8 +66,8 @@ def _replaced(probe: Probe) -> set[Layer]:
     before = probe.states(ids)
     with use(probe.model, "full"):
         after = last_states(probe.call(ids))
-    change = float((after - before).abs().max() / before.abs().max())
-    if not change <= SAME_CHANGE:
+    change, same = compared(before, after)
+    if not same:
         msg = f"With full attention of attnlab in its place the states change by {change:.2g} of the largest."
         raise InputError(msg)
     return {one for at in attention_modules(probe.model) for one in _layers(at)}

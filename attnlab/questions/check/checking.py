@@ -77,7 +77,7 @@ def check(source: Source | PreTrainedModel, settings: CheckSettings) -> Result:
     with torch.no_grad(), seeded(settings.seed):
         try:
             rows, able, notes = _checked(model, settings, DOUBLE)
-        except RuntimeError as error:
+        except (RuntimeError, TypeError) as error:
             if not of_precision(error):
                 raise
             rows, able, notes = _checked(model, settings, SINGLE)

@@ -12,10 +12,10 @@ from attnlab.questions.check.expectations import Expected, expected_of
 from attnlab.questions.check.moved_rows import LayerAt, changes_by_layer
 from attnlab.questions.check.probing import (
     DOUBLE,
-    SAME_CHANGE,
     NeedsSingleError,
     Precision,
     Probe,
+    compared,
 )
 from attnlab.questions.check.question import KEYS, MISMATCH, NOT_APPLICABLE, OK
 
@@ -51,10 +51,9 @@ def alike(name: str, one: Tensor, other: Tensor, precision: Precision, how: str 
     Raises:
         NeedsSingleError: the states are no numbers, in float64.
     """
-    change = float((one - other).abs().max() / one.abs().max())
+    change, same = compared(one, other)
     if math.isnan(change) and precision is DOUBLE:
         raise NeedsSingleError(name)
-    same = change <= SAME_CHANGE
     found = f"{SAME}{how}" if same else "other states"
     return Finding(name, SAME, found, OK if same else MISMATCH, change)
 
