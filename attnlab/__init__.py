@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from attnlab.questions.analyze.analysis import analyze
     from attnlab.questions.analyze.viewer import view
     from attnlab.questions.approximate.approximation import approximate
+    from attnlab.questions.check.checking import assert_attends, check
     from attnlab.questions.compare.comparison import compare
     from attnlab.questions.importance.importance import importance
     from attnlab.questions.inspect.inspection import inspect
@@ -32,8 +33,10 @@ __all__ = [
     "align",
     "analyze",
     "approximate",
+    "assert_attends",
     "attention",
     "capture",
+    "check",
     "compare",
     "describe_notes",
     "embed",
@@ -53,6 +56,7 @@ __all__ = [
 
 _HOMES = {
     "Result": "attnlab.results.result",
+    "assert_attends": "attnlab.questions.check.checking",
     "capture": "attnlab.reading.capture",
     "describe_notes": "attnlab.results.notes",
     "load": "attnlab.results.load_any",

@@ -13,7 +13,8 @@ import attnlab
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = {
     "attnlab": {
-        "Result", "__version__", "align", "analyze", "approximate", "attention", "capture", "compare",
+        "Result", "__version__", "align", "analyze", "approximate", "assert_attends", "attention",
+        "capture", "check", "compare",
         "describe_notes", "embed", "importance", "inspect", "load", "matrices", "neighbours",
         "plan", "plot", "prune", "resume",
         "run_study", "train", "view",

@@ -19,6 +19,7 @@ from zoo.bridged import (
     stands_at,
 )
 
+from attnlab.attention.bridge.calls import CallRecord
 from attnlab.attention.registry import MECHANISMS, parse
 from attnlab.core.errors import AttnlabError, InputError
 
@@ -54,6 +55,13 @@ CASES = [
     for spec in (SPECS if name in ALL_OPTIONS else KINDS)
     if sites_for(name, spec)
 ]
+
+
+def test_a_module_that_layers_share_has_no_place_in_the_cache() -> None:
+    shared = torch.nn.Linear(2, 2)
+    for layer in (-1, None):
+        shared.layer_idx = layer
+        assert CallRecord().start_of(shared) == 0
 
 
 def test_every_mechanism_is_in_the_list() -> None:

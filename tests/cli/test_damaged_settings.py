@@ -26,6 +26,7 @@ COMMANDS = (
     "prune RUN --out OUT",
     "neighbours RUN cat",
     "inspect RUN cat",
+    "check RUN",
     "train RUN --resume",
     "train OUT --like RUN",
 )

@@ -118,6 +118,7 @@ COMPLETE = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_
 ALONE = {
     "align": "align RUN --out OUT",
     "approximate": "approximate a.npy",
+    "check": "check RUN",
     "compare": "compare RUN --out OUT",
     "corpora": "corpora",
     "demo": "demo OUT",

@@ -115,6 +115,21 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
     pd.testing.assert_series_equal(table["capture_cpu_ratio"], ratio, check_names=False)
 
 
+@recomputes("check")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    table = pd.read_csv(folder / "mismatches.csv").set_index(["architecture", "property"])
+    assert "not looked into" not in set(table["kind"])
+    wrong = pd.read_csv(folder / "properties.csv").query("outcome == 'mismatch'")
+    assert {*zip(wrong["architecture"], wrong["property"], strict=True)} == set(table.index)
+    again = script("check").checked("yoso")
+    name = ("yoso", "padding on the right")
+    row = next(one for one in again["properties"] if one["property"] == name[1])
+    assert row["change"] == pytest.approx(table.loc[name, "change"], rel=1e-3)
+    reduced = importlib.import_module("experiments.check.reduced")
+    for one in (name, ("bamba", "cache")):
+        assert reduced.change_of(*one) == pytest.approx(table.loc[one, "reduced_change"], rel=1e-3)
+
+
 @recomputes("demo_cost")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
     from attnlab.cli.commands.demo import DEMO_SETTINGS

@@ -18,6 +18,7 @@ LEARNING = {"calibration": 4, "validation": 4}
 VERBS: dict[str, Callable[[Source], pd.DataFrame]] = {
     "align": lambda run: attnlab.align(run, **FEW, quick=True).systems,
     "analyze": lambda run: attnlab.analyze(run, **FEW, quick=True, structure_sentences=2).heads,
+    "check": lambda run: attnlab.check(run).properties,
     "importance": lambda run: attnlab.importance(run, **FEW, bleu=()).importance,
     "compare": lambda run: (
         attnlab.compare(run, [5], **FEW, **LEARNING, mechanisms=["band"], quick=True).summary
@@ -42,7 +43,16 @@ def test_a_loaded_run_is_taken_as_its_folder_is_and_left_as_it_was(
 
 
 def test_every_verb_with_a_source_is_here() -> None:
-    others = {"approximate", "capture", "describe_notes", "embed", "load", "resume", "run_study"}
+    others = {
+        "approximate",
+        "assert_attends",
+        "capture",
+        "describe_notes",
+        "embed",
+        "load",
+        "resume",
+        "run_study",
+    }
     others |= {"attention", "matrices", "plot", "train", "view", "__version__", "Result"}
     assert set(VERBS) == set(attnlab.__all__) - others
 

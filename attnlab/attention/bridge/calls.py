@@ -50,7 +50,10 @@ class CallRecord:
     def start_of(self, module: nn.Module) -> int:
         """The position of the first key that the layer's cache still holds."""
         layer = getattr(module, "layer_idx", None)
-        return self.starts[layer] if isinstance(layer, int) and layer < len(self.starts) else 0
+        # A module that layers share may have none, or -1.
+        if not isinstance(layer, int) or not 0 <= layer < len(self.starts):
+            return 0
+        return self.starts[layer]
 
     def real_keys(self, mask: Tensor | None, queries: int) -> Tensor | None:
         """True at the decoder's real tokens so far, `[batch, key]`; None when nothing tells.

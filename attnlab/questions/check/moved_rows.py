@@ -1,0 +1,197 @@
+"""Which rows of a layer move with the state at one position of what enters it."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformers import Cache, PreTrainedModel
+
+from attnlab.questions.check.probing import MORE, Probe
+
+# Cells of the matrices of all heads of one layer in one forward pass: 128 MiB in float64.
+MOST_CELLS = 2**24
+DRAWS = 3
+
+
+@dataclass(frozen=True)
+class LayerAt:
+    """A layer: a module of a list that turns the states of all tokens into others.
+
+    Attributes:
+        module: the layer.
+        call: at which of its calls in a forward pass; layers of ALBERT share one.
+        site: encoder or decoder.
+        layer: from 0.
+        config: of its stack.
+        length: how many tokens it reads.
+        axes: of its states, batch and token.
+    """
+
+    module: nn.Module
+    call: int
+    site: str
+    layer: int
+    config: Any
+    length: int
+    axes: tuple[int, int]
+
+
+def layers_of(probe: Probe, *, causal: bool | None) -> list[LayerAt]:
+    """The outermost modules of lists that turn states of tokens into others, in the order of their calls."""
+    names = dict(probe.model.named_modules())
+    listed: dict[nn.Module, str] = {
+        module: path
+        for path, module in names.items()
+        if path and isinstance(names[path.rpartition(".")[0]], nn.ModuleList)
+    }
+    lengths = (probe.tokens, -1 if probe.source is None else len(probe.source))
+    seen: list[tuple[nn.Module, int, tuple[int, int]]] = []
+
+    def note(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        (_, entering), leaving = _entering(args, kwargs), _first(output)
+        if entering is None or leaving is None or leaving.shape != entering.shape:
+            return
+        shape = list(leaving.shape[:-1])
+        length = next((one for one in lengths if one in shape), None)
+        if length is not None and 2 in shape:
+            seen.append((module, length, (shape.index(2), shape.index(length))))
+
+    with _hooked(listed, note):
+        probe.states(probe.ids.expand(2, -1))
+    paths = {listed[module] for module, *_ in seen}
+    encoder = set(probe.model.get_encoder().modules()) if probe.source is not None else set()
+    found, calls, numbers = [], Counter[nn.Module](), Counter[str]()
+    for module, length, axes in seen:
+        path = listed[module]
+        if any(path.startswith(f"{other}.") for other in paths):
+            continue
+        site = "encoder" if module in encoder or causal is False else "decoder"
+        config = _stack_of(probe.model, path).config.get_text_config()
+        found.append(LayerAt(module, calls[module], site, numbers[site], config, length, axes))
+        calls[module] += 1
+        numbers[site] += 1
+    return found
+
+
+def _stack_of(model: PreTrainedModel, path: str) -> PreTrainedModel:
+    """The innermost model that a module is part of."""
+    parts = [
+        (name, part)
+        for name, part in model.named_modules()
+        if isinstance(part, PreTrainedModel) and (not name or path.startswith(f"{name}."))
+    ]
+    return max(parts, key=lambda one: len(one[0]))[1]
+
+
+def _entering(args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """Index or name of the states among the arguments, and the states; None and None without any."""
+    named = sorted(kwargs.items(), key=lambda one: one[0] != "hidden_states")
+    return next(
+        ((at, one) for at, one in (*enumerate(args), *named) if _is_states(one)), (None, None)
+    )
+
+
+def _is_states(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point() and value.ndim >= 3
+
+
+def _first(output: Any) -> Any:
+    """The states among what a layer returns."""
+    output = output[0] if isinstance(output, tuple | list) and output else output
+    return output if _is_states(output) else None
+
+
+def changes_by_layer(
+    probe: Probe, layers: Sequence[LayerAt], positions: Mapping[int, Tensor], seed: int
+) -> list[Float[Tensor, "position token"]]:
+    """Of every layer: how far each row of what leaves it moves with what enters it at one position.
+
+    Each layer is run again on the states that entered it, changed at one position in each text of the
+    batch; what stands before it is as it was, so that windows of layers do not add up. The change is drawn
+    `DRAWS` times, since a key may have next to no weight with one of them.
+
+    Args:
+        probe: the model.
+        layers: of it.
+        positions: which are changed, by the number of tokens of the stack; of all stacks as many.
+        seed: of the change.
+
+    Returns:
+        The largest change of a row in all draws as a share of the largest state, by layer.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    count = len(next(iter(positions.values()), ()))
+    heads = getattr(probe.model.config.get_text_config(), "num_attention_heads", None)
+    cells = (heads if isinstance(heads, int) else 16) * (probe.tokens + MORE) ** 2
+    parts = torch.arange(count).split(max(1, MOST_CELLS // cells))
+    passes = [
+        _one_pass(probe, layers, {n: own[part] for n, own in positions.items()}, generator)
+        for part in parts
+    ]
+    return [torch.cat(rows).cpu() for rows in zip(*passes, strict=True)]
+
+
+def _one_pass(
+    probe: Probe,
+    layers: Sequence[LayerAt],
+    positions: Mapping[int, Tensor],
+    generator: torch.Generator,
+) -> list[Tensor]:
+    by_call = {(at.module, at.call): number for number, at in enumerate(layers)}
+    found = [torch.empty(0) for _ in layers]
+    calls: Counter[nn.Module] = Counter()
+    again = False
+
+    def measure(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        nonlocal again
+        if again:
+            return
+        number = by_call.get((module, calls[module]))
+        calls[module] += 1
+        if number is not None:
+            again, at = True, layers[number]
+            call = (args, kwargs, _first(output))
+            found[number] = _rows_moved(at, call, positions[at.length], generator)
+            again = False
+
+    with _hooked({at.module for at in layers}, measure):
+        probe.states(probe.ids.expand(len(next(iter(positions.values()), ())), -1))
+    return found
+
+
+def _rows_moved(
+    at: LayerAt, call: tuple[Any, Any, Tensor], positions: Tensor, generator: torch.Generator
+) -> Tensor:
+    """How far each row moves: of a layer that was called so, and returned these states."""
+    args, kwargs, before = call
+    name, states = _entering(args, kwargs)
+    # What the first pass put into a cache must not be read again.
+    given: Any = [None if isinstance(one, Cache) else one for one in args]
+    named: Any = {key: None if isinstance(one, Cache) else one for key, one in kwargs.items()}
+    texts = torch.arange(len(positions), device=states.device)
+    draws = []
+    for _ in range(DRAWS):
+        noise = torch.randn(states.shape[-1], generator=generator, dtype=torch.float64).to(states)
+        moved = states.clone()
+        moved.movedim(at.axes, (0, 1))[texts, positions.to(states.device)] += (
+            2 * noise * states.std()
+        )
+        (given if isinstance(name, int) else named)[name] = moved
+        draws.append(_first(at.module(*given, **named)) - before)
+    change = torch.stack(draws).abs().amax(0).movedim(at.axes, (0, 1))
+    return change.flatten(2).amax(-1) / before.abs().max()
+
+
+@contextmanager
+def _hooked(modules: Iterable[nn.Module], hook: Any) -> Iterator[None]:
+    handles = [module.register_forward_hook(hook, with_kwargs=True) for module in modules]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,0 +1,111 @@
+"""What `attnlab check` can be told, and what its columns mean; nothing heavy is imported."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from attnlab.core import Column, Note, Option, Table
+from attnlab.evaluation import SEED, DeviceSettings
+from attnlab.results import Question
+
+OK, MISMATCH, NOT_APPLICABLE = "ok", "mismatch", "not applicable"
+KEYS = "keys read"
+FEWEST_TOKENS = 8
+
+_SITE = Column("site", "site", "encoder, decoder or cross; empty of the whole model.")
+_LAYER = Column("layer", "layer", "From 0; empty of the whole model.")
+PROPERTIES = Table(
+    "properties.csv",
+    "property, of a layer or of the whole model",
+    (
+        Column(
+            "property",
+            "property",
+            "'keys read': which keys a query of this layer reads, found by changing the state that enters "
+            "the layer at one position. Of the whole model: 'causality' (a token is changed), padding, "
+            "packing and cache, each against the text read alone and whole, and kernels of attention.",
+        ),
+        _SITE,
+        _LAYER,
+        Column("expected", "expected", "What the configuration says; empty where it says nothing."),
+        Column("found", "found", "What forward passes show."),
+        Column("outcome", "outcome", f"{OK}, {MISMATCH} or {NOT_APPLICABLE}."),
+        Column(
+            "change",
+            "change",
+            "Largest change where there should be none, as a share of the largest state.",
+        ),
+    ),
+    keys=("property", "site", "layer"),
+)
+ABILITIES = Table(
+    "abilities.csv",
+    "attention layer",
+    (
+        _SITE,
+        _LAYER,
+        Column(
+            "captured", "captured", "Whether its weights can be read, as `attnlab analyze` does."
+        ),
+        Column("ablated", "ablated", "Whether its heads can be switched off one by one."),
+        Column(
+            "replaced",
+            "replaced",
+            "Whether attnlab's mechanisms can stand in it; full attention was put there and gave the same.",
+        ),
+        Column("reason", "reason", "Why not, where one of them is not."),
+    ),
+    keys=("site", "layer"),
+)
+
+
+@dataclass(frozen=True)
+class WiderThanTokens(Note):
+    """A window of a layer that no text of so many tokens shows.
+
+    Attributes:
+        tokens: how many were read.
+        keys: on each side that it looks at.
+    """
+
+    tokens: int
+    keys: int
+
+
+@dataclass(frozen=True)
+class SinglePrecision(Note):
+    """A model that cannot compute in float64, so that smaller changes than usual are not seen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckSettings(DeviceSettings):
+    """What `attnlab check` can be told."""
+
+    tokens: Annotated[
+        int | None,
+        Option(
+            "Number of tokens that are read.",
+            least=FEWEST_TOKENS,
+            shown="24, or what the widest window needs up to 1,040",
+        ),
+    ] = None
+    seed: Annotated[int, SEED] = 0
+
+
+QUESTION = Question(
+    name="check",
+    what="check",
+    panel="Heads",
+    help="Check whether a model attends to what its configuration says.\n\n"
+    "Tokens and states are changed at one position to see which rows move: keys that each layer reads, "
+    "causality, padding, packing, the cache, and kernels of attention against each other. Token ids are "
+    "drawn at random; no text is needed.",
+    settings=CheckSettings,
+    tables=(PROPERTIES, ABILITIES),
+    run="attnlab.questions.check.checking:check",
+    notes={
+        WiderThanTokens: "A layer looks {keys:,} keys far, and only {tokens:,} tokens were read; give "
+        "more tokens.",
+        SinglePrecision: "The model cannot compute in float64; changes below 1 in 1,000,000 were not seen.",
+    },
+    printed=2,
+)

@@ -1,0 +1,91 @@
+"""A check in words: which properties of a model are not as its configuration says."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from attnlab.core import Column, layer_name
+from attnlab.questions.check.question import ABILITIES, KEYS, MISMATCH, NOT_APPLICABLE, PROPERTIES
+from attnlab.results import Contents, Result, ShownTable, TerminalTable, rows_shown
+
+# What a terminal shows in place of property, site and layer.
+_WHAT = Column(
+    "what",
+    "keys read / property",
+    "Layers, or a property of the whole model.",
+    short="layer or property",
+)
+
+
+def contents(result: Result) -> Contents:
+    """What the page of a check shows."""
+    tables = (
+        ShownTable(PROPERTIES.file, "What it attends to"),
+        ShownTable(ABILITIES.file, "What can be done with its layers"),
+    )
+    facts = {name: str(value) for name, value in result.about.items()}
+    return Contents(_answers(result), facts, (), tables)
+
+
+def terminal(result: Result) -> Iterator[TerminalTable]:
+    """The properties, layers that are alike in one row, then what can be done with the layers."""
+    first = ["what", "expected", "found", "outcome", "change"]
+    shown = _shown(result.properties, first, PROPERTIES.columns, None)
+    yield replace(shown, caption="\n".join(_answers(result)))
+    if len(result.abilities):
+        names = ["what", *(name for name in ABILITIES if name not in {"site", "layer"})]
+        yield _shown(result.abilities, names, ABILITIES.columns, "\nLayers")
+
+
+def _shown(
+    frame: pd.DataFrame, names: list[str], declared: tuple[Column, ...], title: str | None
+) -> TerminalTable:
+    columns = {column.name: column for column in (*declared, _WHAT)}
+    same = ["site", *(name for name in frame if name not in {"site", "layer", "change"})]
+    rows = [
+        {**rows.iloc[0].to_dict(), "what": _what(rows), "change": _change(rows)}
+        for _, rows in frame.groupby(same, sort=False, dropna=False)
+    ]
+    shown = rows_shown(pd.DataFrame(rows), [columns[name] for name in names], title=title, gap=1)
+    return replace(shown, prose=("expected", "found", "reason"))
+
+
+def _change(rows: pd.DataFrame) -> str:
+    largest = rows["change"].max() if "change" in rows else float("nan")
+    return "" if pd.isna(largest) else f"{largest:.1g}"
+
+
+def _what(rows: pd.DataFrame) -> str:
+    """The property of the whole model, or layers such as 'decoder.0, 2-4'."""
+    layers = sorted(int(layer) for layer in rows["layer"].dropna())
+    if not layers:
+        return str(rows["property"].iloc[0])
+    ends = [one for one in layers if one + 1 not in layers]
+    starts = [one for one in layers if one - 1 not in layers]
+    runs = (f"{a}" if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
+    return f"{rows['site'].iloc[0]}.{', '.join(runs)}"
+
+
+def mismatches(result: Result) -> list[str]:
+    """A sentence for each property that is not as expected."""
+    wrong = result.properties[result.properties["outcome"] == MISMATCH]
+    return [_sentence(row) for row in wrong.to_dict("records")]
+
+
+def _sentence(row: dict[Any, Any]) -> str:
+    change = "" if pd.isna(row["change"]) else f" (change {row['change']:.2g})"
+    if row["property"] == KEYS:
+        at = layer_name(row["site"], row["layer"])
+        return f"{at} reads {row['found']}, and its configuration says {row['expected']}{change}."
+    return f"{row['property'].capitalize()}: {row['found']}, where {row['expected']} is expected{change}."
+
+
+def _answers(result: Result) -> list[str]:
+    """Whether all is as expected, and what is not."""
+    outcomes = result.properties["outcome"]
+    wrong, checked = mismatches(result), int((outcomes != NOT_APPLICABLE).sum())
+    left = len(outcomes) - checked
+    said = f"{checked - len(wrong)} of {checked} properties are as the configuration says"
+    return [f"{said}; {left} do not apply.", *wrong]

@@ -1,0 +1,344 @@
+"""What a check finds: nothing in models as they are made, and every fault that is planted."""
+
+import functools
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers as hf
+from transformers import masking_utils
+from transformers.models.bert import modeling_bert
+from transformers.models.gpt2 import modeling_gpt2
+from transformers.models.llama import modeling_llama
+from transformers.models.mistral import modeling_mistral
+from zoo import random_models
+from zoo.analyzed import ANALYZED
+from zoo.random_models import seeded, tokenizer
+
+import attnlab
+from attnlab.core.errors import InputError
+from attnlab.questions.check.expectations import Expected
+from attnlab.questions.check.moved_rows import changes_by_layer, layers_of
+from attnlab.questions.check.probing import DOUBLE, computing_in, probe_of
+from attnlab.questions.check.question import WiderThanTokens
+from attnlab.questions.check.view import mismatches
+from attnlab.results.result import Result
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 40, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2,
+    "intermediate_size": 24, "max_position_embeddings": 64, "initializer_range": 0.2,
+}  # fmt: skip
+GROUPED = SIZES | {"num_key_value_heads": 1, "head_dim": 16}
+
+
+def mistral() -> Any:
+    return hf.MistralForCausalLM(hf.MistralConfig(**GROUPED, sliding_window=5))
+
+
+def llama() -> Any:
+    return hf.LlamaForCausalLM(hf.LlamaConfig(**GROUPED))
+
+
+def gpt2() -> Any:
+    return hf.GPT2LMHeadModel(
+        hf.GPT2Config(
+            vocab_size=40, n_embd=32, n_layer=3, n_head=2, n_positions=64, initializer_range=0.2
+        )
+    )
+
+
+def bert() -> Any:
+    return hf.BertModel(hf.BertConfig(**SIZES))
+
+
+def gemma3() -> Any:
+    config = hf.Gemma3TextConfig(**GROUPED, sliding_window=4)
+    config.layer_types = ["sliding_attention", "full_attention", "sliding_attention"]
+    return hf.Gemma3ForCausalLM(config)
+
+
+HEALTHY: dict[str, Callable[[], Any]] = {
+    "bert": bert,
+    "gpt2": gpt2,
+    "llama": llama,
+    "mistral": mistral,
+    "gemma3": gemma3,
+    "t5": random_models.t5,
+    "bart": random_models.bart,
+    "marian": random_models.marian,
+    "modernbert": ANALYZED["modernbert"],
+    "albert": ANALYZED["albert"],
+    "gpt_neo": ANALYZED["gpt_neo"],
+    "xlnet": ANALYZED["xlnet"],
+}
+ONE_KERNEL = {"gpt_neo", "xlnet"}
+DECODERS = {"gpt2", "llama", "mistral", "gemma3", "gpt_neo"}
+
+
+def outcome(found: Result, name: str) -> Any:
+    rows = found.properties.set_index("property")
+    return rows.loc[name, "outcome"]
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_models_as_they_are_made_are_all_right(name: str, untouched_randomness: None) -> None:
+    model = seeded(HEALTHY[name])
+    found = attnlab.check(model)
+    assert mismatches(found) == []
+    rows = found.properties
+    assert (rows["property"] == "keys read").sum() == len(rows[rows["layer"].notna()])
+    checked = {"keys read", "causality", "padding on the right"}
+    checked |= {"eager against SDPA"} - ({"eager against SDPA"} if name in ONE_KERNEL else set())
+    checked |= {"cache", "padding on the left"} if name in DECODERS else set()
+    assert checked <= set(rows[rows["outcome"] == "ok"]["property"])
+    attnlab.assert_attends(model)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "mistral", "gemma3", "bert", "bart"])
+def test_rows_that_move_are_those_with_a_weight(name: str) -> None:
+    model = seeded(HEALTHY[name]).eval()
+    model.set_attn_implementation("eager")
+    with torch.no_grad(), computing_in(model, torch.float64):
+        probe = probe_of(model, 12, seed=0)
+        layers = layers_of(probe, causal=name != "bert")
+        positions = {at.length: torch.arange(12) for at in layers}
+        changes = changes_by_layer(probe, layers, positions, seed=1)
+        outputs = probe.call(probe.ids[None], output_attentions=True)
+    names = {"encoder": "encoder_attentions", "decoder": "decoder_attentions"}
+    assert len(layers) == model.config.num_hidden_layers + getattr(
+        model.config, "decoder_layers", 0
+    )
+    for at, change in zip(layers, changes, strict=True):
+        shown = outputs[names[at.site]] if name == "bart" else outputs.attentions
+        weights = shown[at.layer][0].amax(0).T[:12]
+        moved = change > DOUBLE.moved
+        assert not (moved & (weights == 0)).any()
+        assert moved[weights > 1e-4].all()
+
+
+@pytest.mark.parametrize("name", ["mistral", "t5"])
+def test_the_model_is_left_as_it_was(name: str) -> None:
+    model = seeded(HEALTHY[name]).train().to(torch.bfloat16)
+    before = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+    kernel = model.config._attn_implementation
+    attnlab.check(model)
+    assert model.training
+    assert model.config._attn_implementation == kernel
+    after = model.state_dict()
+    assert {key: tensor.dtype for key, tensor in after.items()} == {
+        key: tensor.dtype for key, tensor in before.items()
+    }
+    assert all(torch.equal(tensor, before[key]) for key, tensor in after.items())
+    hooks = [hook for part in model.modules() for hook in part._forward_hooks.values()]
+    assert not any(hook.__module__.startswith("attnlab") for hook in hooks)
+
+
+def test_a_mask_that_shows_one_token_ahead_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = modeling_gpt2.create_causal_mask
+
+    def ahead(*args: Any, **kwargs: Any) -> Any:
+        return right(*args, **kwargs, or_mask_function=lambda b, h, query, key: key == query + 1)
+
+    model = seeded(gpt2)
+    monkeypatch.setattr(modeling_gpt2, "create_causal_mask", ahead)
+    found = attnlab.check(model)
+    rows = found.properties
+    assert set(rows.loc[rows["property"] == "keys read", "found"]) == {
+        "itself, all before, 1 behind"
+    }
+    assert set(rows.loc[rows["property"] == "keys read", "outcome"]) == {"mismatch"}
+    assert outcome(found, "causality") == "mismatch"
+    assert outcome(found, "cache") == "mismatch"
+    with pytest.raises(
+        AssertionError, match=r"decoder\.0 reads itself, all before, 1 behind, and its .* more"
+    ):
+        attnlab.assert_attends(model)
+
+
+@pytest.mark.parametrize("by", [-1, 1])
+def test_a_window_that_is_off_by_one_is_found(monkeypatch: pytest.MonkeyPatch, by: int) -> None:
+    right = modeling_mistral.create_sliding_window_causal_mask
+
+    def other(config: Any, *args: Any, **kwargs: Any) -> Any:
+        config = deepcopy(config)
+        config.sliding_window += by
+        return right(config, *args, **kwargs)
+
+    model = seeded(mistral)
+    monkeypatch.setattr(modeling_mistral, "create_sliding_window_causal_mask", other)
+    found = attnlab.check(model)
+    rows = found.properties[found.properties["property"] == "keys read"]
+    assert set(rows["expected"]) == {"itself, 4 before"}
+    assert set(rows["found"]) == {f"itself, {4 + by} before"}
+    assert set(rows["outcome"]) == {"mismatch"}
+    assert outcome(found, "causality") == "ok"
+
+
+def test_a_layer_that_reads_with_the_mask_of_another_is_found() -> None:
+    model = seeded(gemma3)
+    wide, narrow = (model.model.layers[layer].self_attn for layer in (1, 2))
+    seen = []
+
+    def keep(_: Any, args: Any, kwargs: Any) -> None:
+        seen.append(kwargs["attention_mask"])
+
+    def take(_: Any, args: Any, kwargs: Any) -> Any:
+        return args, kwargs | {"attention_mask": seen[-1]}
+
+    wide.register_forward_pre_hook(keep, with_kwargs=True)
+    narrow.register_forward_pre_hook(take, with_kwargs=True)
+    rows = attnlab.check(model).properties.set_index("layer")
+    assert rows.loc[[0, 1, 2], "outcome"].tolist() == ["ok", "ok", "mismatch"]
+    assert rows.loc[2, "found"] == "itself, all before"
+
+
+def test_a_decoder_that_loses_positions_under_left_padding_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right = modeling_gpt2.GPT2Model.forward
+
+    def forward(
+        self: Any, input_ids: Any = None, attention_mask: Any = None, past_key_values: Any = None,
+        use_cache: Any = None, output_attentions: Any = None, return_dict: Any = None,
+    ) -> Any:  # fmt: skip
+        return right(
+            self, input_ids=input_ids, attention_mask=attention_mask, past_key_values=past_key_values,
+            use_cache=use_cache, output_attentions=output_attentions, return_dict=return_dict,
+        )  # fmt: skip
+
+    model = seeded(gpt2)
+    assert outcome(attnlab.check(model), "padding on the left") == "ok"
+    monkeypatch.setattr(modeling_gpt2.GPT2Model, "forward", forward)
+    found = attnlab.check(model)
+    assert len(mismatches(found)) == 1
+    assert outcome(found, "padding on the left") == "mismatch"
+
+
+def test_an_encoder_that_ignores_its_padding_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = modeling_bert.BertModel.forward
+
+    @functools.wraps(right)
+    def forward(self: Any, input_ids: Any = None, attention_mask: Any = None, **given: Any) -> Any:
+        return right(self, input_ids=input_ids, **given)
+
+    model = seeded(bert)
+    monkeypatch.setattr(modeling_bert.BertModel, "forward", forward)
+    found = attnlab.check(model)
+    assert outcome(found, "padding on the right") == "mismatch"
+    assert [line.partition(":")[0] for line in mismatches(found)] == ["Padding on the right"]
+
+
+def test_a_cache_that_forgets_where_it_is_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = modeling_llama.LlamaRotaryEmbedding.forward
+
+    @functools.wraps(right)
+    def forward(self: Any, states: Any, position_ids: Any, **given: Any) -> Any:
+        return right(self, states, position_ids - position_ids[:, :1], **given)
+
+    model = seeded(llama)
+    monkeypatch.setattr(modeling_llama.LlamaRotaryEmbedding, "forward", forward)
+    found = attnlab.check(model)
+    assert [line.partition(":")[0] for line in mismatches(found)] == ["Cache"]
+
+
+def test_packing_that_is_not_seen_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = seeded(llama)
+    assert outcome(attnlab.check(model), "packing") == "ok"
+    monkeypatch.setattr(masking_utils, "find_packed_sequence_indices", lambda _: None)
+    assert outcome(attnlab.check(model), "packing") == "mismatch"
+
+
+def test_a_kernel_that_computes_something_else_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = seeded(llama)
+    right = modeling_llama.ALL_ATTENTION_FUNCTIONS["sdpa"]
+
+    def other(*args: Any, scaling: float, **kwargs: Any) -> Any:
+        return right(*args, scaling=2 * scaling, **kwargs)
+
+    monkeypatch.setitem(modeling_llama.ALL_ATTENTION_FUNCTIONS, "sdpa", other)
+    found = attnlab.check(model)
+    assert [line.partition(":")[0] for line in mismatches(found)] == ["Eager against sdpa"]
+
+
+@pytest.mark.parametrize("by", [0, 1])
+def test_a_wide_window_is_looked_beyond(monkeypatch: pytest.MonkeyPatch, by: int) -> None:
+    right = modeling_mistral.create_sliding_window_causal_mask
+
+    def other(config: Any, *args: Any, **kwargs: Any) -> Any:
+        config = deepcopy(config)
+        config.sliding_window += by
+        return right(config, *args, **kwargs)
+
+    sizes = GROUPED | {"num_hidden_layers": 1, "max_position_embeddings": 512}
+    model = seeded(lambda: hf.MistralForCausalLM(hf.MistralConfig(**sizes, sliding_window=100)))
+    monkeypatch.setattr(modeling_mistral, "create_sliding_window_causal_mask", other)
+    row = attnlab.check(model).properties.iloc[0]
+    assert row["expected"] == "itself, 99 before"
+    assert row["found"] == f"itself, {99 + by} before"
+    assert row["outcome"] == ("mismatch" if by else "ok")
+
+
+def test_a_window_wider_than_the_text_is_no_finding() -> None:
+    model = seeded(mistral)
+    found = attnlab.check(model, tokens=8)
+    assert mismatches(found) == []
+    assert outcome(found, "causality") == "ok"
+    model = seeded(lambda: hf.MistralForCausalLM(hf.MistralConfig(**GROUPED, sliding_window=3000)))
+    found = attnlab.check(model)
+    layers = found.properties[found.properties["property"] == "keys read"]
+    assert set(layers["outcome"]) == {"not applicable"}
+    assert found.notes == (WiderThanTokens(24, 2999),)
+
+
+def test_what_can_be_done_with_each_layer() -> None:
+    found = attnlab.check(seeded(random_models.marian)).abilities
+    assert found[["site", "layer"]].to_numpy().tolist() == [
+        [site, layer]
+        for site, layers in (("encoder", 2), ("decoder", 3), ("cross", 3))
+        for layer in range(layers)
+    ]
+    assert found[["captured", "ablated", "replaced"]].to_numpy().all()
+    # ALBERT's layers share a module, so that none is ablated alone; Falcon attends by itself.
+    albert = attnlab.check(seeded(ANALYZED["albert"])).abilities
+    assert albert["captured"].all()
+    assert not albert["ablated"].any()
+    assert albert["reason"].str.contains("share an attention module").all()
+    falcon = attnlab.check(seeded(ANALYZED["falcon"])).abilities
+    assert falcon["captured"].all()
+    assert not falcon["replaced"].any()
+
+
+def test_expected_pairs_equal_loops() -> None:
+    keys, queries = torch.arange(2, 6), torch.arange(9)
+    for causal in (False, True):
+        for window in (None, 0, 2):
+            for chunk in (None, 3):
+                found = Expected(causal, window=window, chunk=chunk).pairs(keys, queries)
+                for row, key in enumerate(keys.tolist()):
+                    for query in queries.tolist():
+                        read = (
+                            (not causal or key <= query)
+                            and (window is None or abs(query - key) <= window)
+                            and (chunk is None or key // chunk == query // chunk)
+                        )
+                        assert bool(found[row, query]) == read
+
+
+def test_a_pair_and_a_folder_are_taken(tmp_path: Path) -> None:
+    model = seeded(bert)
+    model.save_pretrained(tmp_path)
+    tokenizer().save_pretrained(tmp_path)
+    for source in (tmp_path, (model, tokenizer())):
+        assert mismatches(attnlab.check(source)) == []
+    saved = attnlab.check(model).save(tmp_path / "out")
+    page = (saved / "report.html").read_text("utf-8")
+    assert "are as the configuration says" in page
+    assert Result.load(saved).properties["outcome"].tolist()
+
+
+def test_models_that_read_no_tokens_are_refused() -> None:
+    with pytest.raises(InputError, match="reads input_features, not tokens"):
+        attnlab.check(random_models.whisper())
