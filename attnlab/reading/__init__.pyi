@@ -39,6 +39,7 @@ from .sentences import reads_audio as reads_audio
 from .sentences import source_of as source_of
 from .sentences import tokenize as tokenize
 from .sentences import tokens_of as tokens_of
+from .sentences import without_cache as without_cache
 from .statistics import HeadStatistics as HeadStatistics
 from .statistics_columns import CONTENT_OFFSET_PREFIX as CONTENT_OFFSET_PREFIX
 from .statistics_columns import DISTANCES as DISTANCES
