@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -24,6 +24,8 @@ from attnlab.reading.hooks import (
 from attnlab.reading.keeping import KeptMatrices, MatrixKeeper
 from attnlab.reading.selection import EVERYTHING, Selection, selection_of
 from attnlab.reading.sentences import (
+    SHORTEN,
+    WHOLE_LAYERS,
     Axis,
     Progress,
     Sentence,
@@ -264,13 +266,16 @@ def _sentences(model: Model, given: Read) -> Sentences:
     return read_sentences(model, cast("Sequence[Text]", given))
 
 
+CAPTURE_ROWS = "capture some of its rows in Python (rows= of attnlab.capture)"
+
+
 def prepare(
     source: Source,
     sentences: Sentences | Read,
     sites: Sequence[str] | None = None,
     *,
     memory: float | None = None,
-    whole: bool = True,
+    whole: str | Literal[False] = CAPTURE_ROWS,
     selection: Selection = EVERYTHING,
 ) -> Reading:
     """The model ready to read the sentences; arguments as in `capture`.
@@ -280,8 +285,9 @@ def prepare(
         sentences: what it reads.
         sites: which attention to look at.
         memory: the most that the weights of one text may take.
-        whole: whether something that is fed needs whole matrices; else those of long texts are computed in
-            blocks of rows where the model allows it.
+        whole: where something that is fed needs whole matrices, what to do so that nothing does, in words;
+            False where nothing does, so that those of long texts are computed in blocks of rows, if the
+            model allows it.
         selection: which layers, heads and rows are handed on.
 
     Raises:
@@ -303,9 +309,8 @@ def prepare(
         )
     else:
         layers = 1 if found.hooks else sum(found.layers.values())
-        sentences.check_memory(
-            found.heads * layers, memory=memory, device=device, whole=whole, parts=parts
-        )
+        advice = WHOLE_LAYERS if parts else SHORTEN if whole is False else f"{SHORTEN}, or {whole}"
+        sentences.check_memory(found.heads * layers, memory=memory, device=device, advice=advice)
     return Reading(model, sentences, found, wanted, selection, bool(parts and found.callers))
 
 

@@ -151,7 +151,8 @@ def load_kept_matrices(path: str | Path) -> KeptMatrices:
             all_queries = _by_sentence("all_queries", {"all_queries": "{}", **metadata}, int)
             chosen = fitting(tuple[int, ...], parse_json(metadata.get("chosen", "[]")))
             rows = _by_sentence("rows", {"rows": "{}", **metadata}, tuple[int, ...])
-            heads = fitting(tuple[int, ...] | None, parse_json(metadata.get("heads", "null")))
+            heads = parse_json(metadata.get("heads", "null"))
+            heads = None if heads is None else fitting(tuple[int, ...], heads)
             for key, matrix in matrices.items():
                 _check(key, matrix, tokens, kinds)
             _check_heads(matrices)

@@ -160,10 +160,9 @@ BYTES_A_PAIR = 8
 # Bytes for each pair and head of relative positions: themselves, with the mask, and their making.
 BYTES_A_BIAS = 12
 SHORTEN = "shorten or split it, or raise the limit (memory, in GB)"
-CAPTURE_ROWS = ", or capture some of its rows in Python (rows= of attnlab.capture)"
 WHOLE_LAYERS = (
     "this model computes its attention inside its own modules and not through transformers' "
-    "AttentionInterface, so no rows can be read without the others"
+    f"AttentionInterface, so no rows can be read without the others: {SHORTEN}"
 )
 
 
@@ -421,8 +420,7 @@ class Sentences:
         *,
         memory: float | None,
         device: torch.device,
-        whole: bool = True,
-        parts: bool = False,
+        advice: str = SHORTEN,
     ) -> None:
         """Raises InputError where the weights of the longest text alone would need more memory than there is.
 
@@ -431,8 +429,7 @@ class Sentences:
                 all layers where they come together.
             memory: the most in GB; None: what is free.
             device: where the model is.
-            whole: whether whole matrices are needed.
-            parts: whether blocks of rows were wanted, which the model does not allow.
+            advice: what to do, to end the sentence.
         """
         longest = max(self.usable, key=_length)
         tokens = _length(longest)
@@ -440,9 +437,6 @@ class Sentences:
             f"Text {longest.number + 1}, of {tokens:,} tokens, with {weights_a_cell} heads at once,"
         )
         wanted = BYTES_A_WEIGHT * weights_a_cell * self._most_cells()
-        advice = f"{SHORTEN}{CAPTURE_ROWS}" if whole else SHORTEN
-        if parts:
-            advice = f"{WHOLE_LAYERS}: {SHORTEN}"
         check_memory(wanted, what, advice, memory=memory, device=device)
 
     def batches(

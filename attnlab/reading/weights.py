@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 import pandas as pd
 import torch
@@ -195,7 +195,7 @@ def checked(layer: LayerWeights) -> LayerWeights:
         )
         raise AttnlabError(msg)
     # Filled, not multiplied: a row of padding may hold NaN, the softmax of nothing.
-    weights = layer.weights.masked_fill(~real, 0.0)
+    weights = layer.weights if real.all() else layer.weights.masked_fill(~real, 0.0)
     sums = weights.sum(-1, dtype=torch.float32 if weights.dtype != torch.float64 else None)
     error = (
         (sums - 1).clamp(min=0) + weights.amin(-1).clamp(max=0).abs()
@@ -262,7 +262,7 @@ class PerLayer(ABC, Generic[Key, Value]):
         by_rows: whether it can be fed some rows of a matrix at a time; others need them all at once.
     """
 
-    by_rows: ClassVar[bool] = False
+    by_rows: bool = False
 
     def __init__(self) -> None:
         self.sums: Sums[Key, Value] = Sums()

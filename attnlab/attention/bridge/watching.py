@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask, sdpa_mask
@@ -71,7 +72,9 @@ class AttentionCall:
         )
 
     def weights(self, rows: Int[Tensor, " row"]) -> Float[Tensor, "batch head row key"]:
-        """Attention weights of these queries, one key head for each query head; 0 in a row without keys.
+        """Attention weights of these queries, in ascending order; 0 in a row without keys.
+
+        There must be a key head for each query head, see `of_heads`.
 
         ::
 
@@ -80,12 +83,15 @@ class AttentionCall:
 
         Cost: O(row * key * dim) a head.
         """
-        scores = (self.query[:, :, rows] @ self.key.mT).mul_(self.scaling)
+        # Behind the last of the rows no key is seen.
+        count = self.key.shape[2]
+        keys = min(int(rows[-1]) + 1, count) if self.causal else count
+        scores = (self.query[:, :, rows] * self.scaling) @ self.key[:, :, :keys].mT
         if self.softcap is not None:
             scores = scores.div_(self.softcap).tanh_().mul_(self.softcap)
         if self.bias is not None:
-            scores = scores + _rows_of(self.bias, rows)
-        seen, added = self._mask_of(rows)
+            scores = scores + _rows_of(self.bias, rows)[..., :keys]
+        seen, added = self._mask_of(rows, keys)
         if added is not None:
             scores = scores + added
         # As transformers' own: half precision would round every weight of a long row.
@@ -94,7 +100,7 @@ class AttentionCall:
             weights = softmax_with_sinks(scores, seen, self.sinks)
         else:
             weights = scores.softmax(-1) if seen is None else softmax_over(scores, seen)
-        return weights.to(self.query.dtype)
+        return F.pad(weights.to(self.query.dtype), (0, count - keys))
 
     def blocks(self, rows: Int[Tensor, " row"]) -> Iterator[Int[Tensor, " row"]]:
         """The rows, as many at once as have `BLOCK_WEIGHTS` weights in all heads, but at least one."""
@@ -112,9 +118,8 @@ class AttentionCall:
         parts = [single.weights(block) @ value for block in single.blocks(rows)]
         return torch.cat(parts, 2).transpose(1, 2).contiguous()
 
-    def _mask_of(self, rows: Int[Tensor, " row"]) -> tuple[Tensor | None, Tensor | None]:
-        """Which keys the rows see, None for all; and what is added to their scores."""
-        keys = self.key.shape[2]
+    def _mask_of(self, rows: Int[Tensor, " row"], keys: int) -> tuple[Tensor | None, Tensor | None]:
+        """Which of the first keys the rows see, None for all; and what is added to their scores."""
         if self.mask is None:
             before = torch.arange(keys, device=rows.device) <= rows[:, None]
             return (before if self.causal else None), None
