@@ -161,8 +161,8 @@ BYTES_A_PAIR = 8
 BYTES_A_BIAS = 12
 SHORTEN = "shorten or split it, or raise the limit (memory, in GB)"
 WHOLE_LAYERS = (
-    "this model computes its attention inside its own modules and not through transformers' "
-    f"AttentionInterface, so no rows can be read without the others: {SHORTEN}"
+    "this model computes its attention inside its own modules, or by a function that was put there, and not "
+    f"by transformers' own, so no rows can be read without the others: {SHORTEN}"
 )
 
 
