@@ -249,6 +249,10 @@ class KeptLayer:
     def __add__(self, other: "KeptLayer") -> "KeptLayer":
         return replace(self, blocks=self.blocks + other.blocks)
 
+    def joined(self) -> "KeptLayer":
+        """The same in one block."""
+        return self if len(self.blocks) == 1 else replace(self, blocks=(self.matrices,))
+
     @property
     def matrices(self) -> Float[Tensor, "head query key"]:
         """All rows that are held."""
@@ -327,7 +331,9 @@ class MatrixKeeper(PerLayer[Key, KeptLayer]):
     def kept(self) -> KeptMatrices:
         """The sentences that fit the limit, chosen ones first; part of the smallest where none does."""
         layers: dict[int, dict[Key, KeptLayer]] = {}
-        for key, layer in self.sums.items():
+        for key in self.sums:
+            # Blocks are let go layer by layer, so that no two copies of all are held.
+            layer = self.sums[key] = self.sums[key].joined()
             layers.setdefault(key[0], {})[key] = layer
         sizes = {
             number: sum(one.entries for one in layers[number].values()) * self.dtype.itemsize

@@ -359,9 +359,7 @@ def test_of_selected_rows_too_the_first_are_kept_that_fit() -> None:
         ({"rows": 0}, "At least 1 row is drawn of each text, not 0"),
         ({"rows": [-1]}, r"rows must be numbers from 0, such as \[0, 3\], not \[-1\]"),
         ({"rows": []}, "rows must be numbers from 0"),
-        ({"layers": "01"}, "layers must be numbers from 0"),
         ({"heads": [True]}, "heads must be numbers from 0"),
-        ({"heads": 1}, "heads must be numbers from 0"),
     ],
 )
 def test_what_does_not_exist_is_refused_in_one_sentence(
