@@ -28,7 +28,7 @@ from attnlab.core import (
     write_tensors,
 )
 from attnlab.reading.sentences import Axis
-from attnlab.reading.weights import LayerWeights, PerLayer, Rows
+from attnlab.reading.weights import LayerWeights, Naming, PerLayer, Rows
 
 Key = tuple[int, Site, int]
 MATRICES_FORMAT = "attnlab matrices 1"
@@ -235,15 +235,15 @@ class KeptLayer:
 
     Attributes:
         blocks: rows of the matrices, those of the first queries alone where all would go over the limit of
-            bytes; two of different rows add up.
+            bytes. To the first rows others of the same sentence add up, of which nothing else is named.
         tokens: of all rows, and of the keys.
         kinds: likewise.
         rows: positions of the queries where some were selected.
     """
 
     blocks: tuple[Float[Tensor, "head _ key"], ...]
-    tokens: tuple[list[str], list[str]]
-    kinds: tuple[str, str]
+    tokens: tuple[list[str], list[str]] = ([], [])
+    kinds: tuple[str, str] = ("", "")
     rows: tuple[int, ...] | None = None
 
     def __add__(self, other: "KeptLayer") -> "KeptLayer":
@@ -312,19 +312,22 @@ class MatrixKeeper(PerLayer[Key, KeptLayer]):
     def _cut_out(self, layer: LayerWeights, row: int) -> KeptLayer:
         rows = layer.rows
         axes = layer.queries if rows is None else rows.among.at(rows.chosen), layer.keys
-        ids = [axis.ids[row][axis.real[row]].tolist() for axis in axes]
-        queries, keys = (names.tokens(i) for names, i in zip(layer.vocabularies, ids, strict=True))
+        queries, keys = (int(axis.real[row].sum()) for axis in axes)
         here = int(layer.queries.real[row].sum())
-        kept = KeptLayer(
-            (layer.weights[row, :, :here, : len(ids[1])],),
-            (queries, keys),
-            (_letters(axes[0], row), _letters(axes[1], row)),
-            _selected(rows, row),
-        )
-        if kept.entries * self.dtype.itemsize > self.most_bytes:
+        kept = KeptLayer((layer.weights[row, :, :here, :keys],))
+        if layer.is_first_block:
+            kept = replace(
+                kept,
+                tokens=_tokens(axes, layer.vocabularies, row),
+                kinds=(_letters(axes[0], row), _letters(axes[1], row)),
+                rows=_selected(rows, row),
+            )
+        entries = layer.weights.shape[1] * keys
+        if queries * entries * self.dtype.itemsize > self.most_bytes:
             # No sentence with this layer is kept whole, so that more need not be held.
             start = 0 if rows is None else rows.start
-            return _reduced(kept, max(_queries_within([kept], self.most_bytes) - start, 0))
+            most = _queries_within([(queries, entries)], self.most_bytes)
+            return _reduced(kept, max(most - start, 0))
         # A clone, because a slice would hold the batch in memory.
         return replace(kept, blocks=(kept.matrices.to("cpu", self.dtype).clone(),))
 
@@ -347,7 +350,8 @@ class MatrixKeeper(PerLayer[Key, KeptLayer]):
         if sizes and not found:
             first = [number for number in self.chosen if number in sizes] or list(sizes)
             smallest = layers[min(first, key=lambda number: sizes[number])]
-            most = _queries_within(list(smallest.values()), self.most_bytes)
+            sizes_of = [(len(one.tokens[0]), one.entries_per_query) for one in smallest.values()]
+            most = _queries_within(sizes_of, self.most_bytes)
             found = {key: _reduced(layer, most) for key, layer in smallest.items()}
         matrices = {key: layer.matrices for key, layer in found.items()}
         rows = {key[:2]: matrix.shape[1] for key, matrix in matrices.items()}
@@ -378,15 +382,29 @@ def _selected(rows: Rows | None, row: int) -> tuple[int, ...] | None:
     return tuple(rows.chosen[rows.among.real[row][rows.chosen]].tolist())
 
 
-def _queries_within(layers: Sequence[KeptLayer], most_bytes: int) -> int:
-    """Of how many first queries the weights of these layers fit in half precision; at least 1."""
+def _tokens(
+    axes: tuple[Axis, Axis], vocabularies: tuple[Naming, Naming], row: int
+) -> tuple[list[str], list[str]]:
+    """The real tokens of one sentence on both sides."""
+    queries, keys = (
+        names.tokens(axis.ids[row][axis.real[row]].tolist())
+        for names, axis in zip(vocabularies, axes, strict=True)
+    )
+    return queries, keys
+
+
+def _queries_within(layers: Sequence[tuple[int, int]], most_bytes: int) -> int:
+    """Of how many first queries the weights of layers fit in half precision; at least 1.
+
+    Args:
+        layers: how many queries each has, and how many weights each of them has.
+        most_bytes: the limit.
+    """
 
     def bytes_of(queries: int) -> int:
-        return torch.float16.itemsize * sum(
-            min(queries, len(one.tokens[0])) * one.entries_per_query for one in layers
-        )
+        return torch.float16.itemsize * sum(min(queries, own) * entries for own, entries in layers)
 
-    longest = max(len(layer.tokens[0]) for layer in layers)
+    longest = max(queries for queries, _ in layers)
     return max(1, bisect_right(range(1, longest + 1), most_bytes, key=bytes_of))
 
 

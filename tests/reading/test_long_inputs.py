@@ -340,6 +340,22 @@ def test_matrices_of_a_selection_come_back_from_their_file_and_are_not_analyzed(
         load_kept_source(path)
 
 
+def test_tokens_are_named_once_however_many_blocks_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = ALL["llama"]()
+    monkeypatch.setattr(texts_read, "MOST_WEIGHTS", 1)
+    monkeypatch.setattr(watching, "BLOCK_WEIGHTS", 1)
+    named = []
+    tokens = texts_read.Vocabulary.tokens
+    monkeypatch.setattr(
+        texts_read.Vocabulary, "tokens", lambda *given: named.append(1) or tokens(*given)
+    )
+    drawn(model)
+    sentences, layers, sides = 3, 2, 2
+    assert len(named) == sentences * layers * sides
+
+
 def test_of_selected_rows_too_the_first_are_kept_that_fit() -> None:
     model = seeded(FAMILIES["llama"])
     whole = drawn(model, rows=[1, 3, 4, 5]).kept

@@ -39,6 +39,7 @@ class AttentionCall:
         bias: added to the scores (relative positions of T5).
         softcap: what scores are squeezed below in size (Gemma 2); None for no bound.
         sinks: of each head, the score of a key without a value (gpt-oss).
+        heads: which heads of `mask` and `bias` are those of `query`; None where they are the same.
     """
 
     query: Float[Tensor, "batch head query dim"]
@@ -49,6 +50,7 @@ class AttentionCall:
     bias: Float[Tensor, "#batch #head #query key"] | None = None
     softcap: float | None = None
     sinks: Float[Tensor, " head"] | None = None
+    heads: Int[Tensor, " head"] | None = None
 
     def of_heads(self, heads: Sequence[int] | None = None) -> "AttentionCall":
         """The call of these query heads alone, None for all, each with its own copy of the keys it shares."""
@@ -58,17 +60,12 @@ class AttentionCall:
             return self
         chosen = torch.arange(count) if heads is None else torch.tensor(heads)
         chosen = chosen.to(self.query.device)
-
-        def of(scores: Tensor | None) -> Tensor | None:
-            return scores if scores is None or scores.shape[1] == 1 else scores[:, chosen]
-
         return replace(
             self,
             query=self.query[:, chosen],
             key=self.key[:, chosen // groups],
-            mask=of(self.mask),
-            bias=of(self.bias),
             sinks=None if self.sinks is None else self.sinks[chosen],
+            heads=chosen,
         )
 
     def weights(self, rows: Int[Tensor, " row"]) -> Float[Tensor, "batch head row key"]:
@@ -90,7 +87,7 @@ class AttentionCall:
         if self.softcap is not None:
             scores = scores.div_(self.softcap).tanh_().mul_(self.softcap)
         if self.bias is not None:
-            scores = scores + _rows_of(self.bias, rows)[..., :keys]
+            scores = scores + self._rows_of(self.bias[..., :keys], rows)
         seen, added = self._mask_of(rows, keys)
         if added is not None:
             scores = scores + added
@@ -123,15 +120,16 @@ class AttentionCall:
         if self.mask is None:
             before = torch.arange(keys, device=rows.device) <= rows[:, None]
             return (before if self.causal else None), None
-        mask = _rows_of(self.mask[..., :keys], rows)
+        mask = self._rows_of(self.mask[..., :keys], rows)
         if mask.dtype == torch.bool:
             return mask, None
         seen = mask > hidden_below(mask)
         return seen, mask.masked_fill(~seen, 0.0)
 
-
-def _rows_of(scores: Tensor, rows: Int[Tensor, " row"]) -> Tensor:
-    return scores if scores.shape[2] == 1 else scores[:, :, rows]
+    def _rows_of(self, pairs: Tensor, rows: Int[Tensor, " row"]) -> Tensor:
+        """These rows of what is known of pairs of tokens, for the heads of the queries."""
+        pairs = pairs if pairs.shape[2] == 1 else pairs[:, :, rows]
+        return pairs if self.heads is None or pairs.shape[1] == 1 else pairs[:, self.heads]
 
 
 Watch = Callable[[nn.Module, AttentionCall], None]
