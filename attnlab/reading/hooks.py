@@ -354,10 +354,11 @@ def with_callers(model: Any, sentences: Sentences, found: AttentionSites) -> Att
         return found
     short, long = _short_and_long(sentences, model.config)
     with torch.inference_mode():
-        trials = [
-            encoded(model, sentences.axes(batch, model.device))
-            for batch in ([few_tokens(sentences)], [short, long])
-        ]
+        with ready_to_show(model):
+            trials = [
+                encoded(model, sentences.axes(batch, model.device))
+                for batch in ([few_tokens(sentences)], [short, long])
+            ]
         shown = [_shown(model, axes, found) for axes in trials]
         for name in WATCHED:
             called = [_calls(model, axes, name) for axes in trials]

@@ -39,7 +39,7 @@ class AttentionCall:
         bias: added to the scores (relative positions of T5).
         softcap: what scores are squeezed below in size (Gemma 2); None for no bound.
         sinks: of each head, the score of a key without a value (gpt-oss).
-        heads: which heads of `mask` and `bias` are those of `query`; None where they are the same.
+        heads: which heads of `mask` and `bias` those of `query` are; None where they are the same.
     """
 
     query: Float[Tensor, "batch head query dim"]
@@ -47,7 +47,7 @@ class AttentionCall:
     scaling: float
     causal: bool
     mask: Tensor | None = None
-    bias: Float[Tensor, "#batch #head #query key"] | None = None
+    bias: Float[Tensor, "#batch #call_head #query key"] | None = None
     softcap: float | None = None
     sinks: Float[Tensor, " head"] | None = None
     heads: Int[Tensor, " head"] | None = None
