@@ -11,8 +11,13 @@ from .bridge.saved import install_written as install_written
 from .bridge.saved import load_with_plan as load_with_plan
 from .bridge.saved import saved_plan as saved_plan
 from .bridge.sites import AttentionAt as AttentionAt
+from .bridge.sites import asks_interface as asks_interface
 from .bridge.sites import attention_modules as attention_modules
 from .bridge.sites import mechanism_of as mechanism_of
+from .bridge.watching import BLOCK_WEIGHTS as BLOCK_WEIGHTS
+from .bridge.watching import WATCHED as WATCHED
+from .bridge.watching import AttentionCall as AttentionCall
+from .bridge.watching import watching as watching
 from .calibration import LARGEST_OFFSET as LARGEST_OFFSET
 from .calibration import AttentionRecord as AttentionRecord
 from .calibration import SigmaTables as SigmaTables

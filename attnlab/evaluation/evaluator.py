@@ -6,7 +6,6 @@ decoding with a cache goes through the same projections as the loss under teache
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ from attnlab.reading import (
     read_sentences,
     ready_to_show,
     source_of,
+    without_cache,
 )
 
 
@@ -376,12 +376,6 @@ def evaluator_of(
         corpus=corpus,
         untouched=_untouched(model.model, usable, batches) if kind in DISTANCES else None,
     )
-
-
-def without_cache(model: Any) -> dict[str, bool]:
-    """The argument that turns off the cache of decoding, where a model takes it."""
-    takes = signature(model.forward).parameters
-    return {"use_cache": False} if "use_cache" in takes or "kwargs" in takes else {}
 
 
 @torch.inference_mode()

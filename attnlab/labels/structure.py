@@ -40,6 +40,8 @@ class HeadStructure(PerLayer[tuple[Site, int, View], LabelSums]):
     def __init__(self, sentences: int) -> None:
         super().__init__()
         self.sentences = sentences
+        # Of no sentence it needs no whole matrix.
+        self.by_rows = sentences == 0
 
     def values_of(self, layer: LayerWeights) -> dict[tuple[Site, int, View], LabelSums]:
         """Sums of the wanted sentences of one layer and batch in both views."""

@@ -23,6 +23,8 @@ from .observing import additive_sites as additive_sites
 from .observing import most_heads as most_heads
 from .observing import observe as observe
 from .observing import sites_of as sites_of
+from .selection import Selection as Selection
+from .selection import selection_of as selection_of
 from .sentences import KeptInPart as KeptInPart
 from .sentences import RowsNotNormalized as RowsNotNormalized
 from .sentences import Sentence as Sentence
@@ -39,6 +41,7 @@ from .sentences import reads_audio as reads_audio
 from .sentences import source_of as source_of
 from .sentences import tokenize as tokenize
 from .sentences import tokens_of as tokens_of
+from .sentences import without_cache as without_cache
 from .statistics import HeadStatistics as HeadStatistics
 from .statistics_columns import CONTENT_OFFSET_PREFIX as CONTENT_OFFSET_PREFIX
 from .statistics_columns import DISTANCES as DISTANCES

@@ -2,17 +2,30 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from attnlab.core import BATCH_SIZE, InputError, ShortRepr, Side, Site, sides_of
+from attnlab.attention import AttentionCall
+from attnlab.core import BATCH_SIZE, AttnlabError, InputError, ShortRepr, Side, Site, sides_of
 from attnlab.models import Model, Source, model_of
 from attnlab.reading.audio import Audio, read_audio
-from attnlab.reading.hooks import AttentionSites, attentions_of, opened, probe, ready_to_show
+from attnlab.reading.hooks import (
+    EAGER,
+    AttentionSites,
+    attentions_of,
+    opened,
+    probe,
+    ready_to_show,
+    watched,
+    with_callers,
+)
 from attnlab.reading.keeping import KeptMatrices, MatrixKeeper
+from attnlab.reading.selection import EVERYTHING, Selection, selection_of
 from attnlab.reading.sentences import (
+    SHORTEN,
+    WHOLE_LAYERS,
     Axis,
     Progress,
     Sentence,
@@ -24,12 +37,15 @@ from attnlab.reading.sentences import (
     read_sentences,
 )
 from attnlab.reading.statistics import HeadStatistics
-from attnlab.reading.weights import LayerWeights, checked
+from attnlab.reading.weights import LayerWeights, Rows, checked
 
 
 @runtime_checkable
 class Consumer(Protocol):
-    """Something that reduces weights to what it wants to know, and keeps no matrix it need not."""
+    """Something that reduces weights to what it wants to know, and keeps no matrix it need not.
+
+    One with an attribute `by_rows` that is True can be handed some rows of the matrices at a time.
+    """
 
     def update(self, layer: LayerWeights) -> None:
         """Takes one layer's weights for one batch."""
@@ -42,7 +58,7 @@ class Coverage:
     Attributes:
         sentences: how many sentences were read.
         dropped: how many were not, and why.
-        layers: number of layers, by site.
+        layers: number of layers that were read, by site.
         streamed: False when all layers of a batch had to be held at once.
     """
 
@@ -69,12 +85,17 @@ class Reading:
         sentences: what it reads.
         attention_sites: where the weights of its layers come by.
         sites: which of them are handed on.
+        selection: which layers, heads and rows of these are.
+        in_blocks: whether weights are computed for some rows at a time, beside the model's own fused
+            attention, where every consumer can be handed them so.
     """
 
     loaded: Model
     sentences: Sentences
     attention_sites: AttentionSites
     sites: tuple[Site, ...]
+    selection: Selection = EVERYTHING
+    in_blocks: bool = False
 
     @property
     def model(self) -> Any:
@@ -112,65 +133,129 @@ class Reading:
         is computed. Memory does not depend on the number of sentences or layers.
 
         Raises:
-            AttnlabError: a layer whose weights are no attention weights.
+            AttnlabError: a layer whose weights are no attention weights, or a consumer that needs all rows
+                where some are selected.
         """
+        by_rows = all(getattr(consumer, "by_rows", False) for consumer in consumers)
+        if self.selection.rows is not None and not by_rows:
+            msg = "Some rows were selected for something that needs whole matrices; select no rows."
+            raise AttnlabError(msg)
+        blocks = self.in_blocks and by_rows
         read = 0
-        with ready_to_show(self.model), torch.inference_mode():
-            for batch in self.sentences.batches(
-                batch_size, self.attention_sites.heads, share=share, progress=progress
+        with (
+            ready_to_show(self.model, self.attention_sites.watched_as if blocks else EAGER),
+            torch.inference_mode(),
+        ):
+            for sentences in self.sentences.batches(
+                # Texts whose rows are drawn have no positions in common.
+                1 if self.selection.draws else batch_size,
+                self.attention_sites.heads,
+                share=share,
+                progress=progress,
             ):
-                self._read(batch, consumers)
-                read += len(batch)
-        layers = {site: self.attention_sites.layers[site] for site in self.sites}
+                axes = self.sentences.axes(sentences, self.model.device)
+                batch = _Batch(self, sentences, axes, consumers)
+                if blocks:
+                    batch.read_in_blocks()
+                else:
+                    batch.read()
+                read += len(sentences)
+        layers = {
+            site: sum(map(self.selection.has_layer, range(self.attention_sites.layers[site])))
+            for site in self.sites
+        }
         return Coverage(read, self.sentences.dropped, layers, bool(self.attention_sites.hooks))
 
-    def _read(self, batch: tuple[Sentence, ...], consumers: Sequence[Consumer]) -> None:
-        axes = self.sentences.axes(batch, self.model.device)
-        hooks = self.attention_sites.hooks
-        read: Mapping[Side, Axis] = axes
-        if "target" in axes and "encoder" not in self.sites:
-            read = encoded(self.model, axes, text=True)
+    def reads(self, site: Site, layer: int) -> bool:
+        """Whether the weights of a layer are handed on."""
+        return site in self.sites and self.selection.has_layer(layer)
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Sentences that are read together, and who is handed the weights."""
+
+    reading: Reading
+    sentences: tuple[Sentence, ...]
+    axes: dict[Side, Axis]
+    consumers: Sequence[Consumer]
+
+    def read(self) -> None:
+        """One forward pass, the weights of a layer whole."""
+        model, found = self.reading.model, self.reading.attention_sites
+        read: Mapping[Side, Axis] = self.axes
+        hooks = found.hooks
+        if "target" in self.axes and "encoder" not in self.reading.sites:
+            read = encoded(model, self.axes, text=True)
             hooks = tuple(hook for hook in hooks if hook.site != "encoder")
-
-        def receive(site: Site, layer: int, weights: Tensor) -> None:
-            if site in self.sites:
-                described = self._described(batch, axes, site, layer, weights)
-                for consumer in consumers:
-                    consumer.update(described)
-
         if hooks:
-            with opened(hooks, receive):
-                forward(self.model, read, with_weights=True)
+            with opened(hooks, self._take_weights):
+                forward(model, read, with_weights=True)
             return
-        outputs = forward(self.model, read, with_weights=True)
-        shown = attentions_of(outputs, causal="decoder" in self.attention_sites.layers)
+        outputs = forward(model, read, with_weights=True)
+        shown = attentions_of(outputs, causal="decoder" in found.layers)
         for site, layers in shown.items():
             for layer, weights in enumerate(layers):
-                receive(site, layer, weights)
+                self._take_weights(site, layer, weights)
 
-    def _described(
-        self,
-        batch: tuple[Sentence, ...],
-        axes: dict[Side, Axis],
-        site: Site,
-        layer: int,
-        weights: Tensor,
-    ) -> LayerWeights:
-        queries, keys = sides_of(site, axes)
-        vocabularies = {side: getattr(self.sentences, side) for side in axes}
-        return checked(
+    def read_in_blocks(self) -> None:
+        """One forward pass, the weights of a layer computed in blocks of rows."""
+        with watched(self.reading.attention_sites, self._take_call):
+            forward(self.reading.model, self.axes, with_weights=False)
+
+    def _take_weights(self, site: Site, layer: int, weights: Tensor) -> None:
+        if not self.reading.reads(site, layer):
+            return
+        selection = self.reading.selection
+        if selection.heads is not None:
+            weights = weights[:, list(selection.heads)]
+        chosen = selection.rows_of(self.sentences[0], weights.shape[2])
+        rows = None
+        if chosen is not None:
+            rows = Rows(sides_of(site, self.axes)[0], chosen.to(weights.device))
+            weights = weights[:, :, rows.chosen]
+        self._hand_on(site, layer, weights, rows)
+
+    def _take_call(self, site: Site, layer: int, call: AttentionCall) -> None:
+        if not self.reading.reads(site, layer):
+            return
+        selection = self.reading.selection
+        call = call.of_heads(selection.heads)
+        queries = call.query.shape[2]
+        chosen = selection.rows_of(self.sentences[0], queries)
+        chosen = torch.arange(queries) if chosen is None else chosen
+        rows = Rows(sides_of(site, self.axes)[0], chosen.to(call.query.device))
+        for block in call.blocks(rows.chosen):
+            self._hand_on(site, layer, call.weights(block), rows)
+            rows = replace(rows, start=rows.start + len(block))
+
+    def _hand_on(self, site: Site, layer: int, weights: Tensor, rows: Rows | None) -> None:
+        device, reading = weights.device, self.reading
+        # A model that is spread over devices has its layers elsewhere than its inputs.
+        queries, keys = (
+            axis if axis.real.device == device else axis.to(device)
+            for axis in sides_of(site, self.axes)
+        )
+        if rows is not None:
+            rows = replace(rows, among=queries)
+            queries = queries.at(rows.chosen[rows.start : rows.start + weights.shape[2]])
+        vocabularies = {side: getattr(reading.sentences, side) for side in self.axes}
+        described = checked(
             LayerWeights(
                 site=site,
                 layer=layer,
                 weights=weights,
                 queries=queries,
                 keys=keys,
-                causal=site in self.attention_sites.causal,
-                sentences=tuple(sentence.number for sentence in batch),
+                causal=site in reading.attention_sites.causal,
+                sentences=tuple(sentence.number for sentence in self.sentences),
                 vocabularies=sides_of(site, vocabularies),
-                has_sink=self.attention_sites.has_sink(site, layer),
+                has_sink=reading.attention_sites.has_sink(site, layer),
+                rows=rows,
             )
         )
+        for consumer in self.consumers:
+            consumer.update(described)
 
 
 # Texts, or audio with transcripts.
@@ -187,26 +272,52 @@ def _sentences(model: Model, given: Read) -> Sentences:
     return read_sentences(model, cast("Sequence[Text]", given))
 
 
+CAPTURE_ROWS = "capture some of its rows in Python (rows= of attnlab.capture)"
+
+
 def prepare(
     source: Source,
     sentences: Sentences | Read,
     sites: Sequence[str] | None = None,
     *,
     memory: float | None = None,
+    whole: str | Literal[False] = CAPTURE_ROWS,
+    selection: Selection = EVERYTHING,
 ) -> Reading:
     """The model ready to read the sentences; arguments as in `capture`.
 
+    Args:
+        source: the model.
+        sentences: what it reads.
+        sites: which attention to look at.
+        memory: the most that the weights of one text may take.
+        whole: where something that is fed needs whole matrices, what to do so that nothing does, in words;
+            False where nothing does, so that those of long texts are computed in blocks of rows, if the
+            model allows it.
+        selection: which layers, heads and rows are handed on.
+
     Raises:
-        InputError: sentences that cannot be used, a site that the model or the sentences lack, or a text
-            whose weights need more memory than there is.
+        InputError: sentences that cannot be used, a site that the model or the sentences lack, a layer, head
+            or row that there is not, or a text whose weights need more memory than there is.
     """
     model = model_of(source, scores=False)
     if not isinstance(sentences, Sentences):
         sentences = _sentences(model, sentences)
     found, wanted = probe(model.model, sentences, sites)
-    layers = 1 if found.hooks else sum(found.layers.values())
-    sentences.check_memory(found.heads * layers, memory=memory, device=model.model.device)
-    return Reading(model, sentences, found, wanted)
+    selection.check(found, wanted, sentences)
+    device = model.model.device
+    parts = not whole and (not selection.is_all or sentences.is_long(found.heads))
+    if parts and found.hooks:
+        found = with_callers(model.model, sentences, found)
+    if parts and found.callers:
+        sentences.check_memory_of_blocks(
+            found.heads, biased=found.biased, memory=memory, device=device
+        )
+    else:
+        layers = 1 if found.hooks else sum(found.layers.values())
+        advice = WHOLE_LAYERS if parts else SHORTEN if whole is False else f"{SHORTEN}, or {whole}"
+        sentences.check_memory(found.heads * layers, memory=memory, device=device, advice=advice)
+    return Reading(model, sentences, found, wanted, selection, bool(parts and found.callers))
 
 
 @dataclass(frozen=True, repr=False)
@@ -233,6 +344,10 @@ def capture(
     sentences: Read,
     *,
     sites: Sequence[str] | None = None,
+    layers: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
+    rows: Sequence[int] | int | None = None,
+    seed: int = 0,
     batch_size: int = BATCH_SIZE,
     share: tuple[int, int] = (0, 1),
     keep_matrices: int = 0,
@@ -243,6 +358,16 @@ def capture(
 ) -> Capture:
     """Statistics of every head of a model over `sentences`, and the matrices of the first few.
 
+    Of long texts, and where `layers`, `heads` or `rows` are given, the model runs on torch's fused attention,
+    the queries and keys of the wanted layers and heads are taken where its modules call transformers'
+    attention function, and weights are computed of some rows at a time. What is found is that of eager
+    attention but for rounding. Memory then grows with the tokens of a text, not with their square, but for
+    what the model itself makes: a mask for windows or padding (1 to 5 bytes for each pair of tokens), and
+    relative positions (T5: 12 bytes for each pair and head). A model that computes attention inside its
+    own modules, as Falcon, or by a mechanism of attnlab is read whole, and the rest left out afterwards.
+
+    Cost: a forward pass, and O(row * key * dim) for each wanted head.
+
     Args:
         source: a run or its folder, a transformers folder, the name of a model on the hub, what
             `attnlab.load` returned, or a pair (model, tokenizer; or an object with tokenizers `.source` and
@@ -250,6 +375,11 @@ def capture(
         sentences: texts, or pairs (source, target) for the decoder of an encoder-decoder; for Whisper pairs
             (audio, transcript), see `attnlab.reading.audio_of`. Its own encoder's weights are not read.
         sites: which attention to look at; None for all that the sentences allow.
+        layers: numbers of the layers to look at, from 0; None for all. Sites that lack one do without it.
+        heads: numbers of the heads to look at in each of them, from 0; None for all.
+        rows: which rows of the matrices to look at: positions of queries from 0, which every text must
+            have, or how many to draw of each text at random (all, where it has fewer); None for all.
+        seed: of the rows that are drawn.
         batch_size: most sentences in one forward pass.
         share: (index, count): this call takes every count-th batch, so that several processes
             split the work and the sum of their captures is what one would have found.
@@ -261,12 +391,13 @@ def capture(
 
     Raises:
         InputError: sentences that cannot be used, a site that the model or the sentences lack, or a text
-            whose weights need more memory.
+            whose weights need more memory; a layer, head or row that there is not.
         AttnlabError: a layer whose weights are no attention weights.
     """
-    statistics = HeadStatistics()
-    keeper = MatrixKeeper(keep_matrices, keep_bytes, keep_dtype)
-    reading = prepare(source, sentences, sites, memory=memory)
+    selection = selection_of(layers, heads, rows, seed)
+    statistics = HeadStatistics(selection.heads)
+    keeper = MatrixKeeper(keep_matrices, keep_bytes, keep_dtype, heads=selection.heads)
+    reading = prepare(source, sentences, sites, memory=memory, whole=False, selection=selection)
     coverage = reading.feed(
         [statistics, keeper], batch_size=batch_size, share=share, progress=progress
     )

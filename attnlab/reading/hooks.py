@@ -11,9 +11,18 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from attnlab.attention import Mechanism, always_returning_weights, mechanisms_in
-from attnlab.core import SITES, AttnlabError, InputError, Site
+from attnlab.attention import (
+    WATCHED,
+    AttentionCall,
+    Mechanism,
+    always_returning_weights,
+    asks_interface,
+    mechanisms_in,
+    watching,
+)
+from attnlab.core import SITES, AttnlabError, InputError, Side, Site, sides_of
 from attnlab.reading.sentences import (
+    Axis,
     Sentence,
     Sentences,
     encoded,
@@ -24,6 +33,8 @@ from attnlab.reading.sentences import (
 from attnlab.reading.weights import TOLERANCES
 
 Receiver = Callable[[Site, int, Tensor], None]
+CallReceiver = Callable[[Site, int, AttentionCall], None]
+EAGER = "eager"
 # Kernels of softmax attention that return no weights; eager attention computes the same.
 FUSED_KERNELS = {
     "sdpa", "flex_attention", "flash_attention_2", "flash_attention_3", "flash_attention_4"
@@ -73,12 +84,21 @@ class AttentionSites:
         hooks: one for each layer, or empty when one could not be found; then weights are read from
             the model's outputs, all layers at once, and memory grows with the number of layers.
         causal: sites whose rows must not look ahead.
+        heads_of: number of heads by site and layer.
+        callers: for each hook the module that calls transformers' attention function with the layer's
+            queries and keys; empty where that was not looked for, or some layer has none.
+        watched_as: the name of the attention that these then call.
+        biased: whether the model adds a number of its own to the score of each pair of tokens and head.
     """
 
     layers: Mapping[Site, int]
     heads: int
     hooks: tuple[AttentionHook, ...]
     causal: frozenset[Site]
+    heads_of: Mapping[tuple[Site, int], int]
+    callers: tuple[nn.Module, ...] = ()
+    watched_as: str = ""
+    biased: bool = False
 
     def has_sink(self, site: Site, layer: int) -> bool:
         """Whether rows of a layer sum to less than 1, since a learned sink takes the rest."""
@@ -89,24 +109,29 @@ class AttentionSites:
         paths = {module: path for path, module in model.named_modules()}
         modules = dict(twin.named_modules())
         hooks = tuple(replace(hook, module=modules[paths[hook.module]]) for hook in self.hooks)
-        return replace(self, hooks=hooks)
+        callers = tuple(modules[paths[caller]] for caller in self.callers)
+        return replace(self, hooks=hooks, callers=callers)
 
 
 @contextmanager
-def ready_to_show(model: Any) -> Iterator[None]:
+def ready_to_show(model: Any, attention: str = EAGER) -> Iterator[None]:
     """Puts a model in eval mode, with attention that returns the weights it applies; undone after.
 
     Fused kernels make room for eager attention, which is the same function. attnlab's mechanisms
     stay and return their implied matrices; attention that a user registered stays as it is.
+
+    Args:
+        model: a transformers model.
+        attention: the name of another that is the same function.
     """
     modes = {module: module.training for module in model.modules()}
-    fused = [config for config in _configurations(model) if _is_fused(config)]
+    fused = [config for config in _configurations(model) if _is_plain(config)]
     names = [config._attn_implementation_internal for config in fused]  # noqa: SLF001 - see below
     model.eval()
     try:
         for config in fused:
             # Some models, such as Falcon, heed the name but refuse `set_attn_implementation`.
-            config._attn_implementation_internal = "eager"  # noqa: SLF001
+            config._attn_implementation_internal = attention  # noqa: SLF001
         with always_returning_weights(model):
             yield
     finally:
@@ -128,10 +153,11 @@ def _configurations(model: nn.Module) -> list[Any]:
     return list(found.values())
 
 
-def _is_fused(config: Any) -> bool:
+def _is_plain(config: Any) -> bool:
+    """Whether attention is a softmax that transformers or a kernel computes."""
     name = str(getattr(config, "_attn_implementation", None))
     # Kernels from the hub are named by their repository.
-    return name in FUSED_KERNELS or "/" in name
+    return name == EAGER or name in FUSED_KERNELS or "/" in name
 
 
 def attention_name(model: Any) -> str:
@@ -201,6 +227,11 @@ def find(model: Any, run: Callable[[], Any]) -> AttentionSites:
         heads=max(weights.shape[1] for layers in shown.values() for weights in layers),
         hooks=_matched(shown, seen),
         causal=frozenset({"decoder"}),
+        heads_of={
+            (site, layer): weights.shape[1]
+            for site, layers in shown.items()
+            for layer, weights in enumerate(layers)
+        },
     )
 
 
@@ -282,6 +313,122 @@ def opened(hooks: tuple[AttentionHook, ...], receive: Receiver) -> Iterator[None
             handle.remove()
 
 
+@contextmanager
+def watched(sites: AttentionSites, receive: CallReceiver) -> Iterator[None]:
+    """Hands what each layer calls its attention function with to `receive` in one forward pass.
+
+    The model must be ready to show the attention that is named `watched_as`.
+
+    Raises:
+        AttnlabError: a layer called none.
+    """
+    by_caller: dict[nn.Module, dict[int, AttentionHook]] = {}
+    for hook, caller in zip(sites.hooks, sites.callers, strict=True):
+        by_caller.setdefault(caller, {})[hook.call] = hook
+    calls: Counter[nn.Module] = Counter()
+
+    def watch(module: nn.Module, call: AttentionCall) -> None:
+        hook = by_caller.get(module, {}).pop(calls[module], None)
+        calls[module] += 1
+        if hook is not None:
+            receive(hook.site, hook.layer, call)
+
+    with watching(watch):
+        yield
+    for left in by_caller.values():
+        for hook in left.values():
+            msg = (
+                f"{hook.site} layer {hook.layer}: {type(hook.module).__name__} called no attention "
+                "function on a later batch; report this model to attnlab."
+            )
+            raise AttnlabError(msg)
+
+
+def with_callers(model: Any, sentences: Sentences, found: AttentionSites) -> AttentionSites:
+    """The same with the modules whose queries and keys give the weights that the hooks return.
+
+    Both are computed of a few tokens and compared, with padding and without, so a model that computes
+    weights in another way gets no callers; neither does one that computes any inside its own modules.
+    """
+    if not all(any(map(asks_interface, hook.module.modules())) for hook in found.hooks):
+        return found
+    short, long = _short_and_long(sentences, model.config)
+    with torch.inference_mode():
+        with ready_to_show(model):
+            trials = [
+                encoded(model, sentences.axes(batch, model.device))
+                for batch in ([few_tokens(sentences)], [short, long])
+            ]
+        shown = [_shown(model, axes, found) for axes in trials]
+        for name in WATCHED:
+            called = [_calls(model, axes, name) for axes in trials]
+            callers = [
+                _caller(hook, list(zip(trials, shown, called, strict=True))) for hook in found.hooks
+            ]
+            known = tuple(caller for caller in callers if caller is not None)
+            if len(known) == len(callers):
+                biased = any(call.bias is not None for call in called[0].values())
+                return replace(found, callers=known, watched_as=name, biased=biased)
+    return found
+
+
+Calls = Mapping[tuple[nn.Module, int], AttentionCall]
+Shown = Mapping[tuple[Site, int], Tensor]
+
+
+def _shown(model: Any, axes: Mapping[Side, Axis], found: AttentionSites) -> Shown:
+    """The weights that every hook takes off in one forward pass."""
+    shown: dict[tuple[Site, int], Tensor] = {}
+    with ready_to_show(model), opened(found.hooks, lambda *at: shown.update({at[:2]: at[2]})):
+        forward(model, axes, with_weights=True)
+    return shown
+
+
+def _calls(model: Any, axes: Mapping[Side, Axis], attention: str) -> Calls:
+    """What every module calls its attention function with in one forward pass, by the number of its call."""
+    calls: Counter[nn.Module] = Counter()
+    seen: dict[tuple[nn.Module, int], AttentionCall] = {}
+
+    def note(module: nn.Module, call: AttentionCall) -> None:
+        seen[module, calls[module]] = call
+        calls[module] += 1
+
+    with ready_to_show(model, attention), watching(note):
+        forward(model, axes, with_weights=False)
+    return seen
+
+
+def _caller(
+    hook: AttentionHook, trials: Sequence[tuple[Mapping[Side, Axis], Shown, Calls]]
+) -> nn.Module | None:
+    """The one module inside a hook's that attends with queries and keys of its weights in all trials."""
+    inside = set(hook.module.modules())
+    calling = {
+        module
+        for *_, seen in trials
+        for module, call in seen
+        if module in inside and call == hook.call
+    }
+    if len(calling) != 1:
+        return None
+    caller = calling.pop()
+    for axes, shown, seen in trials:
+        own = shown[hook.site, hook.layer]
+        real = sides_of(hook.site, axes)[0].real.to(own.device)
+        again = (
+            seen[caller, hook.call].of_heads().weights(torch.arange(own.shape[2]).to(own.device))
+        )
+        if again.shape != own.shape:
+            return None
+        # Eager attention in float64 gives NaN where windows hide all keys from padding, and then behind it.
+        compared = real[:, None, :, None] & ~own.isnan()
+        change = (again - own).masked_fill(~compared, 0.0).abs().amax()
+        # Many a model takes the softmax in float32, whatever else it computes in.
+        if not change <= max(TOLERANCES.get(own.dtype, 1e-4), TOLERANCES[torch.float32]):
+            return None
+    return caller
+
+
 def probe(
     model: Any, sentences: Sentences, sites: Sequence[str] | None
 ) -> tuple[AttentionSites, tuple[Site, ...]]:
@@ -357,18 +504,23 @@ def _check_probabilities(model: Any, wanted: Sequence[Site]) -> None:
         raise InputError(msg)
 
 
+def _short_and_long(sentences: Sentences, config: Any) -> tuple[Sentence, Sentence]:
+    """A sentence of a few tokens, and one that makes it be padded."""
+    first = sentences.usable[0]
+    short = replace(
+        first, number=0, source=_cut(first, 3, 1), target=first.target and first.target[:5]
+    )
+    most = most_positions(config)
+    target = first.target and (first.target[:5] * 3)[:most]
+    return short, replace(short, number=1, source=_cut(short, most), target=target)
+
+
 def _check_padding_ignored(model: Any, sentences: Sentences, found: AttentionSites) -> None:
     """Raises where the weights of a short sentence change beside a longer one in the batch.
 
     Convolutions over tokens (ConvBERT) and landmarks (Nystromformer) do that.
     """
-    first = sentences.usable[0]
-    short = replace(
-        first, number=0, source=_cut(first, 3, 1), target=first.target and first.target[:5]
-    )
-    most = most_positions(model.config)
-    target = first.target and (first.target[:5] * 3)[:most]
-    long = replace(short, number=1, source=_cut(short, most), target=target)
+    short, long = _short_and_long(sentences, model.config)
 
     def weights(batch: list[Sentence]) -> dict[Site, tuple[Tensor, ...]]:
         outputs = forward(model, sentences.axes(batch, model.device), with_weights=True)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -27,7 +28,7 @@ from attnlab.core import (
     write_tensors,
 )
 from attnlab.reading.sentences import Axis
-from attnlab.reading.weights import LayerWeights, PerLayer
+from attnlab.reading.weights import LayerWeights, Naming, PerLayer, Rows
 
 Key = tuple[int, Site, int]
 MATRICES_FORMAT = "attnlab matrices 1"
@@ -50,6 +51,8 @@ class KeptMatrices(ShortRepr):
         kinds: what the tokens of both sides are, a letter of `LETTERS` each.
         all_queries: number of query tokens by (sentence, site) of which only the first are kept.
         chosen: the sentences that were asked for by their words, which are shown first.
+        rows: positions of the queries by (sentence, site), where some were selected.
+        heads: numbers of the heads, where some were selected.
     """
 
     matrices: Mapping[Key, Float[Tensor, "head query key"]] = field(default_factory=dict)
@@ -58,6 +61,8 @@ class KeptMatrices(ShortRepr):
     kinds: Mapping[tuple[int, Site], tuple[str, str]] = field(default_factory=dict)
     all_queries: Mapping[tuple[int, Site], int] = field(default_factory=dict)
     chosen: tuple[int, ...] = ()
+    rows: Mapping[tuple[int, Site], tuple[int, ...]] = field(default_factory=dict)
+    heads: tuple[int, ...] | None = None
 
     def __add__(self, other: "KeptMatrices") -> "KeptMatrices":
         return KeptMatrices(
@@ -67,6 +72,8 @@ class KeptMatrices(ShortRepr):
             {**self.kinds, **other.kinds},
             {**self.all_queries, **other.all_queries},
             tuple(dict.fromkeys((*self.chosen, *other.chosen))),
+            {**self.rows, **other.rows},
+            self.heads,
         )
 
     @property
@@ -93,6 +100,8 @@ class KeptMatrices(ShortRepr):
                     {f"{n}.{site}": count for (n, site), count in self.all_queries.items()}
                 ),
                 "chosen": json.dumps(self.chosen),
+                "rows": json.dumps({f"{n}.{site}": rows for (n, site), rows in self.rows.items()}),
+                "heads": json.dumps(self.heads),
                 "format": MATRICES_FORMAT,
             },
         )
@@ -141,6 +150,9 @@ def load_kept_matrices(path: str | Path) -> KeptMatrices:
             kinds = _by_sentence("kinds", {"kinds": "{}", **metadata}, tuple[str, str])
             all_queries = _by_sentence("all_queries", {"all_queries": "{}", **metadata}, int)
             chosen = fitting(tuple[int, ...], parse_json(metadata.get("chosen", "[]")))
+            rows = _by_sentence("rows", {"rows": "{}", **metadata}, tuple[int, ...])
+            heads = parse_json(metadata.get("heads", "null"))
+            heads = None if heads is None else fitting(tuple[int, ...], heads)
             for key, matrix in matrices.items():
                 _check(key, matrix, tokens, kinds)
             _check_heads(matrices)
@@ -150,7 +162,9 @@ def load_kept_matrices(path: str | Path) -> KeptMatrices:
                 "model again, or name one array (array)."
             )
             raise InputError(msg) from error
-    return KeptMatrices(_ordered(matrices), tokens, frozenset(), kinds, all_queries, chosen)
+    return KeptMatrices(
+        _ordered(matrices), tokens, frozenset(), kinds, all_queries, chosen, rows, heads
+    )
 
 
 def _key(name: str) -> Key:
@@ -220,14 +234,29 @@ class KeptLayer:
     """Matrices of one layer and sentence, with tokens and letters of `LETTERS` of both sides.
 
     Attributes:
-        matrices: those of the first queries alone where all would go over the limit of bytes.
-        tokens: all of both sides.
+        blocks: rows of the matrices, those of the first queries alone where all would go over the limit of
+            bytes. To the first rows others of the same sentence add up, of which nothing else is named.
+        tokens: of all rows, and of the keys.
         kinds: likewise.
+        rows: positions of the queries where some were selected.
     """
 
-    matrices: Float[Tensor, "head query key"]
-    tokens: tuple[list[str], list[str]]
-    kinds: tuple[str, str]
+    blocks: tuple[Float[Tensor, "head _ key"], ...]
+    tokens: tuple[list[str], list[str]] = ([], [])
+    kinds: tuple[str, str] = ("", "")
+    rows: tuple[int, ...] | None = None
+
+    def __add__(self, other: "KeptLayer") -> "KeptLayer":
+        return replace(self, blocks=self.blocks + other.blocks)
+
+    def joined(self) -> "KeptLayer":
+        """The same in one block."""
+        return self if len(self.blocks) == 1 else replace(self, blocks=(self.matrices,))
+
+    @property
+    def matrices(self) -> Float[Tensor, "head query key"]:
+        """All rows that are held."""
+        return self.blocks[0] if len(self.blocks) == 1 else torch.cat(self.blocks, 1)
 
     @property
     def entries(self) -> int:
@@ -237,7 +266,7 @@ class KeptLayer:
     @property
     def entries_per_query(self) -> int:
         """Number of weights of one query."""
-        return len(self.matrices) * len(self.tokens[1])
+        return len(self.blocks[0]) * len(self.tokens[1])
 
 
 class MatrixKeeper(PerLayer[Key, KeptLayer]):
@@ -249,6 +278,8 @@ class MatrixKeeper(PerLayer[Key, KeptLayer]):
     that fit: rows that are kept are rows of the model, whatever is left out.
     """
 
+    by_rows = True
+
     def __init__(
         self,
         sentences: int,
@@ -256,8 +287,10 @@ class MatrixKeeper(PerLayer[Key, KeptLayer]):
         dtype: torch.dtype = torch.float32,
         *,
         chosen: Sequence[int] = (),
+        heads: tuple[int, ...] | None = None,
     ) -> None:
         super().__init__()
+        self.heads = heads
         if dtype not in {torch.float16, torch.float32}:
             msg = f"Matrices are kept as float32 or float16, not {dtype}."
             raise InputError(msg)
@@ -277,23 +310,33 @@ class MatrixKeeper(PerLayer[Key, KeptLayer]):
         }
 
     def _cut_out(self, layer: LayerWeights, row: int) -> KeptLayer:
-        axes = layer.queries, layer.keys
-        ids = [axis.ids[row][axis.real[row]].tolist() for axis in axes]
-        queries, keys = (names.tokens(i) for names, i in zip(layer.vocabularies, ids, strict=True))
-        kinds = _letters(layer.queries, row), _letters(layer.keys, row)
-        kept = KeptLayer(
-            layer.weights[row, :, : len(ids[0]), : len(ids[1])], (queries, keys), kinds
-        )
-        if kept.entries * self.dtype.itemsize > self.most_bytes:
+        rows = layer.rows
+        axes = layer.queries if rows is None else rows.among.at(rows.chosen), layer.keys
+        queries, keys = (int(axis.real[row].sum()) for axis in axes)
+        here = int(layer.queries.real[row].sum())
+        kept = KeptLayer((layer.weights[row, :, :here, :keys],))
+        if layer.is_first_block:
+            kept = replace(
+                kept,
+                tokens=_tokens(axes, layer.vocabularies, row),
+                kinds=(_letters(axes[0], row), _letters(axes[1], row)),
+                rows=_selected(rows, row),
+            )
+        entries = layer.weights.shape[1] * keys
+        if queries * entries * self.dtype.itemsize > self.most_bytes:
             # No sentence with this layer is kept whole, so that more need not be held.
-            return _reduced(kept, _queries_within([kept], self.most_bytes))
+            start = 0 if rows is None else rows.start
+            most = _queries_within([(queries, entries)], self.most_bytes)
+            return _reduced(kept, max(most - start, 0))
         # A clone, because a slice would hold the batch in memory.
-        return replace(kept, matrices=kept.matrices.to("cpu", self.dtype).clone())
+        return replace(kept, blocks=(kept.matrices.to("cpu", self.dtype).clone(),))
 
     def kept(self) -> KeptMatrices:
         """The sentences that fit the limit, chosen ones first; part of the smallest where none does."""
         layers: dict[int, dict[Key, KeptLayer]] = {}
-        for key, layer in self.sums.items():
+        for key in self.sums:
+            # Blocks are let go layer by layer, so that no two copies of all are held.
+            layer = self.sums[key] = self.sums[key].joined()
             layers.setdefault(key[0], {})[key] = layer
         sizes = {
             number: sum(one.entries for one in layers[number].values()) * self.dtype.itemsize
@@ -307,11 +350,13 @@ class MatrixKeeper(PerLayer[Key, KeptLayer]):
         if sizes and not found:
             first = [number for number in self.chosen if number in sizes] or list(sizes)
             smallest = layers[min(first, key=lambda number: sizes[number])]
-            most = _queries_within(list(smallest.values()), self.most_bytes)
+            sizes_of = [(len(one.tokens[0]), one.entries_per_query) for one in smallest.values()]
+            most = _queries_within(sizes_of, self.most_bytes)
             found = {key: _reduced(layer, most) for key, layer in smallest.items()}
-        rows = {key[:2]: len(layer.matrices[0]) for key, layer in found.items()}
+        matrices = {key: layer.matrices for key, layer in found.items()}
+        rows = {key[:2]: matrix.shape[1] for key, matrix in matrices.items()}
         return KeptMatrices(
-            _ordered({key: layer.matrices for key, layer in found.items()}),
+            _ordered(matrices),
             {k[:2]: (one.tokens[0][: rows[k[:2]]], one.tokens[1]) for k, one in found.items()},
             frozenset(sizes.keys() - {key[0] for key in found}),
             {k[:2]: (one.kinds[0][: rows[k[:2]]], one.kinds[1]) for k, one in found.items()},
@@ -321,27 +366,51 @@ class MatrixKeeper(PerLayer[Key, KeptLayer]):
                 if rows[key[:2]] < len(layer.tokens[0])
             },
             tuple(number for number in self.chosen if number in {key[0] for key in found}),
+            {
+                key[:2]: layer.rows[: rows[key[:2]]]
+                for key, layer in found.items()
+                if layer.rows is not None
+            },
+            self.heads,
         )
 
 
-def _queries_within(layers: Sequence[KeptLayer], most_bytes: int) -> int:
-    """Of how many first queries the weights of these layers fit in half precision; at least 1."""
-    longest = max(len(layer.tokens[0]) for layer in layers)
-    return next(
-        (
-            queries
-            for queries in range(longest, 1, -1)
-            if most_bytes
-            >= torch.float16.itemsize
-            * sum(min(queries, len(one.tokens[0])) * one.entries_per_query for one in layers)
-        ),
-        1,
+def _selected(rows: Rows | None, row: int) -> tuple[int, ...] | None:
+    """The positions of the rows of one sentence; None where they are all of them."""
+    if rows is None or len(rows.chosen) == rows.among.real.shape[1]:
+        return None
+    return tuple(rows.chosen[rows.among.real[row][rows.chosen]].tolist())
+
+
+def _tokens(
+    axes: tuple[Axis, Axis], vocabularies: tuple[Naming, Naming], row: int
+) -> tuple[list[str], list[str]]:
+    """The real tokens of one sentence on both sides."""
+    queries, keys = (
+        names.tokens(axis.ids[row][axis.real[row]].tolist())
+        for names, axis in zip(vocabularies, axes, strict=True)
     )
+    return queries, keys
+
+
+def _queries_within(layers: Sequence[tuple[int, int]], most_bytes: int) -> int:
+    """Of how many first queries the weights of layers fit in half precision; at least 1.
+
+    Args:
+        layers: how many queries each has, and how many weights each of them has.
+        most_bytes: the limit.
+    """
+
+    def bytes_of(queries: int) -> int:
+        return torch.float16.itemsize * sum(min(queries, own) * entries for own, entries in layers)
+
+    longest = max(queries for queries, _ in layers)
+    return max(1, bisect_right(range(1, longest + 1), most_bytes, key=bytes_of))
 
 
 def _reduced(layer: KeptLayer, queries: int) -> KeptLayer:
     """The first queries of a layer, in half precision."""
-    return replace(layer, matrices=layer.matrices[:, :queries].to("cpu", torch.float16).clone())
+    return replace(layer, blocks=(layer.matrices[:, :queries].to("cpu", torch.float16).clone(),))
 
 
 def _letters(axis: Axis, row: int) -> str:

@@ -310,6 +310,12 @@ def load_kept_source(
     if not holds_kept_matrices(path):
         return None
     found = load_kept_matrices(path)
+    if found.rows or found.heads is not None:
+        msg = (
+            f"{path} holds selected rows or heads alone, which cannot be analyzed as whole matrices; "
+            "read it with load_kept_matrices, or capture all of them."
+        )
+        raise InputError(msg)
     checked = {
         key: prepared(matrix.double(), normalize)
         for key, matrix in found.matrices.items()

@@ -3,6 +3,7 @@
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from inspect import signature
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import ModelOutput
 
+from attnlab.attention import BLOCK_WEIGHTS
 from attnlab.core import InputError, Note, NothingUsableError, Side, check_memory
 from attnlab.models import IGNORED_LABEL, Model, OwnModel
 
@@ -153,7 +155,15 @@ Progress = Callable[[int, int], None]
 BYTES_A_WEIGHT = 128
 # Weights of a layer up to which texts are read together: 1 GB.
 MOST_WEIGHTS = 2**23
+# Bytes for each pair of tokens where blocks of rows are read: a mask, and the form that the kernel takes.
+BYTES_A_PAIR = 8
+# Bytes for each pair and head of relative positions: themselves, with the mask, and their making.
+BYTES_A_BIAS = 12
 SHORTEN = "shorten or split it, or raise the limit (memory, in GB)"
+WHOLE_LAYERS = (
+    "this model computes its attention inside its own modules, or by a function that was put there, and not "
+    f"by transformers' own, so no rows can be read without the others: {SHORTEN}"
+)
 
 
 @dataclass(frozen=True)
@@ -201,6 +211,16 @@ class Axis:
     features: Float[Tensor, "batch mel column"] | None = None
     outputs: ModelOutput | None = None
 
+    def at(self, positions: Int[Tensor, " position"]) -> "Axis":
+        """The tokens at these positions alone, the same in all sentences."""
+        return Axis(*(getattr(self, name)[:, positions] for name in _OF_TOKENS))
+
+    def to(self, device: torch.device) -> "Axis":
+        """The same on another device, without what the model was given instead of ids."""
+        return Axis(*(getattr(self, name).to(device) for name in _OF_TOKENS))
+
+
+_OF_TOKENS = ("ids", "real", "content", "special", "opening", "closing", "punctuation")
 
 # What special tokens are for, the unknown word aside.
 _MARKS = ("bos", "eos", "sep", "cls", "mask", "pad")
@@ -359,8 +379,48 @@ class Sentences:
             )
         return bool(written) and longest <= most
 
+    def is_long(self, heads: int) -> bool:
+        """Whether a layer of so many heads has more weights of the longest text than are read at once."""
+        return heads * self._most_cells() > MOST_WEIGHTS
+
+    def _most_cells(self) -> int:
+        """Pairs of tokens of the longest text; weights of an audio encoder are not handed on."""
+        longest = max(self.usable, key=_length)
+        tokens = _length(longest)
+        return tokens * (tokens if longest.features is None else len(longest.target or ()))
+
+    def check_memory_of_blocks(
+        self, heads: int, *, biased: bool, memory: float | None, device: torch.device
+    ) -> None:
+        """Raises InputError where reading the longest text in blocks of rows needs more memory than there is.
+
+        Args:
+            heads: of the layer that has most.
+            biased: whether the model adds numbers of its own to the scores of each head.
+            memory: as in `check_memory`.
+            device: as there.
+        """
+        longest = max(self.usable, key=_length)
+        tokens, cells = _length(longest), self._most_cells()
+        block = min(max(BLOCK_WEIGHTS, heads * tokens), heads * cells)
+        wanted = BYTES_A_WEIGHT * block + BYTES_A_PAIR * cells
+        advice = SHORTEN
+        if biased:
+            wanted += BYTES_A_BIAS * heads * cells
+            advice = (
+                "this model makes a relative position for each head and pair of tokens, "
+                f"whichever rows are read: {SHORTEN}"
+            )
+        what = f"Text {longest.number + 1}, of {tokens:,} tokens, with {heads} heads in blocks of rows,"
+        check_memory(wanted, what, advice, memory=memory, device=device)
+
     def check_memory(
-        self, weights_a_cell: int, *, memory: float | None, device: torch.device
+        self,
+        weights_a_cell: int,
+        *,
+        memory: float | None,
+        device: torch.device,
+        advice: str = SHORTEN,
     ) -> None:
         """Raises InputError where the weights of the longest text alone would need more memory than there is.
 
@@ -369,16 +429,15 @@ class Sentences:
                 all layers where they come together.
             memory: the most in GB; None: what is free.
             device: where the model is.
+            advice: what to do, to end the sentence.
         """
         longest = max(self.usable, key=_length)
         tokens = _length(longest)
         what = (
             f"Text {longest.number + 1}, of {tokens:,} tokens, with {weights_a_cell} heads at once,"
         )
-        # Weights of an audio encoder are not handed on.
-        cells = tokens * (tokens if longest.features is None else len(longest.target or ()))
-        wanted = BYTES_A_WEIGHT * weights_a_cell * cells
-        check_memory(wanted, what, SHORTEN, memory=memory, device=device)
+        wanted = BYTES_A_WEIGHT * weights_a_cell * self._most_cells()
+        check_memory(wanted, what, advice, memory=memory, device=device)
 
     def batches(
         self,
@@ -574,6 +633,12 @@ def encoded(model: Any, axes: Mapping[Side, Axis], *, text: bool = False) -> Map
     return {**axes, "source": replace(source, outputs=outputs)}
 
 
+def without_cache(model: Any) -> dict[str, bool]:
+    """The argument that turns off the cache of decoding, where a model takes it."""
+    takes = signature(model.forward).parameters
+    return {"use_cache": False} if "use_cache" in takes or "kwargs" in takes else {}
+
+
 def forward(model: Any, axes: Mapping[Side, Axis], *, with_weights: bool) -> Any:
     """The outputs of all layers; the part that scores a vocabulary is left out.
 
@@ -591,5 +656,7 @@ def forward(model: Any, axes: Mapping[Side, Axis], *, with_weights: bool) -> Any
     if isinstance(model, OwnModel):
         given["score_vocabulary"] = False
     if not model.config.is_encoder_decoder:
+        if not with_weights:
+            given |= without_cache(model.base_model)
         return model.base_model(**given)
     return model.base_model(**given, use_cache=False)

@@ -1,7 +1,7 @@
 """What is counted of every head: sums that add up over batches, shares and processes."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 import torch
@@ -35,7 +35,16 @@ class HeadStatistics(PerLayer[tuple[Site, int], Figures]):
     the weights on content keys divided by their sum. A row without weight on any content key is
     left out of them and counted in `rows_without_content_mass`. Jensen-Shannon distance, by far the
     dearest, is taken of whole rows only.
+
+    Args:
+        heads: numbers of the heads that are fed, in ascending order; None: all.
     """
+
+    by_rows = True
+
+    def __init__(self, heads: Sequence[int] | None = None) -> None:
+        super().__init__()
+        self.numbers = None if heads is None else tuple(heads)
 
     def values_of(self, layer: LayerWeights) -> dict[tuple[Site, int], Figures]:
         """Every sum of one layer and batch."""
@@ -44,7 +53,7 @@ class HeadStatistics(PerLayer[tuple[Site, int], Figures]):
     def heads(self) -> pd.DataFrame:
         """One row per head, columns as in `statistics_columns`; missing where nothing counted."""
         tables = [
-            _heads_of(site, layer, sums).assign(
+            _heads_of(site, layer, sums, self._heads(sums)).assign(
                 js_distance_to_others=_mean_to_others(_js_distance(sums))
             )
             for (site, layer), sums in self._ordered()
@@ -62,13 +71,16 @@ class HeadStatistics(PerLayer[tuple[Site, int], Figures]):
         """
         rows = []
         for (site, layer), sums in self._ordered():
-            distance = _js_distance(sums).tolist()
+            distance, heads = _js_distance(sums).tolist(), self._heads(sums)
             rows += [
-                (site, layer, one, other, distance[one][other])
+                (site, layer, heads[one], heads[other], distance[one][other])
                 for one in range(len(distance))
                 for other in range(one + 1, len(distance))
             ]
         return pd.DataFrame(rows, columns=[*HEAD_COLUMNS, "other_head", "js_distance"])
+
+    def _heads(self, sums: Figures) -> Sequence[int]:
+        return range(len(sums["entropy_nats"])) if self.numbers is None else self.numbers
 
     def _ordered(self) -> Iterator[tuple[tuple[Site, int], Figures]]:
         yield from sorted(self.sums.items(), key=lambda item: (site_order(item[0][0]), item[0][1]))
@@ -79,7 +91,7 @@ def _sums(layer: LayerWeights) -> Figures:
     rows = layer.counted_queries.double()
     empty = (layer.wide.sum(-1) == 0) * rows[:, None]
     sums = {
-        "sentences": rows.new_tensor(len(layer.sentences)),
+        "sentences": rows.new_tensor(len(layer.sentences) if layer.is_first_block else 0),
         "rows": rows.sum(),
         "empty_rows": empty.sum((0, 2)),
         **_entropy_sums(layer, rows),
@@ -147,7 +159,7 @@ def _content_sums(layer: LayerWeights, rows: Tensor) -> dict[str, Tensor]:
     choice = counted * (number > 1)[:, None]
     largest = number.clamp(min=2).double().log()[:, None]
     most = layer.wide.masked_fill(~layer.keys.content[:, None, None], 0.0).amax(-1).double()
-    near, there = _near_the_diagonal(layer.wide, keys)
+    near, there = _near_the_diagonal(layer, keys)
     marks = layer.keys.punctuation.to(layer.wide.dtype)[..., None]
     on_marks = (layer.wide.flatten(1, 2) @ marks).view(mass.shape).double() / scale
     seeing = (keys & layer.keys.punctuation[:, None]).any(-1)[:, None] * counted
@@ -165,10 +177,10 @@ def _content_sums(layer: LayerWeights, rows: Tensor) -> dict[str, Tensor]:
     }
 
 
-def _near_the_diagonal(weights: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+def _near_the_diagonal(layer: LayerWeights, keys: Tensor) -> tuple[Tensor, Tensor]:
     """Each row's weight at the offsets, 0 where `keys` has none, and 1 where it has one."""
-    steps = torch.tensor(OFFSETS, device=weights.device)
-    columns = torch.arange(weights.shape[2], device=weights.device)[:, None] + steps
+    weights = layer.wide
+    columns = layer.positions[:, None] + torch.tensor(OFFSETS, device=weights.device)
     last = weights.shape[3] - 1
     inside = (columns >= 0) & (columns <= last)
     columns = columns.clamp(0, last)
@@ -215,13 +227,13 @@ def _mean_to_others(distance: Tensor) -> list[float]:
     return (distance.sum(-1) / others).tolist() if others else [math.nan] * len(distance)
 
 
-def _heads_of(site: Site, layer: int, sums: Figures) -> pd.DataFrame:
+def _heads_of(site: Site, layer: int, sums: Figures, heads: Sequence[int]) -> pd.DataFrame:
     """Means of one layer's heads; 0 / 0 is NaN, which a table shows as missing."""
-    rows, heads = sums["rows"], len(sums["entropy_nats"])
+    rows = sums["rows"]
     table = {
         "site": site,
         "layer": layer,
-        "head": range(heads),
+        "head": list(heads),
         "sentences": int(sums["sentences"]),
         "rows": int(rows),
         "empty_rows": sums["empty_rows"].long().tolist(),

@@ -28,20 +28,36 @@ class Naming(Protocol):
 
 
 @dataclass(frozen=True)
+class Rows:
+    """Which queries of a batch the rows of some weights are, where they are not all of them.
+
+    Attributes:
+        among: all queries.
+        chosen: the positions of all rows that are handed on, block after block, in order.
+        start: which of these the first row at hand is, from 0.
+    """
+
+    among: Axis
+    chosen: Int[Tensor, " row"]
+    start: int = 0
+
+
+@dataclass(frozen=True)
 class LayerWeights:
-    """Attention weights of all heads of one layer for one batch.
+    """Attention weights of one layer for one batch, of all heads and rows or of those that are wanted.
 
     Attributes:
         site: encoder, decoder or cross.
         layer: from 0.
         weights: before dropout; exactly 0 in the rows of padding.
-        queries: the tokens that look.
+        queries: the tokens that look, one each row.
         keys: the tokens that are looked at.
         causal: whether rows must not look ahead.
         sentences: numbers of the sentences of the batch.
         vocabularies: of the queries and of the keys.
         has_sink: whether a learned logit that is no token takes what a row lacks to a sum of 1.
         has_tokens: whether the tokens are known; of a file of matrices alone they are not.
+        rows: which queries the rows are; None where they are all.
     """
 
     site: Site
@@ -54,6 +70,20 @@ class LayerWeights:
     vocabularies: tuple[Naming, Naming]
     has_sink: bool = False
     has_tokens: bool = True
+    rows: Rows | None = None
+
+    @property
+    def is_first_block(self) -> bool:
+        """Whether no rows of these sentences were handed on before."""
+        return self.rows is None or self.rows.start == 0
+
+    @cached_property
+    def positions(self) -> Int[Tensor, " query"]:
+        """The position of each row among the queries."""
+        count = self.weights.shape[2]
+        if self.rows is None:
+            return torch.arange(count, device=self.weights.device)
+        return self.rows.chosen[self.rows.start : self.rows.start + count]
 
     @cached_property
     def counted_queries(self) -> Bool[Tensor, "batch query"]:
@@ -62,17 +92,16 @@ class LayerWeights:
         In cross-attention a row goes by the token that it predicts: row t predicts token t + 1 (trap 5),
         so the row of the start token counts and that of the last token does not. Without tokens all do.
         """
-        content = self.queries.content
-        if self.site != "cross" or not self.has_tokens:
-            return content
-        return torch.cat([content[:, 1:], torch.zeros_like(content[:, :1])], 1)
+        content = self.queries.content if self.rows is None else self.rows.among.content
+        if self.site == "cross" and self.has_tokens:
+            content = torch.cat([content[:, 1:], torch.zeros_like(content[:, :1])], 1)
+        return content if self.rows is None else content[:, self.positions]
 
     @cached_property
     def offsets(self) -> Int[Tensor, "query key"]:
         """Key position minus query position."""
-        queries, keys = self.weights.shape[-2:]
-        device = self.weights.device
-        return torch.arange(keys, device=device) - torch.arange(queries, device=device)[:, None]
+        keys = torch.arange(self.weights.shape[3], device=self.weights.device)
+        return keys - self.positions[:, None]
 
     @cached_property
     def visible(self) -> Bool[Tensor, "batch query key"]:
@@ -166,7 +195,7 @@ def checked(layer: LayerWeights) -> LayerWeights:
         )
         raise AttnlabError(msg)
     # Filled, not multiplied: a row of padding may hold NaN, the softmax of nothing.
-    weights = layer.weights.masked_fill(~real, 0.0)
+    weights = layer.weights if real.all() else layer.weights.masked_fill(~real, 0.0)
     sums = weights.sum(-1, dtype=torch.float32 if weights.dtype != torch.float64 else None)
     error = (
         (sums - 1).clamp(min=0) + weights.amin(-1).clamp(max=0).abs()
@@ -230,7 +259,10 @@ class PerLayer(ABC, Generic[Key, Value]):
 
     Attributes:
         sums: the values of all that was fed, by site, layer and what else a subclass tells apart.
+        by_rows: whether it can be fed some rows of a matrix at a time; others need them all at once.
     """
+
+    by_rows: bool = False
 
     def __init__(self) -> None:
         self.sums: Sums[Key, Value] = Sums()

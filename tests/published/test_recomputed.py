@@ -130,6 +130,25 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
         assert reduced.change_of(*one) == pytest.approx(table.loc[one, "reduced_change"], rel=1e-3)
 
 
+@recomputes("capture_length")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    experiment = script("capture_length")
+    table = pd.read_csv(folder / "table.csv")
+    tokens = experiment.LENGTHS[0]
+    tokenizer = experiment.build_tokenizer()
+    found = experiment.run_capture(
+        experiment.build_model(len(tokenizer)),
+        tokenizer,
+        experiment.draw_text(tokens),
+        experiment.ROWS,
+    )
+    measured = table[(table["tokens"] == tokens) & (table["way"] == "rows")]["entropy_nats"]
+    assert measured.to_list() == pytest.approx(
+        [experiment.mean_entropy(found)] * len(measured), rel=1e-5
+    )
+    assert experiment.readme(folder) == (folder / "README.md").read_text("utf-8")
+
+
 @recomputes("demo_cost")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
     from attnlab.cli.commands.demo import DEMO_SETTINGS

@@ -15,6 +15,7 @@ from attnlab.core.errors import InputError
 from attnlab.models.loaded import Model
 from attnlab.reading.audio import Audio, audio_of, read_audio, read_audio_file
 from attnlab.reading.capture import prepare
+from attnlab.reading.selection import selection_of
 from attnlab.reading.weights import LayerWeights
 
 TEXTS = ["the cat sees a dog", "a bird"]
@@ -70,6 +71,20 @@ def test_capture_takes_audio() -> None:
     found = attnlab.capture(whisper(), [(noise(60), "a dog"), (noise(80), "a cat")])
     assert found.coverage.layers == {"decoder": 3, "cross": 3}
     assert found.coverage.sentences == 2
+
+
+def test_rows_of_what_hears_audio_are_those_of_whole_matrices(untouched_randomness: None) -> None:
+    heard = [(noise(60), TEXTS[0]), (noise(80, seed=1), TEXTS[1])]
+    selection = selection_of([0, 2], [1, 4], [0, 3], 0)
+    model = whisper()
+    model.model.train()
+    assert prepare(model, heard, whole=False, selection=selection).in_blocks
+    whole = attnlab.capture(model, heard, keep_matrices=2).kept.matrices
+    some = attnlab.capture(model, heard, keep_matrices=2, layers=[0, 2], heads=[1, 4], rows=[0, 3])
+    assert len(some.kept.matrices) == 8
+    for at, matrix in some.kept.matrices.items():
+        expected = whole[at][[1, 4]][:, [0, 3]]
+        torch.testing.assert_close(matrix, expected, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("rate", [16_000, 8_000])

@@ -28,6 +28,7 @@ from attnlab.attention.bridge.sites import (
     AttentionAt,
     ScoreRule,
     attention_modules,
+    hidden_below,
     mechanism_of,
     score_rules,
     without_scores,
@@ -48,9 +49,6 @@ from attnlab.core import (
     write_tensors,
 )
 from attnlab.matrices.supports import offsets
-
-# Scores at most this far below the others are hidden ones; no relative position takes off so much.
-HIDDEN = -1e8
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ def read_mask(
     if mask is None:
         return Reading(None, keys - queries if causal else past)
     mask = mask[..., :keys]
-    seen = mask if mask.dtype == torch.bool else mask > max(HIDDEN, torch.finfo(mask.dtype).min / 2)
+    seen = mask if mask.dtype == torch.bool else mask > hidden_below(mask)
     visible = seen.any(-2).any(1) if real is None else _as_long_as(keys, real)
     expected = visible[:, None, None, :].expand(-1, 1, queries, -1)
     rows = torch.ones_like(expected[..., :1])

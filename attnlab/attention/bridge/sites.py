@@ -5,7 +5,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from attnlab.attention.mechanism import Mechanism
@@ -13,6 +14,8 @@ from attnlab.attention.multihead import OwnAttention
 from attnlab.core import AttnlabError, InputError
 
 NAME = "attnlab"
+# Scores at most this far below the others are hidden ones; no relative position takes off so much.
+HIDDEN = -1e8
 CROSS_NAMES = ("encoder_attn", "EncDecAttention", "crossattention", "cross_attn", "cross_attention")
 
 
@@ -57,7 +60,7 @@ def attention_modules(model: PreTrainedModel) -> list[AttentionAt]:
     found = [
         (path, part)
         for path, part in model.named_modules()
-        if isinstance(part, OwnAttention) or _asks_interface(part)
+        if isinstance(part, OwnAttention) or asks_interface(part)
     ]
     attending = [part for part in model.modules() if _looks_attending(part)]
     if not found or any(not _holds(part, found) for part in attending):
@@ -104,7 +107,8 @@ def _layers_of_groups(config: Any) -> list[tuple[int, ...]]:
     ]
 
 
-def _asks_interface(module: nn.Module) -> bool:
+def asks_interface(module: nn.Module) -> bool:
+    """Whether a module attends through transformers' AttentionInterface."""
     code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
     return code is not None and "ALL_ATTENTION_FUNCTIONS" in code.co_names
 
@@ -210,3 +214,8 @@ def without_scores(mechanism: Mechanism, rules: Collection[ScoreRule]) -> str | 
                     "choose a mechanism with a softmax over keys, such as full, band or topk."
                 )
     return None
+
+
+def hidden_below(mask: Tensor) -> float:
+    """Pairs where a mask that is added to scores is at most this are hidden."""
+    return max(HIDDEN, torch.finfo(mask.dtype).min / 2)

@@ -50,7 +50,7 @@ class MaskedSoftmax(PaddingSafeMechanism):
         scores = scores_of(query, key, context)
         seen = self._seen(query, key, context)
         if context.scoring is not None and context.scoring.sinks is not None:
-            return _softmax_with_sinks(scores, seen, context.scoring.sinks)
+            return softmax_with_sinks(scores, seen, context.scoring.sinks)
         return scores.softmax(-1) if seen is None else softmax_over(scores, seen)
 
     def support(
@@ -124,7 +124,7 @@ def scores_of(query: Tensor, key: Tensor, context: Context) -> Tensor:
     return scores if context.bias is None else scores + context.bias
 
 
-def _softmax_with_sinks(scores: Tensor, seen: Tensor | None, sinks: Tensor) -> Tensor:
+def softmax_with_sinks(scores: Tensor, seen: Tensor | None, sinks: Tensor) -> Tensor:
     """Softmax of each row over the entries `seen` and its head's sink, whose own weight is left out."""
     sink = sinks.to(scores.dtype)[:, None, None].expand(*scores.shape[:-1], 1)
     scores = torch.cat([scores, sink], -1)

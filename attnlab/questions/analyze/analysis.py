@@ -81,6 +81,10 @@ from attnlab.reading import (
 from attnlab.results import Result, notes_on_weights
 
 KEPT_BYTES = 64 * 2**20
+STATISTICS_ALONE = (
+    "count statistics alone, which are sums over rows (no labels, 0 structure sentences, 0 fit "
+    "sentences), or capture some rows in Python (rows= of attnlab.capture)"
+)
 # The column of heads that stands beside the labels too.
 SINK_SHARE = "mass_on_special"
 # Feeds every layer's weights over the first few sentences (None: all) to consumers; the text says
@@ -128,7 +132,10 @@ def _analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View
     )  # fmt: skip
     model.model.to(device)
     sentences = read_sentences(model, found.texts, found.origin)
-    reading = prepare(model, sentences, settings.sites, memory=settings.memory)
+    whole = found.gold is not None or settings.structure_sentences > 0 or settings.fit_sentences > 0
+    reading = prepare(
+        model, sentences, settings.sites, memory=settings.memory, whole=whole and STATISTICS_ALONE
+    )
     structure, labeller, evaluator = HeadStructure(settings.structure_sentences), None, None
     if found.gold is not None:
         labeller = Labeller(reading, found.gold, model.type_counts, structure, views=views)

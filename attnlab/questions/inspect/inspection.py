@@ -59,7 +59,7 @@ def inspect(source: Source, settings: InspectionSettings) -> Result:
     read = [text.lower() if loaded.lowercase else text for text in settings.texts]
     words = tuple(words_of(tokenizer, text) for text in read)
     check_pair_count(words)
-    reading = prepare(loaded, read)
+    reading = prepare(loaded, read, whole=False)
     if reading.sentences.dropped:
         reasons = ", ".join(one.reason for one in reading.sentences.dropped)
         msg = f"A text cannot be read by this model: {reasons}; give a shorter one."
