@@ -301,3 +301,60 @@ def test_an_encoder_decoder_needs_translations() -> None:
     model = random_models.bart(), tokenizer()
     with pytest.raises(InputError, match="evaluated on pairs"):
         plan(model, (2,), sentences=SENTENCES[:2], calibration=SENTENCES[2:])
+
+
+def test_rounds_never_cost_more_on_the_sentences_that_choose_and_are_measured_in_the_plan() -> None:
+    model = model_of("gpt2")
+    options: dict[str, Any] = {
+        "sentences": SENTENCES[:1], "calibration": SENTENCES[1:3], "validation": SENTENCES[3:],
+        "quick": True, "families": FAMILIES,
+    }  # fmt: skip
+    evaluator = load_evaluator(model, sentences=SENTENCES[3:])
+
+    def price(rounds: int) -> float:
+        found = plan(model, (2,), rounds=rounds, **options)
+        with use(model[0], plans_of(found)[2]):
+            return float(evaluator.losses().sum())
+
+    first, best = price(0), price(2)
+    assert best <= first + 1e-9
+    with pytest.raises(
+        InputError, match="rounds are for the criteria loss and divergence, not for l1"
+    ):
+        plan(model, (2,), rounds=1, criterion="l1", **options)
+
+
+def test_costs_within_a_plan_are_those_of_the_plan_with_one_unit_changed() -> None:
+    evaluator, search, shortlist = prepared("marian")
+    context = {str(unit[0]): own[-1].specification for unit, own in shortlist.items()}
+    before = evaluator.losses().sum()
+    few = dict(cases("marian")[:4])
+    found = costs(
+        "loss", {unit: [one] for unit, one in few.items()}, evaluator, lambda _: None,
+        lambda what, total: Steps(what, total, None), context=context,
+    )  # fmt: skip
+    for unit, candidate in few.items():
+        changed = context | {str(head): candidate.specification for head in unit}
+        with use(evaluator.model, plan_of(changed)):
+            after = evaluator.losses().sum()
+        expected = float((after - before) / evaluator.tokens.sum())
+        assert found[unit, candidate.specification] == pytest.approx(expected, rel=1e-9)
+    assert search.units
+
+
+def test_halfway_costs_leave_what_the_plan_has_at_nothing() -> None:
+    _, search, shortlist = prepared("gpt2")
+    alone = {
+        (unit, one.specification): float(i)
+        for unit, own in shortlist.items()
+        for i, one in enumerate(own)
+    }
+    found = search.searched(2, alone)
+    within = {key: 3.0 * cost + 7 for key, cost in alone.items()}
+    halfway = search.damped(alone, found, within)
+    for unit in search.units:
+        now = found.entries[unit[0]].specification
+        assert halfway[unit, now] == 0
+        for one in shortlist[unit]:
+            expected = 2 * (alone[unit, one.specification] - alone[unit, now])
+            assert halfway[unit, one.specification] == pytest.approx(expected)

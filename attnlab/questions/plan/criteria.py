@@ -1,8 +1,9 @@
 """What a candidate costs the model, by one of the criteria that plans are chosen by.
 
 Every criterion is measured with the candidate alone in its heads and all others as they are, on validation
-sentences. Those of matrices are sums over one reading of the sentences; those of the model's output take a
-pass for each candidate, on its first `PASS_SENTENCES` sentences.
+sentences; those of the output also with the others as a plan has them. Those of matrices are sums over one
+reading of the sentences; those of the model's output take a pass for each candidate, on its first
+`PASS_SENTENCES` sentences.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +35,8 @@ def costs(
     evaluator: Evaluator,
     read: Read,
     steps: Callable[..., Steps],
+    *,
+    context: Mapping[str, Specification] | None = None,
 ) -> Costs:
     """What each candidate costs by a criterion, less is better.
 
@@ -43,6 +46,7 @@ def costs(
         evaluator: the model on validation sentences.
         read: hands every layer of these sentences to a function.
         steps: makes `Steps` of a description and a number.
+        context: what the other heads have, for a criterion of the output; None: full attention.
 
     Returns:
         Change of the loss or divergence per token, or the mean over tokens of what a matrix costs, summed
@@ -51,8 +55,8 @@ def costs(
     Raises:
         InputError: a divergence of a model that scores no tokens.
     """
-    if criterion in OF_OUTPUT:
-        return _of_output(criterion, shortlist, evaluator, steps)
+    if criterion in PASSES:
+        return _of_output(criterion, shortlist, evaluator, steps, context)
     slopes = _slopes(evaluator, steps) if criterion == "gradient" else {}
     sums = MatrixCosts(criterion, shortlist, slopes)
     read(sums.add)
@@ -60,10 +64,14 @@ def costs(
 
 
 def _of_output(
-    criterion: str, shortlist: Shortlist, evaluator: Evaluator, steps: Callable[..., Steps]
+    criterion: str,
+    shortlist: Shortlist,
+    evaluator: Evaluator,
+    steps: Callable[..., Steps],
+    context: Mapping[str, Specification] | None,
 ) -> Costs:
-    """A pass with each candidate; the encoder's states are kept where its heads stay as they are."""
-    untouched, apart = OF_OUTPUT[criterion]
+    """A pass with each candidate; the encoder's states are kept where its heads are as they were."""
+    untouched, apart = PASSES[criterion]
     reading = evaluator.first(PASS_SENTENCES)
     if criterion == "divergence" and not reading.scores:
         msg = "The model scores no tokens, so there is no divergence of its scores; choose criterion loss."
@@ -74,7 +82,8 @@ def _of_output(
     counted = steps("Trying candidates", len(cases) * len(reading.batches))
 
     def replaced(case: tuple[Unit, Specification], batch: ScoredBatch) -> Tensor:
-        with use(reading.model, AttentionPlan({str(head): case[1] for head in case[0]})):
+        own_heads = {str(head): case[1] for head in case[0]}
+        with use(reading.model, AttentionPlan({**(context or {}), **own_heads})):
             reading.model.eval()
             return untouched(reading, batch)
 
@@ -82,7 +91,7 @@ def _of_output(
         for batch, kept in zip(reading.batches, encoded.batches, strict=True):
             before = untouched(reading, batch)
             for case in cases:
-                own = batch if case[0][0].site == "encoder" else kept
+                own = batch if context or case[0][0].site == "encoder" else kept
                 after = counted.of(partial(replaced, case, own))()
                 found[case] += float(apart(before, after, batch).sum())
     return {case: total / tokens for case, total in found.items()}
@@ -107,8 +116,8 @@ def _divergence(before: Tensor, after: Tensor, batch: ScoredBatch) -> Float[Tens
     return apart.masked_fill(batch.labels == IGNORED_LABEL, 0)
 
 
-# Of the model's output, not of matrices: what is kept of a pass, and how far two passes are apart.
-OF_OUTPUT = {"loss": (_losses, _change), "divergence": (_log_scores, _divergence)}
+# What is kept of a pass, and how far two passes are apart.
+PASSES = {"loss": (_losses, _change), "divergence": (_log_scores, _divergence)}
 
 
 def _slopes(evaluator: Evaluator, steps: Callable[..., Steps]) -> dict[tuple[Layer, int], Tensor]:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from attnlab.questions.plan.question import (
     NoSettingFits,
     PlanSettings,
 )
-from attnlab.questions.plan.search import Costs, FoundPlan, Search
+from attnlab.questions.plan.search import Candidate, Costs, FoundPlan, Search, Unit
 from attnlab.reading import most_heads, sites_of
 from attnlab.results import Result, question_named
 
@@ -105,8 +105,9 @@ def plan(source: Source, settings: PlanSettings) -> Result:
     search = Search(budgets, settings.families, _together(model, settings.granularity))
     read("Calibrating", part=parts.calibration, receive=search.learn)
     read("Choosing", part=parts.validation, receive=search.measure)
-    found = _costs(search, model, parts, settings, read)
-    plans = _plans(search, found, budgets, settings)
+    pricing = _Pricing(search, model, parts, settings, read)
+    found = pricing.alone()
+    plans = _plans(pricing, found, budgets)
     measured = Measurements(_wanted(plans), detailed=True)
     read("Measuring", part=parts.test, receive=measured.add)
     compared = question_named("compare").verb(
@@ -168,44 +169,74 @@ def _together(model: Model, granularity: str) -> dict[Layer, int]:
     return found
 
 
-def _costs(
-    search: Search, model: Model, parts: Parts, settings: PlanSettings, read: Any
-) -> Costs | None:
-    """What the candidates of the shortlist cost by the criterion; None where that is the search's own."""
-    if settings.criterion == "l1":
-        return None
-    evaluator = evaluator_of(model, parts.validation, settings.batch_size, loss=settings.loss)
-    reading = partial(read, "Choosing", part=evaluator.sentences)
+@dataclass(frozen=True)
+class _Pricing:
+    """What candidates and plans cost by the criterion, on validation sentences."""
 
-    def steps(what: str, total: int) -> Steps:
-        return Steps(what, total, settings.progress)
+    search: Search
+    model: Model
+    parts: Parts
+    settings: PlanSettings
+    read: Any
 
-    return costs(
-        settings.criterion,
-        search.shortlist(),
-        evaluator,
-        lambda receive: reading(receive=receive),
-        steps,
-    )
+    def alone(self) -> Costs | None:
+        """Of each candidate of the shortlist alone; None where the search knows its own."""
+        return None if self.settings.criterion == "l1" else self._costs(self.search.shortlist())
+
+    def within(self, plan: FoundPlan) -> Costs:
+        """Of each candidate of the shortlist with the other heads as a plan has them."""
+        return self._costs(self.search.shortlist(), plan)
+
+    def price(self, plan: FoundPlan) -> float:
+        """Of all mechanisms of a plan together."""
+        unit = self.search.units[0]
+        (found,) = self._costs({unit: [plan.entries[unit[0]]]}, plan).values()
+        return found
+
+    def _costs(
+        self, shortlist: Mapping[Unit, Sequence[Candidate]], plan: FoundPlan | None = None
+    ) -> Costs:
+        settings = self.settings
+        evaluator = evaluator_of(
+            self.model, self.parts.validation, settings.batch_size, loss=settings.loss
+        )
+        context = None if plan is None else plan.plan().entries
+        return costs(
+            settings.criterion,
+            shortlist,
+            evaluator,
+            lambda receive: self.read("Choosing", part=evaluator.sentences, receive=receive),
+            lambda what, total: Steps(what, total, settings.progress),
+            context=context,
+        )
 
 
-def _plans(
-    search: Search, found: Costs | None, budgets: Sequence[int], settings: PlanSettings
-) -> Plans:
+def _plans(pricing: _Pricing, found: Costs | None, budgets: Sequence[int]) -> Plans:
     """The searched plan of each budget, and the baselines that have a setting within it."""
+    search = pricing.search
     wanted = [(budget, name) for budget in budgets for name in (SEARCHED, *BASELINES)]
-    steps = Steps("Searching plans", len(wanted), settings.progress)
+    steps = Steps("Searching plans", len(wanted), pricing.settings.progress)
     plans = {}
     for budget, name in wanted:
-        own = name == SEARCHED
-        one = steps.of(
-            partial(search.searched, budget, found)
-            if own
-            else partial(search.baseline, name, budget)
-        )()
+        make = partial(_searched, pricing, found, budget)
+        one = steps.of(make if name == SEARCHED else partial(search.baseline, name, budget))()
         if one is not None:
             plans[budget, name] = one
     return plans
+
+
+def _searched(pricing: _Pricing, found: Costs | None, budget: int) -> FoundPlan:
+    """The plan of a budget; after rounds the one of them that costs least."""
+    plan = pricing.search.searched(budget, found)
+    rounds = pricing.settings.rounds
+    if found is None or not rounds:
+        return plan
+    tried = [(pricing.price(plan), 0, plan)]
+    for number in range(1, rounds + 1):
+        found = pricing.search.damped(found, plan, pricing.within(plan))
+        plan = pricing.search.searched(budget, found)
+        tried.append((pricing.price(plan), number, plan))
+    return min(tried, key=lambda one: one[:2])[-1]
 
 
 def plans_of(result: Result) -> dict[int, AttentionPlan]:

@@ -37,6 +37,8 @@ CRITERIA = {
     "mass": "share of full attention on pairs that the candidate does not count",
     "l1": "l1 error of the matrix",
 }
+# What is measured at the output of the model, not at the head.
+OF_OUTPUT = ("loss", "divergence")
 HEAD_ALONE, KEY_VALUE_HEAD, LAYER = GRANULARITIES = ("head", "key-value-head", "layer")
 
 BUDGET = Column("budget", "budget", "Keys per row that a plan may use, on average over all heads.")
@@ -133,6 +135,15 @@ class PlanSettings(TextSettings):
             choices=tuple(CRITERIA),
         ),
     ] = "loss"
+    rounds: Annotated[
+        int,
+        Option(
+            "How often the candidates are tried again with the other heads as the plan has them; the plan "
+            "that costs least is kept. For the criteria loss and divergence; each takes longer than the first.",
+            least=0,
+            most=100,
+        ),
+    ] = 0
     granularity: Annotated[
         str,
         Option(
@@ -184,6 +195,12 @@ class PlanSettings(TextSettings):
         super().__post_init__()
         if not self.budgets:
             msg = "There is no budget; give at least one, such as 9."
+            raise InputError(msg)
+        if self.rounds and self.criterion not in OF_OUTPUT:
+            msg = (
+                f"rounds are for the criteria {' and '.join(OF_OUTPUT)}, not for {self.criterion}, which "
+                "does not depend on other heads."
+            )
             raise InputError(msg)
         if not self.families:
             msg = f"There is no family of mechanisms; choose from: {', '.join(FAMILIES)}."

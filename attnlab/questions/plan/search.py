@@ -245,6 +245,26 @@ class Search:
         entries = {head: own[index] for (unit, own), index in chosen for head in unit}
         return FoundPlan(entries, allocation)
 
+    def damped(self, costs: Costs, plan: FoundPlan, within: Costs) -> Costs:
+        """Costs halfway between those that led to a plan and those measured within it.
+
+        Costs of single heads do not add up: what several heads lose together is more than the sum. Measured
+        anew with the others as the plan has them they swing from plan to plan; half of the way does not.
+
+        Args:
+            costs: those that the plan was chosen by.
+            plan: the mechanism of each head.
+            within: what the model loses with the candidate in place of the plan's own.
+        """
+        now = {unit: plan.entries[unit[0]].specification for unit in self.units}
+        return {
+            (unit, one): (
+                (cost - costs[unit, now[unit]]) + (within[unit, one] - within[unit, now[unit]])
+            )
+            / 2
+            for (unit, one), cost in costs.items()
+        }
+
     def baseline(self, name: str, budget: int) -> FoundPlan | None:
         """One setting of a mechanism for all heads of each site, the best under the same total budget.
 
