@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.ablation import watched_heads
-from attnlab.attention import AttentionPlan, Specification, use
+from attnlab.attention import AttentionPlan, Mechanism, Specification, use
 from attnlab.budget import Layer, untaught
 from attnlab.core import InputError
 from attnlab.evaluation import Evaluator, ScoredBatch, Steps
@@ -36,7 +36,7 @@ def costs(
     read: Read,
     steps: Callable[..., Steps],
     *,
-    context: Mapping[str, Specification] | None = None,
+    context: Mapping[str, Specification | Mechanism] | None = None,
 ) -> Costs:
     """What each candidate costs by a criterion, less is better.
 
@@ -68,7 +68,7 @@ def _of_output(
     shortlist: Shortlist,
     evaluator: Evaluator,
     steps: Callable[..., Steps],
-    context: Mapping[str, Specification] | None,
+    context: Mapping[str, Specification | Mechanism] | None,
 ) -> Costs:
     """A pass with each candidate; the encoder's states are kept where its heads are as they were."""
     untouched, apart = PASSES[criterion]

@@ -139,7 +139,7 @@ class PlanSettings(TextSettings):
         int,
         Option(
             "How often the candidates are tried again with the other heads as the plan has them; the plan "
-            "that costs least is kept. For the criteria loss and divergence; each takes longer than the first.",
+            "that costs least is kept. For the criteria loss and divergence; each takes longer.",
             least=0,
             most=100,
         ),
