@@ -12,6 +12,9 @@ from attnlab.core.files import check_files_in
 from attnlab.core.limits import SIZES, check_memory
 from attnlab.core.texts import briefly
 
+# So config.json names the attention of a model that was saved with a plan: plain transformers refuses it by
+# this name, which says what reads it instead of giving full attention without a word.
+READ_WITH_PLAN = "attnlab.attention.load_with_plan"
 # All others are code of further packages, or fetched from the hub.
 KNOWN_IMPLEMENTATIONS = {None, "eager", "sdpa", "flex_attention"}
 
@@ -35,10 +38,20 @@ def read_pretrained(kind: Any, source: str | Path, **options: Any) -> Any:
         _check_plausible_sizes(source)
     if Path(source).is_dir() and _makes_models(kind):
         _check_model_size(kind, source)
+        if _has_plan(source):
+            options = {"attn_implementation": None, **options}
     found = kind.from_pretrained(str(source), trust_remote_code=False, **options)
     if isinstance(found, PreTrainedConfig):
+        if found._attn_implementation == READ_WITH_PLAN:  # noqa: SLF001 - it has no public name
+            found._attn_implementation = None  # noqa: SLF001
         _check_own_attention(found)
     return found
+
+
+def _has_plan(source: str | Path) -> bool:
+    """Whether a folder holds a model that was saved with a plan."""
+    found, _ = PreTrainedConfig.get_config_dict(str(source))
+    return found.get("attn_implementation") == READ_WITH_PLAN
 
 
 def _check_plausible_sizes(source: str | Path) -> None:

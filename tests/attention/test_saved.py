@@ -9,6 +9,7 @@ import torch
 import transformers as hf
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from transformers import AutoModel
 from zoo.bridged import FAMILIES, KINDS, ids, model, needs_scores, put_in, stands_at
 
 from attnlab.attention.bridge.installing import PLAN_FILE, TENSOR_FILE, install
@@ -113,6 +114,26 @@ def test_a_saved_model_says_what_stood_in_it_and_only_while_it_stands(tmp_path: 
     assert "attnlab" not in (tmp_path / "without" / "config.json").read_text(encoding="utf-8")
     with pytest.raises(InputError, match="holds no attention plan beside a model"):
         load_with_plan(tmp_path / "without")
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "attnlab"])
+def test_plain_loading_of_a_model_with_a_plan_is_refused_by_what_reads_it(
+    name: str, tmp_path: Path
+) -> None:
+    """Even where attnlab has been used, whose attention transformers then knows by name."""
+    random = model(name)
+    plain = output(random)
+    installed = put_in(random, "none")
+    random.save_pretrained(tmp_path)
+    for kind in (AutoModel, type(random)):
+        with pytest.raises(ValueError, match=r"attnlab\.attention\.load_with_plan.* not supported"):
+            kind.from_pretrained(tmp_path)
+    told = type(random).from_pretrained(tmp_path, attn_implementation="eager").eval()
+    torch.testing.assert_close(output(told), plain, rtol=1e-5, atol=1e-5)
+    installed.remove()
+    random.save_pretrained(tmp_path / "plain")
+    again = type(random).from_pretrained(tmp_path / "plain").eval()
+    torch.testing.assert_close(output(again), plain, rtol=1e-5, atol=1e-5)
 
 
 def test_the_mechanisms_can_be_taken_out_again(tmp_path: Path) -> None:

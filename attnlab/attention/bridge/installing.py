@@ -40,6 +40,7 @@ from attnlab.attention.plan import AttentionPlan, plan_of, write_plan
 from attnlab.attention.registry import MECHANISMS
 from attnlab.attention.specification import Specification
 from attnlab.core import (
+    READ_WITH_PLAN,
     SITES,
     AttnlabError,
     InputError,
@@ -389,11 +390,17 @@ def _without_cache(model: PreTrainedModel, modules: list[AttentionAt]) -> bool |
 
 
 def note_in_configuration(model: PreTrainedModel, entry: Any) -> None:
-    """Lets the model's configuration, which is saved with it, name a plan; None for none."""
-    if entry is not None:
-        setattr(model.config, PLAN_ENTRY, entry)
-    elif hasattr(model.config, PLAN_ENTRY):
-        delattr(model.config, PLAN_ENTRY)
+    """Lets the model's configuration, which is saved with it, name a plan; None for none.
+
+    A folder with a plan also names the function that reads it as the code of its attention, so that plain
+    `from_pretrained` refuses it.
+    """
+    entries = {PLAN_ENTRY: entry, "attn_implementation": READ_WITH_PLAN}
+    for name, value in entries.items():
+        if entry is not None:
+            setattr(model.config, name, value)
+        elif name in vars(model.config):
+            delattr(model.config, name)
 
 
 def _switch(model: PreTrainedModel, modules: list[AttentionAt], implementation: str) -> None:

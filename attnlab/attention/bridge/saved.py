@@ -30,7 +30,9 @@ def load_with_plan(folder: str | Path, kind: Any = None, **options: Any) -> Inst
 
     The plan stands in `config.json`, where `save_pretrained` writes it while mechanisms are
     installed, or in the file that `Installed.write` leaves; what mechanisms learned stands with the
-    model's weights or in the file beside them. (`from_pretrained` alone gives plain full attention.)
+    model's weights or in the file beside them. (`from_pretrained` alone refuses the folder, since its
+    configuration names this function as the code of its attention; with `attn_implementation="eager"` it
+    gives plain full attention.)
 
     Args:
         folder: a folder that `save_pretrained` wrote.
