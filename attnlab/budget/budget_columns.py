@@ -164,10 +164,8 @@ REPLACED = (
     WORK,
     LOSS,
     *LOSS_CHANGE,
-    *LOSS_GAIN,
     BLEU,
     *BLEU_CHANGE,
-    *BLEU_GAIN,
     LENGTH_RATIO,
     TIME,
 )
@@ -180,7 +178,7 @@ SITES = Column(
 COMPARED = Table(
     "summary.csv",
     "sites, mechanism, budget and steps, means over heads and sentences",
-    (SITES, *REPLACED),
+    (SITES, *REPLACED, *LOSS_GAIN, *BLEU_GAIN),
 )
 
 

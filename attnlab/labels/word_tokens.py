@@ -92,7 +92,7 @@ def align_offsets(
         if number not in covered:
             msg = f"the word '{text[word.start : word.end]}' has no token"
             raise UnalignedError(msg)
-    units = accumulate(number - 1 not in joined for number in range(1, len(words)))
+    units = accumulate(int(number - 1 not in joined) for number in range(1, len(words)))
     unit_of_word = (0, *units) if words else ()
     units_of_tokens = (unit_of_word[group.start] if group else None for group in touched)
     return Alignment(tuple(units_of_tokens), unit_of_word)

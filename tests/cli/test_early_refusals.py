@@ -42,7 +42,7 @@ COMMANDS = {
     "compare run": "run/comparison/report.html",
     "importance run --out important": "important/cumulative.csv",
     "plan run --budget 9 --budget 5 --out plans": "plans/plan_5.json",
-    "plan run --budget 9 --out planned": "planned/scores.csv",
+    "plan run --budget 9 --out planned": "planned/summary.csv",
     "prune run": "run/pruning/curve.csv",
     "prune run --out pruned": "pruned/models/penalty_1/config.json",
     "approximate heads.npy --out fits": "fits/approximation.csv",
@@ -80,13 +80,13 @@ OTHERS = {
             ("inspect", " a b"),
             ("importance", ""),
             ("compare", " --budget 7"),
+            ("plan", " --budget 9"),
+            ("prune", ""),
         )
     },
     **{
         f"{command} {place}{more}": told
         for command, more in (
-            ("plan", " --budget 9"),
-            ("prune", ""),
             ("score", ""),
             ("generate", " The"),
             ("translate", " Hello."),
@@ -116,8 +116,8 @@ OTHERS = {
     "report result/report.html": "result/report.html is a file; give result.",
     "report file": "file is a file; give the folder of a result.",
     "importance run --bleu yes": "bleu must be among zero, mean, uniform, or none, not 'yes'",
-    "plan nothere --budget 9": "not a run directory",
-    "prune nothere": "not a run directory",
+    "plan nothere --budget 9": "There is no folder 'nothere'",
+    "prune nothere": "There is no folder 'nothere'",
     "train new --attention plan.json": "There is no plan file plan.json; write one with",
     "train new --attention plan=file.json": "file.json is no attention plan (it is not JSON",
     "compare run --out new --plan file.json": "file.json is no attention plan",
