@@ -48,7 +48,7 @@ def test_writes_tables_a_figure_and_runs_that_load(small_run: Path, tmp_path: Pa
     assert [line[0] for line in lines[4:8]] == ["unpruned", "fine-tuned", "pruned", "pruned"]
     assert lines[7][1:6] == ["30", "0", "0", "0", "0"]
     assert max(len(line.rstrip()) for line in done.stdout.splitlines()[:8]) <= 80
-    assert "Fewest heads within 0.5 BLEU of the run" in " ".join(done.stdout.split())
+    assert "Fewest heads within 0.5 BLEU of the model" in " ".join(done.stdout.split())
     written = (out, out / "models" / "penalty_0", out / "models" / "penalty_30")
     assert {f"Wrote {path}." for path in written} <= set(done.stderr.splitlines())
     told = " ".join(done.output.split())

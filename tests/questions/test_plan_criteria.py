@@ -1,6 +1,7 @@
 """What candidates cost by each criterion, against plain loops; and plans of models that are no runs."""
 
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -358,3 +359,25 @@ def test_halfway_costs_leave_what_the_plan_has_at_nothing() -> None:
         for one in shortlist[unit]:
             expected = 2 * (alone[unit, one.specification] - alone[unit, now])
             assert halfway[unit, one.specification] == pytest.approx(expected)
+
+
+def test_a_folder_is_asked_by_the_scores_that_its_model_gives(tmp_path: Path) -> None:
+    """The class without scores would do to read heads, and is what another question loads."""
+    random_models.gpt2().save_pretrained(tmp_path)
+    tokenizer().save_pretrained(tmp_path)
+    texts: dict[str, Any] = {
+        "sentences": SENTENCES[:2], "calibration": SENTENCES[2:4], "validation": SENTENCES[4:]
+    }  # fmt: skip
+    expected = load_evaluator((random_models.gpt2(), tokenizer()), sentences=SENTENCES[:2])
+    loss = float(expected.losses().sum() / expected.tokens.sum())
+    found = {
+        "plan": plan(tmp_path, (2,), quick=True, families=FAMILIES, **texts).summary,
+        "compare": attnlab.compare(tmp_path, 2, mechanisms=["band"], quick=True, **texts).summary,
+    }
+    for name, rows in found.items():
+        whole = rows.loc[rows["mechanism"] == "full", "loss"].iloc[0]
+        assert whole == pytest.approx(loss, rel=1e-5), name
+    pruned = attnlab.prune(tmp_path, [1.0], steps=1, random=False, **texts)
+    whole = pruned.curve[(pruned.curve["kind"] == "unpruned") & (pruned.curve["split"] == "test")]
+    assert whole["loss"].iloc[0] == pytest.approx(loss, rel=1e-5)
+    assert pruned.about["loss"].startswith("cross-entropy of next tokens")

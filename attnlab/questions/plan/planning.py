@@ -82,7 +82,9 @@ def plan(source: Source, settings: PlanSettings) -> Result:
         and isinstance(source, str | Path)
     ):
         check_has_sentences(source, "text, a file with a sentence on each line")
-    model, texts = model_and_texts(source, sentences=settings.sentences, text=settings.text)
+    model, texts = model_and_texts(
+        source, sentences=settings.sentences, text=settings.text, scores=True
+    )
     model.model.to(device)
     parts = parts_of(
         model,

@@ -206,7 +206,9 @@ def load_pruner(source: Source, settings: PruningSettings) -> Pruner:
         and isinstance(source, str | Path)
     ):
         check_has_sentences(source, "text, a file with a sentence on each line")
-    model, texts = model_and_texts(source, sentences=settings.sentences, text=settings.text)
+    model, texts = model_and_texts(
+        source, sentences=settings.sentences, text=settings.text, scores=True
+    )
     if isinstance(model, Run):
         _check_not_pruned(model.folder)
     elif settings.keep_models or settings.batch_tokens:

@@ -19,7 +19,7 @@ from attnlab.ablation import (
     loss_difference,
 )
 from attnlab.core import Head, Note, options_of
-from attnlab.evaluation import ENOUGH_FOR_INTERVALS, FewForIntervals, Steps
+from attnlab.evaluation import ENOUGH_FOR_INTERVALS, LOSS_IN_WORDS, FewForIntervals, Steps
 from attnlab.models import Model, Run, Source
 from attnlab.questions.prune.pruned_runs import pruned_run, write_pruned_run
 from attnlab.questions.prune.pruner import Measured, Pruner, State, load_pruner
@@ -97,6 +97,7 @@ def prune(source: Source, settings: PruningSettings) -> Result:
     pruner.start_again()
     about = {
         "run": pruner.loaded.label,
+        "loss": LOSS_IN_WORDS[pruner.evaluators["test"].loss],
         "steps": steps,
         "seed": settings.seed,
         "sites": list(pruner.sites),

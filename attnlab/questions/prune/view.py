@@ -16,7 +16,7 @@ from attnlab.results import Contents, DrawnFigure, Result, ShownTable, TerminalT
 
 # Voita et al. 2019 prune as far as 0.15 BLEU below; 1,000 sentences cannot tell less than this apart.
 TOLERANCE = 0.5
-# What a model that translates nothing may lose, in nats per token.
+# What a model that translates nothing may lose a token, in nats or distance.
 LOSS_TOLERANCE = 0.05
 
 _WANTED = ("split", "kind", "penalty", "heads", "heads_left", "loss", "bleu")
@@ -38,9 +38,7 @@ class Measure(NamedTuple):
 # By whether the models translate.
 MEASURES = {
     True: Measure("bleu", BLEU_CHANGE, "BLEU", "change of BLEU (greedy)", 1, "lower right"),
-    False: Measure(
-        "loss", LOSS_CHANGE, "loss", "change of loss (nats per token)", 2, "upper right"
-    ),
+    False: Measure("loss", LOSS_CHANGE, "loss", "change of loss per token", 2, "upper right"),
 }
 
 
@@ -64,7 +62,8 @@ def contents(result: Result) -> Contents:
     facts = {
         "Heads": str(curve["heads"].iloc[0]),
         "Penalties": ", ".join(f"{p:g}" for p in curve["penalty"].dropna().unique()),
-        "Run": str(result.about["run"]),
+        "Model": str(result.about["run"]),
+        "Loss": str(result.about["loss"]),
         "Seed": str(curve["seed"].iloc[0]),
     }
     return Contents([smallest_model(curve)], facts, [figure], shown)
@@ -105,7 +104,7 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
 def smallest_model(curve: pd.DataFrame) -> str:
     """The model of fewest heads that costs little, chosen on validation, as a sentence."""
     translates = has_bleu(curve)
-    within = f"{TOLERANCE} BLEU" if translates else f"{LOSS_TOLERANCE} nats per token"
+    within = f"{TOLERANCE} BLEU" if translates else f"{LOSS_TOLERANCE} loss a token"
     pruned = curve[curve["kind"] == "pruned"]
     if (pruned["heads_left"] == pruned["heads"]).all():
         return "No penalty closed a head."
@@ -115,7 +114,7 @@ def smallest_model(curve: pd.DataFrame) -> str:
     test = pruned[(pruned["penalty"] == penalty) & (pruned["split"] == "test")].iloc[0]
     scored = f"BLEU {test['bleu']:.1f}" if translates else f"loss {test['loss']:.2f}"
     return (
-        f"Fewest heads within {within} of the run on validation: {test['heads_left']} "
+        f"Fewest heads within {within} of the model on validation: {test['heads_left']} "
         f"(penalty {penalty:g}); test {scored}."
     )
 
@@ -128,7 +127,7 @@ def has_bleu(curve: pd.DataFrame) -> bool:
 def fewest_heads(curve: pd.DataFrame, tolerance: float | None = None) -> float | None:
     """The penalty that leaves fewest heads at most `tolerance` BLEU below the unpruned model.
 
-    Without BLEU, at most `tolerance` nats per token above its loss. It is chosen on validation, so
+    Without BLEU, at most `tolerance` a token above its loss. It is chosen on validation, so
     that the test figures beside it are not chosen; None where every penalty that closes a head costs
     more.
 
