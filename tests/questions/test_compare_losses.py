@@ -405,3 +405,31 @@ def test_the_answer_names_the_cheapest_that_can_be_used_everywhere() -> None:
     alone = answer_of(pd.DataFrame([mechanism("band", "calibrated", 0.4, steps=1)]))
     assert str(alone).startswith("At 5 keys per row and 1 batch of fine-tuning, band in place of 8")
     assert answer_of(pd.DataFrame(rows[:2])) is None
+
+
+def test_gains_are_those_of_the_row_that_is_named(
+    small_run: Path, plans: tuple[Path, Path]
+) -> None:
+    found = compare(
+        small_run, (3, 6), sentences=SENTENCES, **QUICK, mechanisms=("band", "top-k"), plans=plans[1:],
+        against="band", quick=True,
+    ).summary  # fmt: skip
+    band = found[found["mechanism"] == "band"].set_index(["sites", "budget"])["loss"]
+    assert found.loc[found["mechanism"].isin(["band", "full"]), "loss_gain"].isna().all()
+    others = found[found["mechanism"] == "top-k"]
+    assert len(others) == 8
+    for row in others.to_dict("records"):
+        expected = row["loss"] - band[row["sites"], row["budget"]]
+        assert row["loss_gain"] == pytest.approx(expected, abs=1e-9)
+        assert row["loss_gain_low"] <= row["loss_gain"] <= row["loss_gain_high"]
+    assert "bleu_gain" not in found
+    assert found.loc[found["mechanism"] == "narrow.json", "loss_gain"].isna().all(), (
+        "of two budgets"
+    )
+
+
+def test_a_row_that_there_will_not_be_is_refused_at_once(small_run: Path) -> None:
+    with pytest.raises(
+        InputError, match="no row that there will be: 'longformer'; choose from: band"
+    ):
+        compare(small_run, 5, sentences=4, **QUICK, mechanisms=("band",), against="longformer")

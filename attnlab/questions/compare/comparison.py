@@ -109,6 +109,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
     scores_them = _has_loss(model, texts)
     _check_loss(model, settings, has_loss=scores_them)
     _check_plans(plans, model, settings.mechanisms)
+    _check_against(plans, settings)
     parts = parts_of(
         model,
         texts,
@@ -231,6 +232,18 @@ def _check_plans(
         plan.plan.check_same_tokenizer(own, f"The plan {plan.name}")
         with use(model.model, plan.plan):
             pass
+
+
+def _check_against(plans: Sequence[BudgetedPlan], settings: ComparisonSettings) -> None:
+    """Raises InputError where no row can be called as the one that others are held against."""
+    mechanisms = mechanism_names() if settings.mechanisms is None else settings.mechanisms
+    known = [*mechanisms, *(plan.name for plan in plans)]
+    if settings.against is not None and settings.against not in known:
+        listed = ", ".join(dict.fromkeys(known)) or "none"
+        msg = (
+            f"against names no row that there will be: '{settings.against}'; choose from: {listed}."
+        )
+        raise InputError(msg)
 
 
 def _chosen(parts: Parts, loaded: Model, settings: ComparisonSettings) -> Choosing:
@@ -483,6 +496,8 @@ class _Against:
         """How much better the named case is than each other at the same sites and budget."""
         losses: dict[int, Difference] = {}
         bleus: dict[int, Difference] = {}
+        # A plan from a file has no budget: of several it would be held against any.
+        comparable = {None} if len(set(self.settings.budgets)) == 1 else set()
         for index, case in enumerate(self.cases):
             if self.settings.against != case.name:
                 continue
@@ -491,7 +506,7 @@ class _Against:
                 for other, one in enumerate(self.cases)
                 if one.name not in {FULL, case.name}
                 and set(one.sites) == set(case.sites)
-                and (case.budget is None or one.budget in {None, case.budget})
+                and (case.budget is None or one.budget in comparable | {case.budget})
             ]
             losses |= self._losses(outcomes, index, alike)
             if outcomes[0].translations is not None:
