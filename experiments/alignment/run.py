@@ -18,17 +18,25 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from attnlab.ablation import DRAWS
-from attnlab.core import path_label, quiet, write_table
+from attnlab.core import path_label, quiet
 from attnlab.figures import write_figure
 from attnlab.models import Run, choice
 from attnlab.questions.align.aligning import align
 from attnlab.results import Result
 from experiments.alignment.contrasts import contrasts
 from experiments.alignment.corpus import write_corpus
-from experiments.alignment.figure import EMBEDDED, MODEL, REAL, draw_systems
-from experiments.alignment.models import demo_settings, settings_of, trained
+from experiments.alignment.figure import EMBEDDED, REAL, draw_systems
+from experiments.alignment.models import demo_settings, settings_of
 from experiments.alignment.readme import readme
-from experiments.shared.readme import RESULTS, read_facts, read_table, write_facts, write_readme
+from experiments.shared.readme import (
+    RESULTS,
+    put_rows,
+    read_facts,
+    read_table,
+    write_facts,
+    write_readme,
+)
+from experiments.shared.runs import kept_run
 
 OUT = RESULTS / "alignment"
 TABLES = ("systems", "heads", "steps", "calibration", "generation")
@@ -77,10 +85,10 @@ def _models(chosen: argparse.Namespace, gold: Gold) -> Iterator[tuple[dict[str, 
         for seed in range(chosen.seeds):
             settings = settings_of(text, layers, seed)
             model = {"text": REAL, "layers": layers, "seed": seed}
-            yield model, trained(_name(model), settings, chosen.runs)
+            yield model, kept_run(_name(model), settings, chosen.runs)
     for seed in range(chosen.embedded):
         model = {"text": EMBEDDED, "layers": 1, "seed": seed}
-        yield model, trained(_name(model), demo_settings(seed), chosen.runs)
+        yield model, kept_run(_name(model), demo_settings(seed), chosen.runs)
 
 
 def _name(model: Mapping[str, Any]) -> str:
@@ -129,13 +137,7 @@ def _described(run: Run, found: Result) -> dict[str, Any]:
 def publish(folder: Path, model: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> None:
     """Puts the rows of one model into the tables of a folder, in place of those that it had."""
     for name, table in tables.items():
-        rows = table.assign(**model)[[*MODEL, *table.columns]]
-        if (folder / f"{name}.csv").exists():
-            known = read_table(folder, name)
-            others = known[(known[MODEL] != pd.Series(model)[MODEL]).any(axis=1)]
-            rows = pd.concat([others, rows], ignore_index=True)
-        ordered = rows.sort_values(MODEL, kind="stable").round(DIGITS)
-        write_table(folder / f"{name}.csv", ordered)
+        put_rows(folder, name, model, table.round(DIGITS))
 
 
 def write_result(folder: Path, command: str) -> None:

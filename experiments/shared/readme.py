@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from attnlab.core import versions, write_json, write_text
+from attnlab.core import versions, write_json, write_table, write_text
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 Facts = Mapping[str, Any]
@@ -37,6 +37,24 @@ def read_facts(folder: Path) -> dict[str, Any]:
 def read_table(folder: Path, name: str) -> pd.DataFrame:
     """A table of the folder, every number as it was written."""
     return pd.read_csv(folder / f"{name}.csv", float_precision="round_trip")
+
+
+def put_rows(folder: Path, name: str, model: Facts, rows: pd.DataFrame) -> None:
+    """Puts the rows of one model into a table of the folder, in place of those that it had.
+
+    Args:
+        folder: of the result.
+        name: of the table.
+        model: the columns that tell the model apart, with their values; they stand first.
+        rows: of the model.
+    """
+    keys = list(model)
+    table = rows.assign(**model)[[*keys, *rows.columns]]
+    if (folder / f"{name}.csv").exists():
+        known = read_table(folder, name)
+        others = known[(known[keys] != pd.Series(model)[keys]).any(axis=1)]
+        table = pd.concat([others, table], ignore_index=True)
+    write_table(folder / f"{name}.csv", table.sort_values(keys, kind="stable"))
 
 
 def write_readme(folder: Path, text: str) -> None:
