@@ -9,10 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 from attnlab.core import InputError, Note, Settings, Table, with_plugins
 
+# What a question can be asked about: a model, a file of matrices, a file or folder of embeddings.
+SourceKind = Literal["model", "matrices", "embeddings"]
 GROUP = "attnlab.questions"
 # The file of the arrays of a result.
 ARRAYS = "arrays.safetensors"
@@ -39,15 +41,13 @@ class Question:
         notes: the words of its own kinds of notes, see `attnlab.results.note_words`.
         figures: names of its figures without the suffix, with * where they depend on what was found.
         source: help of the argument.
-        matrices: whether a file of matrices can be the source.
+        sources: what it can be asked about.
         folder: where the command writes its result unless told, in the source where that is a folder; None:
             nothing is written unless asked for.
         announced: whether the command says beforehand how much there is to do and how long it will take.
         printed: how many of its tables --json prints, the first ones.
         layout: `module:class`, an `attnlab.results.result_files.QuestionFiles`, where the result has more
             than tables.
-        only_matrices: whether nothing but a file of matrices can be.
-        embeddings: whether a file or folder of embeddings can be.
         keeps_matrices: whether its result keeps attention matrices of some sentences.
         writes: names of the settings that name files which answering writes, beside the result.
     """
@@ -66,13 +66,11 @@ class Question:
     source: str = (
         "A run of `attnlab train`, a folder of a transformers model, or its name on the hub."
     )
-    matrices: bool = False
+    sources: tuple[SourceKind, ...] = ("model",)
     folder: str | None = None
     announced: bool = False
     printed: int = 1
     layout: str = "attnlab.results.result_files:QuestionFiles"
-    only_matrices: bool = False
-    embeddings: bool = False
     keeps_matrices: bool = False
     writes: tuple[str, ...] = ()
 

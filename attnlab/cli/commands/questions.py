@@ -90,10 +90,10 @@ def _check_beforehand(
 
         files = files_of(question)
         check_free(out, files, files.named(settings), overwrite=overwrite)
-    if question.only_matrices:
+    if "model" not in question.sources:
         check_matrices_there(Path(source))
-    elif not (question.embeddings and Path(source).exists()):
-        check_source_there(source, matrices=question.matrices)
+    elif "embeddings" not in question.sources or not Path(source).exists():
+        check_source_there(source, matrices="matrices" in question.sources)
     settings.check_source(source)
     check_texts_there(settings)
     question.check()

@@ -525,7 +525,7 @@ QUESTION = Question(
     },
     source="A run of `attnlab train`, a folder of a transformers model, its name on the hub, or a file of "
     "matrices (.npz, .npy, .safetensors; --sites says what they are).",
-    matrices=True,
+    sources=("model", "matrices"),
     keeps_matrices=True,
     folder="analysis",
 )

@@ -200,5 +200,5 @@ QUESTION = Question(
     run="attnlab.questions.approximate.approximation:approximate",
     source="Attention matrices: .npz, .npy or .safetensors, [*batch, query, key], or matrices.safetensors "
     "of an analysis.",
-    only_matrices=True,
+    sources=("matrices",),
 )

@@ -62,6 +62,6 @@ QUESTION = Question(
     figures=("map",),
     source="Run, folder of attnlab embed, file of embeddings (.safetensors, or word2vec .txt or .vec), "
     "transformers folder, or name on the hub.",
-    embeddings=True,
+    sources=("model", "embeddings"),
     printed=2,
 )
