@@ -31,6 +31,7 @@ from .links import METRICS as METRICS
 from .links import GoldLinks as GoldLinks
 from .links import Link as Link
 from .links import Metric as Metric
+from .links import Symmetrization as Symmetrization
 from .links import aer as aer
 from .links import count_links as count_links
 from .links import f1 as f1
@@ -41,13 +42,12 @@ from .links import recall as recall
 from .links import score_differences as score_differences
 from .links import score_intervals as score_intervals
 from .links import scored as scored
+from .links import symmetrized as symmetrized
 from .links import turned as turned
 from .statistical_aligner import StatisticalAligner as StatisticalAligner
 from .statistical_aligner import align_both as align_both
 from .statistical_aligner import fit_statistical_aligner as fit_statistical_aligner
 from .statistical_aligner import words_of as words_of
-from .symmetrization import Symmetrization as Symmetrization
-from .symmetrization import symmetrized as symmetrized
 from .word_links import FromWord as FromWord
 from .word_links import GoldGrid as GoldGrid
 from .word_links import LinkRule as LinkRule

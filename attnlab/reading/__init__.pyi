@@ -6,7 +6,9 @@ from .audio import read_audio_file as read_audio_file
 from .capture import Consumer as Consumer
 from .capture import Coverage as Coverage
 from .capture import Reading as Reading
+from .capture import Selection as Selection
 from .capture import prepare as prepare
+from .capture import selection_of as selection_of
 from .hooks import few_tokens as few_tokens
 from .hooks import find as find
 from .hooks import ready_to_show as ready_to_show
@@ -23,8 +25,6 @@ from .observing import additive_sites as additive_sites
 from .observing import most_heads as most_heads
 from .observing import observe as observe
 from .observing import sites_of as sites_of
-from .selection import Selection as Selection
-from .selection import selection_of as selection_of
 from .sentences import KeptInPart as KeptInPart
 from .sentences import RowsNotNormalized as RowsNotNormalized
 from .sentences import Sentence as Sentence

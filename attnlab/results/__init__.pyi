@@ -48,7 +48,10 @@ from .records import notes_on_weights as notes_on_weights
 from .records import older_results as older_results
 from .records import write_record as write_record
 from .report import write_report as write_report
+from .result import MOST_ROWS as MOST_ROWS
 from .result import Result as Result
+from .result import TerminalTable as TerminalTable
+from .result import rows_shown as rows_shown
 from .result_files import PAGE as PAGE
 from .result_files import PARETO_FIGURE as PARETO_FIGURE
 from .result_files import STUDY as STUDY
@@ -58,6 +61,3 @@ from .result_files import check_file_free as check_file_free
 from .result_files import check_free as check_free
 from .result_files import check_record_there as check_record_there
 from .result_files import files_of as files_of
-from .terminal import MOST_ROWS as MOST_ROWS
-from .terminal import TerminalTable as TerminalTable
-from .terminal import rows_shown as rows_shown

@@ -179,7 +179,7 @@ def test_command_line_imports_nothing_heavy_at_the_top() -> None:
     # What commands and options are made from, see `test_what_declares_and_the_program_import_nothing_heavy`.
     light = {
         "attnlab.ablation.replacements", "attnlab.corpora.rows", "attnlab.results.question",
-        "attnlab.results.terminal", "attnlab.studies.study",
+        "attnlab.results.result", "attnlab.studies.study",
     }  # fmt: skip
     for path in (PACKAGE / "cli").rglob("*.py"):
         for module in imported_by(path, top_only=True):

@@ -8,8 +8,7 @@ from typer.testing import CliRunner
 
 from attnlab.cli.app import app, main
 from attnlab.core.errors import InputError
-from attnlab.corpora.catalogue import list_pairs, summarise_corpus
-from attnlab.corpora.corpus import build_corpus
+from attnlab.corpora.corpus import build_corpus, list_pairs, summarise_corpus
 
 
 def run(*words: str) -> str:

@@ -24,10 +24,9 @@ from attnlab.core.errors import AttnlabError, InputError
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.inspect.inspection import inspect
 from attnlab.reading import sentences as texts_read
-from attnlab.reading.capture import Capture, _Batch, capture, prepare
+from attnlab.reading.capture import Capture, _Batch, capture, prepare, selection_of
 from attnlab.reading.keeping import load_kept_matrices
 from attnlab.reading.matrix_files import load_kept_source
-from attnlab.reading.selection import selection_of
 from attnlab.reading.weights import LayerWeights
 
 TOKENIZER = tokenizer()

@@ -22,9 +22,8 @@ from attnlab.evaluation.evaluator import load_evaluator
 from attnlab.evaluation.shared_settings import FewForIntervals
 from attnlab.models.run import load
 from attnlab.models.scoring import score
-from attnlab.questions.importance.importance import importance
+from attnlab.questions.importance.importance import importance, orders_of, rank_agreement
 from attnlab.questions.importance.question import BLEU, LOSS, NoMeans, NotUniform
-from attnlab.questions.importance.removal import orders_of, rank_agreement
 from attnlab.results.result import Result
 
 USELESS = Head("decoder", 0, 1)

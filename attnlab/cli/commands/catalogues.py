@@ -39,7 +39,7 @@ def corpora(
 
 
 def _print_corpora() -> None:
-    from attnlab.corpora.catalogue import catalogue
+    from attnlab.corpora import catalogue
 
     if output().as_json:
         print_json(corpora=[vars(entry) for entry in catalogue()])

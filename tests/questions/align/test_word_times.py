@@ -20,10 +20,9 @@ from attnlab.cli.app import app
 from attnlab.core.errors import InputError
 from attnlab.evaluation.shared_settings import FewForIntervals
 from attnlab.questions.align.aligning import align
-from attnlab.questions.align.heard_words import HeardWords
+from attnlab.questions.align.heard_words import HeardWords, smoothed, token_frames
 from attnlab.questions.align.question import AlignmentSettings
 from attnlab.questions.align.spoken_words import SpokenWords, Word
-from attnlab.questions.align.token_times import smoothed, token_frames
 from attnlab.questions.align.word_times import _part, choose_heads
 from attnlab.reading.audio import audio_of
 
