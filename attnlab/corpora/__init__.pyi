@@ -2,12 +2,12 @@ from .corpus import DEFAULT_PAIR as DEFAULT_PAIR
 from .corpus import EMBEDDED as EMBEDDED
 from .corpus import ParallelCorpus as ParallelCorpus
 from .corpus import Progress as Progress
+from .corpus import catalogue as catalogue
 from .corpus import check_corpus_there as check_corpus_there
 from .corpus import list_pairs as list_pairs
 from .corpus import load_corpus as load_corpus
 from .corpus import local_path as local_path
 from .corpus import split_pair as split_pair
-from .corpus import catalogue as catalogue
 from .corpus import summarise_corpus as summarise_corpus
 from .mapping import mapped as mapped
 from .readers import looks_like_a_path as looks_like_a_path

@@ -43,6 +43,7 @@ from .sentences import tokenize as tokenize
 from .sentences import tokens_of as tokens_of
 from .sentences import without_cache as without_cache
 from .statistics import HeadStatistics as HeadStatistics
+from .statistics import SentenceStatistics as SentenceStatistics
 from .statistics_columns import CONTENT_OFFSET_PREFIX as CONTENT_OFFSET_PREFIX
 from .statistics_columns import DISTANCES as DISTANCES
 from .statistics_columns import HEADS as HEADS

@@ -86,17 +86,54 @@ class HeadStatistics(PerLayer[tuple[Site, int], Figures]):
         yield from sorted(self.sums.items(), key=lambda item: (site_order(item[0][0]), item[0][1]))
 
 
+class SentenceStatistics(PerLayer[tuple[Site, int], Figures]):
+    """Some of the sums of `HeadStatistics` for each sentence apart, in float64.
+
+    Args:
+        count: how many texts were handed in; sentences have their numbers among them.
+    """
+
+    by_rows = True
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+
+    def values_of(self, layer: LayerWeights) -> dict[tuple[Site, int], Figures]:
+        """Every sum of one layer and batch, 0 for other sentences."""
+        numbers = torch.tensor(layer.sentences)
+        found = {}
+        for name, value in _sums_by_sentence(layer, layer.counted_queries.double()).items():
+            found[name] = torch.zeros(self.count, *value.shape[1:], dtype=torch.float64)
+            found[name][numbers] = value.double().cpu()
+        return {(layer.site, layer.layer): Sums(found)}
+
+    def ratios(self) -> dict[tuple[Site, int], dict[str, tuple[Tensor, Tensor]]]:
+        """By layer and statistic what is divided, `[sentence, head]`, and by what, `[sentence]`."""
+        special = TARGETS.index("special")
+        return {
+            at: {
+                "confidence": (sums["confidence"], sums["rows"]),
+                "normalised_entropy": (sums["normalised_entropy"], sums["rows_with_choice"]),
+                "mass_on_special": (
+                    sums["mass_on"][..., special], sums["rows_seeing"][..., special],
+                ),
+            }
+            for at, sums in sorted(
+                self.sums.items(), key=lambda item: (site_order(item[0][0]), item[0][1])
+            )
+        }  # fmt: skip
+
+
 def _sums(layer: LayerWeights) -> Figures:
     """Every sum of one layer and batch, on the CPU; rows in the weights' precision, sums in float64."""
     rows = layer.counted_queries.double()
     empty = (layer.wide.sum(-1) == 0) * rows[:, None]
     sums = {
         "sentences": rows.new_tensor(len(layer.sentences) if layer.is_first_block else 0),
-        "rows": rows.sum(),
         "empty_rows": empty.sum((0, 2)),
-        **_entropy_sums(layer, rows),
+        **{name: value.sum(0) for name, value in _sums_by_sentence(layer, rows).items()},
         **_offset_sums(layer),
-        **_target_sums(layer, rows),
         **_content_sums(layer, rows),
         "js_divergence": _js_sums(layer),
     }
@@ -106,6 +143,11 @@ def _sums(layer: LayerWeights) -> Figures:
     return Sums({name: value.double().cpu() for name, value in sums.items()})
 
 
+def _sums_by_sentence(layer: LayerWeights, rows: Tensor) -> dict[str, Tensor]:
+    """The sums whose sentences are told apart, `[sentence, head, ...]` or `[sentence, ...]`."""
+    return {"rows": rows.sum(-1), **_entropy_sums(layer, rows), **_target_sums(layer, rows)}
+
+
 def _entropy_sums(layer: LayerWeights, rows: Tensor) -> dict[str, Tensor]:
     """Entropies, also as a share of the largest possible one, and the row maxima."""
     keys = layer.visible.sum(-1)
@@ -113,10 +155,10 @@ def _entropy_sums(layer: LayerWeights, rows: Tensor) -> dict[str, Tensor]:
     largest = keys.clamp(min=2).double().log()
     confidence = (layer.wide * layer.keys.content[:, None, None, :]).amax(-1).double()
     return {
-        "entropy_nats": (layer.entropies * rows[:, None]).sum((0, 2)),
-        "normalised_entropy": (layer.entropies / largest[:, None] * choice[:, None]).sum((0, 2)),
-        "rows_with_choice": choice.sum(),
-        "confidence": (confidence * rows[:, None]).sum((0, 2)),
+        "entropy_nats": (layer.entropies * rows[:, None]).sum(-1),
+        "normalised_entropy": (layer.entropies / largest[:, None] * choice[:, None]).sum(-1),
+        "rows_with_choice": choice.sum(-1),
+        "confidence": (confidence * rows[:, None]).sum(-1),
     }
 
 
@@ -143,8 +185,8 @@ def _target_sums(layer: LayerWeights, rows: Tensor) -> dict[str, Tensor]:
     mass = (layer.wide.flatten(1, 2) @ flags).unflatten(1, layer.wide.shape[1:3]).double()
     seen = (layer.visible.to(flags.dtype) @ flags > 0) * rows[..., None]
     return {
-        "mass_on": (mass * seen[:, None]).sum((0, 2)),
-        "rows_seeing": seen.sum((0, 1)),
+        "mass_on": (mass * seen[:, None]).sum(2),
+        "rows_seeing": seen.sum(1),
     }
 
 

@@ -6,13 +6,13 @@ from torch import Tensor
 
 from attnlab.attention import AttentionPlan, load_plan
 from attnlab.core import MATRIX_SUFFIXES, PRETRAINED_MARKS, RESULT_MARK, InputError
-from attnlab.models import Model, is_run, load_transformers
+from attnlab.models import Model, Source, is_run, load_transformers, model_of
 from attnlab.models import load as load_run
 from attnlab.reading import load_arrays
 from attnlab.results.result import Result
 
 
-def load(source: str | Path) -> Model | Result | AttentionPlan | dict[str, Tensor]:
+def load(source: Source) -> Model | Result | AttentionPlan | dict[str, Tensor]:
     """What stands at a path, or behind the name of a model on the hub.
 
     A model comes with its tokenizer, as every question takes it; one of a run is a `Run`, which translates.
@@ -20,12 +20,14 @@ def load(source: str | Path) -> Model | Result | AttentionPlan | dict[str, Tenso
     Args:
         source: a run; the folder of a result, such as `runs/demo/analysis`; a plan file (.json); a file of
             matrices (.npz, .npy, .safetensors), of which the arrays by name are returned (of one without
-            names: under ""); or a transformers model, by folder or name.
+            names: under ""); a transformers model, by folder or name; or a pair (model, tokenizer).
 
     Raises:
         InputError: it is none of these, or damaged.
         AttnlabError: it is a run that holds no trained model yet.
     """
+    if not isinstance(source, str | Path):
+        return model_of(source)
     path = Path(source)
     if path.is_file() and path.suffix == ".json":
         return load_plan(path)

@@ -33,7 +33,9 @@ OF_SOME_MODELS = {"mass_on_sink_logit", "output"}
 
 
 def write_analysis_tables(run: Path, folder: Path) -> None:
-    found = analyze(run, labels=True, sentences=60, keep_matrices=0, fit_sentences=4)
+    found = analyze(
+        run, labels=True, sentences=60, keep_matrices=0, fit_sentences=4, generation=True
+    )
     found.save(folder)
     shown = summarise(found.fits).drop(columns=["site", "layer", "head"])
     assert set(shown) == {column.name for column in RELATIVE}

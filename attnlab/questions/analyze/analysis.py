@@ -1,6 +1,7 @@
 """What the heads of a model do on some sentences, as tables: what `attnlab analyze` computes."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,11 @@ from attnlab.evaluation import (
 from attnlab.labels import HeadStructure
 from attnlab.models import Model, Run, Source
 from attnlab.questions.analyze.fits import HeadFits, OffsetProfiles
+from attnlab.questions.analyze.generation import (
+    check_generates,
+    compare_generated,
+    written_sentences,
+)
 from attnlab.questions.analyze.kept_facts import kept_facts
 from attnlab.questions.analyze.labelling import Labeller, ablate_for_labels
 from attnlab.questions.analyze.question import (
@@ -66,6 +72,7 @@ from attnlab.reading import (
     PerLayer,
     Reading,
     Sentences,
+    SentenceStatistics,
     View,
     few_tokens,
     forward,
@@ -109,7 +116,8 @@ def analyze(source: Source, settings: AnalysisSettings) -> Result:
 
     Returns:
         The tables `summary` (a row per head, of the view that is shown first), `heads`, `head_distances` and,
-        where they were measured, `fits`, `structure`, `labels`, `relations`, `controls` and `agreement`; and
+        where they were measured, `fits`, `structure`, `labels`, `relations`, `controls`, `agreement` and
+        `generated`; and
         `matrices`, those of a few sentences with their tokens.
 
     Raises:
@@ -128,7 +136,8 @@ def _analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View
     device = usable_device(own_device(settings.device, processes))
     model, found = model_and_texts(
         source, sentences=settings.wanted, text=settings.text, corpus=settings.corpus, pair=settings.pair,
-        treebank=settings.treebank, gold=settings.labelled, scores=settings.ablated is not False,
+        treebank=settings.treebank, gold=settings.labelled,
+        scores=settings.ablated is not False or settings.generation,
     )  # fmt: skip
     model.model.to(device)
     sentences = read_sentences(model, found.texts, found.origin)
@@ -136,6 +145,8 @@ def _analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View
     reading = prepare(
         model, sentences, settings.sites, memory=settings.memory, whole=whole and STATISTICS_ALONE
     )
+    if settings.generation:
+        check_generates(model.model, sentences)
     structure, labeller, evaluator = HeadStructure(settings.structure_sentences), None, None
     if found.gold is not None:
         labeller = Labeller(reading, found.gold, model.type_counts, structure, views=views)
@@ -144,12 +155,14 @@ def _analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View
     def run(what: str, read: Reading, consumers: Sequence[PerLayer[Any, Any]]) -> Coverage:
         return _run(settings, processes, what, read, consumers)
 
+    forced = SentenceStatistics(len(sentences.texts))
+    also: list[PerLayer[Any, Any]] = [] if labeller is None else [labeller.functions]
     tables, kept, notes, coverage = _measure(
         lambda what, to, first: run(what, reading if first is None else reading.first(first), to),
         settings,
         structure,
         views,
-        also=[] if labeller is None else [labeller.functions],
+        also=[*also, *([forced] if settings.generation else [])],
         chosen=numbers_of(settings.show or (), sentences),
     )
     closed = _closed_among(reading, evaluator)
@@ -158,8 +171,10 @@ def _analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View
     notes += notes_on_texts(model, found, settings.sentences, settings.sites)
     if settings.text is not None:
         notes += _notes_on_training(model, found)
+    seed = model.seed if settings.seed is None else settings.seed
+    if settings.generation:
+        tables["generated"] = _generated(reading, forced, run, settings, seed)
     if labeller is not None:
-        seed = model.seed if settings.seed is None else settings.seed
         labelled, told = labeller.label(
             run, seed=seed, there=found.there, controls=not settings.quick
         )
@@ -180,6 +195,23 @@ def _analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View
         closed=closed,
         weights=model.weights,
     )
+
+
+def _generated(
+    reading: Reading,
+    forced: SentenceStatistics,
+    run: Callable[[str, Reading, Sequence[PerLayer[Any, Any]]], Coverage],
+    settings: AnalysisSettings,
+    seed: int,
+) -> pd.DataFrame:
+    """The heads of decoders while the model writes itself, beside what they did under teacher forcing."""
+    written = written_sentences(
+        reading.model, reading.sentences, settings.batch_size, settings.progress
+    )
+    sites = tuple(site for site in reading.sites if site != "encoder")
+    itself = SentenceStatistics(len(written.texts))
+    run("Reading own output", replace(reading, sentences=written, sites=sites), [itself])
+    return compare_generated(forced, itself, [one.number for one in written.usable], seed)
 
 
 def _analyze_file(source: Path, settings: AnalysisSettings, views: tuple[View, ...]) -> Result:

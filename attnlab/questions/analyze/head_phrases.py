@@ -319,6 +319,23 @@ def describe_agreement(agreement: pd.DataFrame) -> str:
     return f"Function and structure agree with kappa {kappa}{interval}{said}."
 
 
+def describe_generation(generated: pd.DataFrame) -> str:
+    """The largest change of each statistic from teacher forcing to own output, as a sentence."""
+    largest = generated.loc[
+        generated.groupby("statistic", sort=False)["generation_change"].apply(
+            lambda change: change.abs().idxmax()
+        )
+    ]
+    changes = [
+        f"{row['statistic'].replace('_', ' ')} by {row['generation_change']:+.3f} "
+        f"[{row['generation_change_low']:+.3f}, {row['generation_change_high']:+.3f}] "
+        f"({Head(row['site'], row['layer'], row['head'])})"
+        for row in largest.to_dict("records")
+    ]
+    sentences = counted(int(generated["sentences"].iloc[0]), "sentence")
+    return f"While the model writes itself ({sentences}), no head changes more than: {'; '.join(changes)}."
+
+
 def count_labels(labels: pd.DataFrame) -> str:
     """How many heads carry each label, as a phrase; a head of several labels counts for each.
 

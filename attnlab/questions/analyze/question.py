@@ -5,7 +5,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from attnlab.core import HEAD, HEAD_KEYS, Column, InputError, Note, Option, Table, is_matrix_file
+from attnlab.core import (
+    HEAD,
+    HEAD_KEYS,
+    Column,
+    Estimate,
+    InputError,
+    Note,
+    Option,
+    Table,
+    is_matrix_file,
+)
 from attnlab.evaluation import MEMORY, SEED, SENTENCE_FLAGS, CorpusTextSettings, TextsAsked
 from attnlab.labels import (
     AGREEMENT,
@@ -47,6 +57,38 @@ FITS = Table(
     ),
     keys=(*HEAD_KEYS, "sentence", "approximation", "window"),
 )
+STATISTIC = Column("statistic", "statistic", "What the value is.", short="statistic")
+GENERATION_CHANGE = Estimate(
+    Column(
+        "generation_change",
+        "change in own output",
+        "The figure in the model's own output minus that under teacher forcing, of the same sentences.",
+        3,
+    )
+)
+GENERATED = Table(
+    "generated.csv",
+    "head and statistic",
+    (
+        *HEAD,
+        STATISTIC,
+        Column(
+            "teacher_forced",
+            "teacher forcing",
+            "The figure while the model reads the reference, or the text itself.",
+            3,
+        ),
+        Column(
+            "generated",
+            "own output",
+            "The figure while it writes, greedily: a translation, or what follows the first half of a text.",
+            3,
+        ),
+        *GENERATION_CHANGE,
+        Column("sentences", "sentences", "How many were read and written."),
+    ),
+    keys=(*HEAD_KEYS, "statistic"),
+)
 SUMMARY = Table(
     "summary.csv",
     "head",
@@ -58,7 +100,7 @@ SUMMARY = Table(
             "The label that is closest to its threshold; none where no figure is beyond its control.",
         ),
         DETAIL,
-        Column("statistic", "statistic", "What the value is.", short="statistic"),
+        STATISTIC,
         Column("value", "value", "The figure that the role rests on.", 2),
         Column(
             "control",
@@ -345,6 +387,13 @@ class AnalysisSettings(CorpusTextSettings):
         Option("Divide every row of a file's matrices by its sum (rows), or not (none)."),
     ] = NOT_NORMALIZED
     memory: Annotated[float | None, MEMORY] = None
+    generation: Annotated[
+        bool,
+        Option(
+            "Read decoders also while they write themselves, beside teacher forcing.",
+            ("--generation",),
+        ),
+    ] = False
     keep_matrices: Annotated[
         int, Option("Number of sentences whose matrices are kept and drawn.", least=0)
     ] = 3
@@ -376,8 +425,8 @@ class AnalysisSettings(CorpusTextSettings):
                 msg = f"{name} is for files of matrices; leave it out for a model."
                 raise InputError(msg)
             return
-        for name in ("text", "corpus", "pair", "sentences", "show"):
-            if getattr(self, name) is not None:
+        for name in ("text", "corpus", "pair", "sentences", "show", "generation"):
+            if getattr(self, name) not in (None, False):
                 msg = f"{source} holds matrices and no sentences; leave {name} out, or analyze a model."
                 raise InputError(msg)
         for name in ("device", "seed"):
@@ -483,7 +532,18 @@ QUESTION = Question(
     help="Say what every attention head does, what it looks like and what is lost without it.\n\n"
     "--quick leaves out the controls of labels and the loss without each head.",
     settings=AnalysisSettings,
-    tables=(SUMMARY, HEADS, DISTANCES, FITS, LABELS, RELATIONS, CONTROLS, STRUCTURE, AGREEMENT),
+    tables=(
+        SUMMARY,
+        HEADS,
+        DISTANCES,
+        FITS,
+        LABELS,
+        RELATIONS,
+        CONTROLS,
+        STRUCTURE,
+        AGREEMENT,
+        GENERATED,
+    ),
     run="attnlab.questions.analyze.analysis:analyze",
     figures=("mass_by_offset", "distance_by_window", "heads_sentence*"),
     notes={

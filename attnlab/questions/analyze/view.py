@@ -27,6 +27,7 @@ from attnlab.questions.analyze.head_phrases import (
     SHOWN,
     STATUS_WORDS,
     describe_agreement,
+    describe_generation,
     describe_roles,
     heads_shown,
     titled_heads,
@@ -35,7 +36,7 @@ from attnlab.questions.analyze.head_phrases import (
     words_of_heads,
 )
 from attnlab.questions.analyze.overview import overview_of
-from attnlab.questions.analyze.question import SUMMARY
+from attnlab.questions.analyze.question import GENERATED, GENERATION_CHANGE, SUMMARY
 from attnlab.questions.analyze.summary import roles_of, structure_of_heads, table_of, views_of
 from attnlab.questions.analyze.viewer import viewer_data
 from attnlab.reading import ALL, CONTENT, HEADS, VIEWS, KeptMatrices
@@ -197,6 +198,7 @@ def contents(result: Result) -> Contents:
             *_family_parts(result),
             *_band_parts(result),
             *_matrices_parts(result),
+            *_generation_parts(result),
         ],
         overview=overview_of(result),
         viewer=lambda: viewer_data(result, result.title),
@@ -215,6 +217,8 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
     below.append(legend(result.table))
     if "role" in result.table:
         below += [describe_roles(result.table), describe_agreement(table_of(result, "agreement"))]
+    if "generated" in result.tables:
+        below.append(describe_generation(result.tables["generated"]))
     yield TerminalTable(
         tuple(column.narrow for column in columns),
         tuple(tuple(_cell(column.name, row) for column in columns) for _, row in heads.iterrows()),
@@ -272,6 +276,24 @@ def _summary_section(result: Result) -> Section:
         "The closest role of each head with its strength and figure, the family of its matrices, and "
         "what is lost without it. Point at a heading for its meaning.",
         (page_table(table, columns),),
+    )
+
+
+def _generation_parts(result: Result) -> Iterator[Part]:
+    """The heads of decoders in what the model writes itself, where that was measured."""
+    if "generated" not in result.tables:
+        return
+    table = result.tables["generated"]
+    table = table.assign(head_name=head_names(table))
+    names = ["head_name", "statistic", "teacher_forced", "generated", GENERATION_CHANGE.name]
+    yield Part(
+        Section(
+            "generated",
+            "While the model writes itself",
+            f"{describe_generation(table)} Rows of a prompt are the same in both. In brackets are 95 % "
+            "intervals of a paired bootstrap over sentences.",
+            (page_table(table, columns_named(names, GENERATED.columns)),),
+        )
     )
 
 

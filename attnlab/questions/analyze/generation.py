@@ -1,0 +1,162 @@
+"""What the heads of decoders do while the model writes itself, beside the same under teacher forcing."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from attnlab.ablation import paired_bootstraps
+from attnlab.core import InputError
+from attnlab.models import IGNORED_LABEL
+from attnlab.questions.analyze.question import GENERATION_CHANGE
+from attnlab.reading import Sentence, Sentences, SentenceStatistics, inputs_of, ready_to_show
+
+Progress = Callable[[str, int, int], None]
+# A prompt of fewer tokens is none.
+LEAST_TOKENS = 4
+# A translation ends at so many times the tokens of the longest side of its batch, if not before.
+MOST_TIMES = 3
+
+
+def check_generates(model: Any, sentences: Sentences) -> None:
+    """Raises InputError where the model writes nothing, or cannot tell what to write."""
+    if not callable(getattr(model, "can_generate", None)) or not model.can_generate():
+        msg = f"{type(model).__name__} writes no text; leave generation out."
+        raise InputError(msg)
+    if not model.config.is_encoder_decoder:
+        return
+    if not sentences.paired or any(one.features is not None for one in sentences.usable):
+        msg = "An encoder-decoder is compared with translations of text; give pairs, or leave generation out."
+        raise InputError(msg)
+    if model.config.decoder_start_token_id is None:
+        msg = (
+            f"{type(model).__name__} must be told which language to write, which analyze does not; leave "
+            "generation out."
+        )
+        raise InputError(msg)
+
+
+@torch.inference_mode()
+def written_sentences(
+    model: Any, sentences: Sentences, batch_size: int, progress: Progress | None = None
+) -> Sentences:
+    """The same sentences with what the model writes in place of what it was to read.
+
+    An encoder-decoder translates the source; a model of one stack continues the first half of a text until
+    as many tokens stand there as before. Greedy decoding gives a row the same attention as reading what was
+    written does, so the tokens are read again. The last token that is written is never read.
+
+    Raises:
+        InputError: see `check_generates`; or no text is long enough.
+    """
+    check_generates(model, sentences)
+    write = _translated if model.config.is_encoder_decoder else _continued
+    found: list[Sentence] = []
+    with ready_to_show(model):
+        for batch in write(model, sentences, batch_size):
+            found += batch
+            if progress is not None:
+                progress("Writing", len(found), len(sentences))
+    if not found:
+        msg = f"No text has {LEAST_TOKENS} tokens, so that half of it could be continued; give longer texts."
+        raise InputError(msg)
+    return replace(sentences, usable=tuple(sorted(found, key=lambda one: one.number)))
+
+
+def _translated(model: Any, sentences: Sentences, batch_size: int) -> Iterator[list[Sentence]]:
+    for batch in sentences.batches(batch_size, weights_a_cell=1):
+        inputs = inputs_of(model, {"source": sentences.axes(batch, model.device)["source"]})
+        longest = max(max(len(one.source), len(one.labels)) for one in batch)
+        rows = model.generate(
+            **{name: inputs[name] for name in ("input_ids", "attention_mask")},
+            num_beams=1, do_sample=False, max_length=min(sentences.most_tokens, MOST_TIMES * longest),
+        )  # fmt: skip
+        # The first token may be the same as the one that ends a text.
+        written = [_ended(row.tolist(), model, begin=1) for row in rows]
+        yield [
+            replace(one, target=tuple(ids[:-1]), labels=tuple(ids[1:]))
+            for one, ids in zip(batch, written, strict=True)
+            if len(ids) > 1
+        ]
+
+
+def _continued(model: Any, sentences: Sentences, batch_size: int) -> Iterator[list[Sentence]]:
+    long = [one for one in sentences.usable if len(one.source) >= LEAST_TOKENS]
+    ordered = sorted(long, key=lambda one: (len(one.source), one.number))
+    for length, alike in groupby(ordered, key=lambda one: len(one.source)):
+        same = list(alike)
+        for start in range(0, len(same), batch_size):
+            batch, prompt = same[start : start + batch_size], length // 2
+            # Prompts of one length, so that none is padded.
+            ids = torch.tensor([one.source[:prompt] for one in batch], device=model.device)
+            rows = model.generate(
+                ids, attention_mask=torch.ones_like(ids), num_beams=1, do_sample=False,
+                max_length=length + 1, pad_token_id=0,
+            )  # fmt: skip
+            yield [
+                _read(one, _ended(row.tolist(), model, begin=prompt))
+                for one, row in zip(batch, rows, strict=True)
+            ]
+
+
+def _read(sentence: Sentence, written: Sequence[int]) -> Sentence:
+    ids = tuple(written[:-1])
+    return replace(sentence, source=ids, labels=(*ids[1:], IGNORED_LABEL))
+
+
+def _ended(ids: list[int], model: Any, *, begin: int) -> list[int]:
+    """The ids up to the first that ends a text, padding behind it left out."""
+    ends = model.generation_config.eos_token_id
+    known = {ends} if isinstance(ends, int) else set(ends or ())
+    for place in range(begin, len(ids)):
+        if ids[place] in known:
+            return ids[: place + 1]
+    return ids
+
+
+def compare_generated(
+    forced: SentenceStatistics, written: SentenceStatistics, numbers: Sequence[int], seed: int
+) -> pd.DataFrame:
+    """A row a head of a decoder and statistic: under teacher forcing, in own output, and the change.
+
+    Intervals are of a paired bootstrap over the sentences that were read and written. A statistic that no row
+    has is left out.
+
+    Args:
+        forced: fed the sentences with their references.
+        written: fed what the model wrote.
+        numbers: of the sentences that were written.
+        seed: of the bootstrap.
+    """
+    before, rows = forced.ratios(), []
+    for (site, layer), own in written.ratios().items():
+        for statistic, (sums, counts) in own.items():
+            first_sums, first_counts = (
+                one[list(numbers)] for one in before[site, layer][statistic]
+            )
+            if not first_counts.any() or not counts.any():
+                continue
+            for head in range(sums.shape[1]):
+                (found,) = paired_bootstraps(
+                    _mean(first_sums[:, head], first_counts),
+                    [_mean(sums[list(numbers), head], counts[list(numbers)])],
+                    len(numbers),
+                    seed=seed,
+                )
+                rows.append(
+                    {
+                        "site": site, "layer": layer, "head": head, "statistic": statistic,
+                        "teacher_forced": found.before, "generated": found.after,
+                        **found.cells(GENERATION_CHANGE), "sentences": len(numbers),
+                    }
+                )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _mean(sums: Tensor, counts: Tensor) -> Callable[[Tensor], Tensor]:
+    """The mean over rows from how often each sentence is drawn."""
+    return lambda times: (times @ sums) / (times @ counts)

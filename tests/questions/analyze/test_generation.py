@@ -1,0 +1,152 @@
+"""Heads while a model writes itself, against the attention that `generate` gives and plain loops."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from zoo import random_models
+from zoo.random_models import PAIRS, SENTENCES, tokenizer
+
+import attnlab
+from attnlab.core.errors import InputError
+from attnlab.questions.analyze.generation import (
+    LEAST_TOKENS,
+    compare_generated,
+    written_sentences,
+)
+from attnlab.reading.capture import prepare
+from attnlab.reading.sentences import Sentence, Sentences, read_sentences
+from attnlab.reading.statistics import HeadStatistics, SentenceStatistics
+
+MODELS = ("marian", "bart", "t5", "gpt2", "llama")
+COUNT = 6
+
+
+def texts_of(name: str) -> list[Any]:
+    return list(PAIRS[:COUNT] if name in {"marian", "bart", "t5"} else SENTENCES[:COUNT])
+
+
+@cache
+def written(name: str) -> tuple[Any, Sentences, Sentences]:
+    """A model, sentences, and what it writes in place of them."""
+    model = attnlab.load((random_models.ALL[name](), tokenizer()))
+    sentences = read_sentences(model, texts_of(name))
+    return model, sentences, written_sentences(model.model, sentences, batch_size=2)
+
+
+def generated_attention(model: Any, one: Sentence, most: int) -> tuple[list[int], Any]:
+    """Ids that `generate` writes for a sentence alone, and the rows of the last layer meanwhile."""
+    paired = model.config.is_encoder_decoder
+    given = one.source if paired else one.source[: len(one.source) // 2]
+    model.eval().set_attn_implementation("eager")
+    ids = torch.tensor([given])
+    found = model.generate(
+        ids, attention_mask=torch.ones_like(ids), num_beams=1, do_sample=False,
+        max_length=most if paired else len(one.source) + 1, pad_token_id=0,
+        output_attentions=True, return_dict_in_generate=True,
+    )  # fmt: skip
+    steps = found.cross_attentions if paired else found.attentions
+    keys = steps[-1][-1].shape[-1]
+    rows = [torch.nn.functional.pad(step[-1], (0, keys - step[-1].shape[-1])) for step in steps]
+    return found.sequences[0].tolist(), torch.cat(rows, 2)[0]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_read_is_what_was_written_and_its_attention(name: str) -> None:
+    model, sentences, again = written(name)
+    site = "cross" if model.model.config.is_encoder_decoder else "decoder"
+    captured: dict[int, torch.Tensor] = {}
+
+    class Kept(HeadStatistics):
+        def update(self, layer: Any) -> None:
+            if layer.site == site and layer.layer == last:
+                captured[layer.sentences[0]] = layer.weights[0].clone()
+
+    reading = prepare(model, again, [site])
+    last = reading.attention_sites.layers[site] - 1
+    reading.feed([Kept()], batch_size=1)
+    assert again.usable
+    for one in again.usable:
+        before = next(own for own in sentences.usable if own.number == one.number)
+        ids, rows = generated_attention(
+            model.model, before, min(len(one.labels) + 3, sentences.most_tokens)
+        )
+        read = list(one.target if one.target is not None else one.source)
+        assert ids[: len(read)] == read
+        if one.target is not None:
+            assert one.labels[:-1] == one.target[1:]
+        torch.testing.assert_close(captured[one.number], rows[:, : len(read)])
+
+
+@pytest.mark.parametrize("name", ["marian", "gpt2"])
+def test_sums_of_sentences_add_up_to_those_of_all(name: str) -> None:
+    model, sentences, _ = written(name)
+    reading = prepare(model, sentences)
+    apart, together = SentenceStatistics(len(sentences.texts)), HeadStatistics()
+    reading.feed([apart, together], batch_size=4)
+    heads = together.heads().set_index(["site", "layer", "head"]).sort_index()
+    for (site, layer), own in apart.ratios().items():
+        for statistic, (sums, counts) in own.items():
+            means = sums.sum(0) / counts.sum()
+            expected = torch.tensor(heads.loc[(site, layer), statistic].to_numpy())
+            torch.testing.assert_close(means, expected, equal_nan=True)
+
+
+def test_changes_and_intervals_are_of_the_same_sentences() -> None:
+    forced, itself = SentenceStatistics(3), SentenceStatistics(3)
+    rows = torch.tensor([4.0, 2.0, 5.0], dtype=torch.float64)
+
+    def fed(statistics: SentenceStatistics, confidence: list[float]) -> None:
+        sums = {
+            "rows": rows,
+            "confidence": (torch.tensor(confidence, dtype=torch.float64) * rows)[:, None],
+            "normalised_entropy": torch.zeros(3, 1, dtype=torch.float64),
+            "rows_with_choice": torch.zeros(3, dtype=torch.float64),
+            "mass_on": torch.zeros(3, 1, 5, dtype=torch.float64),
+            "rows_seeing": torch.zeros(3, 5, dtype=torch.float64),
+        }
+        statistics.sums[("decoder", 0)] = sums  # type: ignore[assignment]
+
+    fed(forced, [0.5, 0.7, 0.1])
+    fed(itself, [0.6, 0.8, 0.9])
+    (row,) = compare_generated(forced, itself, [0, 1], seed=0).to_dict("records")
+    assert row["statistic"] == "confidence"
+    assert row["sentences"] == 2
+    assert row["teacher_forced"] == pytest.approx((0.5 * 4 + 0.7 * 2) / 6)
+    assert row["generated"] == pytest.approx((0.6 * 4 + 0.8 * 2) / 6)
+    ends = row["generation_change_low"], row["generation_change_high"]
+    assert ends == pytest.approx((0.1, 0.1))
+
+
+def test_texts_too_short_to_continue_are_left_out() -> None:
+    model = attnlab.load((random_models.gpt2(), tokenizer()))
+    sentences = read_sentences(model, [SENTENCES[0], "a"])
+    long = [one.number for one in sentences.usable if len(one.source) >= LEAST_TOKENS]
+    found = written_sentences(model.model, sentences, 4)
+    assert [one.number for one in found.usable] == long == [0]
+    with pytest.raises(InputError, match="give longer texts"):
+        written_sentences(model.model, read_sentences(model, ["a"]), 4)
+
+
+def test_analyze_shows_both_and_refuses_an_encoder(tmp_path: Path) -> None:
+    model, *_ = written("marian")
+    options: dict[str, Any] = {"quick": True, "generation": True, "fit_sentences": 0}
+    found = attnlab.analyze(model, sentences=texts_of("marian"), **options)
+    table = found.tables["generated"]
+    assert set(table["site"]) == {"decoder", "cross"}
+    known = found.heads.set_index(["site", "layer", "head"])["confidence"]
+    own = table[table["statistic"] == "confidence"].set_index(["site", "layer", "head"])
+    pd.testing.assert_series_equal(
+        own["teacher_forced"], known[own.index], check_names=False, check_index=False
+    )
+    assert 'id="generated"' in found.report(tmp_path / "page.html").read_text("utf-8")
+    for name in ("bert", "distilbert"):
+        encoder = (random_models.ALL[name](), tokenizer())
+        with pytest.raises(InputError, match="writes no text; leave generation out"):
+            attnlab.analyze(encoder, sentences=SENTENCES[:2], **options)
+    assert (
+        "generated" not in attnlab.analyze(model, sentences=texts_of("marian"), quick=True).tables
+    )
