@@ -24,7 +24,7 @@ from attnlab.models.run import load
 from attnlab.models.scoring import score
 from attnlab.questions.importance.importance import importance
 from attnlab.questions.importance.question import BLEU, LOSS, NoMeans, NotUniform
-from attnlab.questions.importance.removal import orders_of, rank_agreement
+from attnlab.questions.importance.removal import orders_of
 from attnlab.results.result import Result
 
 USELESS = Head("decoder", 0, 1)

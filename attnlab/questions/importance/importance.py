@@ -22,6 +22,7 @@ from attnlab.ablation import (
     gradient_importance,
     loss_differences,
     mean_outputs,
+    rank_agreement,
 )
 from attnlab.core import AttnlabError, Estimate, Head, InputError, Note, layer_name, options_of
 from attnlab.evaluation import (
@@ -49,7 +50,6 @@ from attnlab.questions.importance.question import (
 from attnlab.questions.importance.removal import (
     count_translations,
     orders_of,
-    rank_agreement,
     removal_curves,
 )
 from attnlab.results import Result

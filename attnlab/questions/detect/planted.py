@@ -1,0 +1,373 @@
+"""Texts in which it is known beforehand where a head of each name attends."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from attnlab.core import InputError
+from attnlab.labels import GoldSentence, Span, align_corpus
+from attnlab.models import Model
+from attnlab.questions.detect.question import (
+    COPY,
+    DUPLICATE,
+    FEWEST_CONTEXT,
+    FEWEST_TYPES,
+    INDUCTION,
+    MOST_OF_TEXT,
+    NEEDLE,
+    OUTSIDE,
+    PREVIOUS,
+)
+from attnlab.reading import (
+    Sentences,
+    TokenizedText,
+    Tokens,
+    prepare,
+    read_tokens,
+    reads_audio,
+    token_limit,
+    tokens_of,
+)
+
+# The first tokens of a needle, which are repeated at the end, and those that are to be emitted then.
+CUE, ANSWER = 2, 8
+_WORD = re.compile(r"\w+(?:[.,:'\u2019-]\w+)*|[^\w\s]")
+_SHORTEST_NAME = 3
+
+
+@dataclass(frozen=True)
+class Target:
+    """The keys that each of some rows of a text should attend to: from `start` to `end`, both among them.
+
+    Attributes:
+        rows: positions of queries.
+        start: of each row the first key.
+        end: of each row the last key.
+        largest: whether the largest weight of the row is to be there; else the weight there is summed.
+    """
+
+    rows: Int[Tensor, " row"]
+    start: Int[Tensor, " row"]
+    end: Int[Tensor, " row"]
+    largest: bool = False
+
+    def at(self, chosen: Tensor) -> "Target":
+        """Some of the rows."""
+        return Target(self.rows[chosen], self.start[chosen], self.end[chosen], self.largest)
+
+
+def one_key(rows: Tensor, keys: Tensor, *, largest: bool = False) -> Target:
+    """A single key for each row."""
+    return Target(rows, keys, keys, largest)
+
+
+# By site, of each text the targets by detector.
+Targets = Mapping[str, Sequence[Mapping[str, Target]]]
+
+
+@dataclass(frozen=True)
+class Planted:
+    """Texts with what was planted in them."""
+
+    sentences: Sentences
+    targets: Targets
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one side of a generated text is made of.
+
+    Attributes:
+        types: ids of ordinary tokens.
+        before: special tokens in front of a text.
+        behind: special tokens behind it.
+        site: of its self-attention.
+        shift: by how much tokens stand further back in what is read.
+    """
+
+    types: Int[Tensor, " type"]
+    before: tuple[int, ...]
+    behind: tuple[int, ...]
+    site: str
+    shift: int = 0
+
+    @property
+    def offset(self) -> int:
+        """The position of the first ordinary token in what is read."""
+        return len(self.before) + self.shift
+
+    def tokens(self, ids: Sequence[int]) -> Tokens:
+        """These ids between the special tokens."""
+        special = (
+            *(True for _ in self.before),
+            *(False for _ in ids),
+            *(True for _ in self.behind),
+        )
+        return Tokens((*self.before, *ids, *self.behind), special, None)
+
+
+def sides_of_model(model: Model) -> tuple[Side, ...]:
+    """The sides of a text for a model, those without self-attention left out.
+
+    Raises:
+        InputError: the model reads no text, or there are too few ordinary tokens.
+    """
+    both, two = model.both_tokenizers, model.model.config.is_encoder_decoder
+    if reads_audio(model.model):
+        msg = f"{model.label} reads audio; detectors need a model that reads text."
+        raise InputError(msg)
+    sides = []
+    for site, tokenizer in zip(("encoder", "decoder") if two else ("",), both, strict=False):
+        made = tokens_of(tokenizer, ["a"], target=site == "decoder")[0]
+        # A tokenizer may make nothing of a letter.
+        first = made.special.index(False) if False in made.special else len(made.ids)
+        behind = len(made.ids) - made.special[::-1].index(False) if first < len(made.ids) else first
+        sides.append(Side(ordinary_types(tokenizer), made.ids[:first], made.ids[behind:], site))
+    made = [side.tokens(side.types[:4].tolist()) for side in sides]
+    sample = read_tokens(
+        model, [TokenizedText("", made[0], made[1] if two else None)], "a few tokens"
+    )
+    there = tuple(prepare(model, sample, whole=False).attention_sites.layers)
+    if not two:
+        return (replace(sides[0], site=there[0]),)
+    # The decoder may read a token before those of the tokenizer, and does not read the last.
+    shift = len(sample.usable[0].target or ()) + 1 - len(made[1].ids)
+    return tuple(side for side in (sides[0], replace(sides[1], shift=shift)) if side.site in there)
+
+
+def ordinary_types(tokenizer: Any) -> Int[Tensor, " type"]:
+    """Ids of the vocabulary that are neither special nor added.
+
+    Raises:
+        InputError: there are fewer than `FEWEST_TYPES`.
+    """
+    without = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
+    found = sorted({*tokenizer.get_vocab().values()} - without)
+    if len(found) < FEWEST_TYPES:
+        msg = (
+            f"The tokenizer has {len(found)} ordinary tokens; detectors need {FEWEST_TYPES} to draw "
+            "sequences from."
+        )
+        raise InputError(msg)
+    return torch.tensor(found)
+
+
+def room(model: Model, sides: Sequence[Side]) -> int:
+    """How many ordinary tokens fit on each side."""
+    return token_limit(model) - max(
+        len(side.before) + len(side.behind) + side.shift for side in sides
+    )
+
+
+def repeated(
+    model: Model,
+    sides: Sequence[Side],
+    count: int,
+    tokens: int,
+    generator: torch.Generator,
+    *,
+    shuffle: bool = False,
+) -> Planted:
+    """Different random tokens that are read twice, on each side others; Olsson et al. 2022.
+
+    Args:
+        model: that reads them.
+        sides: of a text.
+        count: how many texts.
+        tokens: how many different tokens, each of which stands twice.
+        generator: draws them.
+        shuffle: whether the second copy has another order, which takes the meaning from the positions.
+    """
+    texts = []
+    for _ in range(count):
+        made = []
+        for side in sides:
+            ids = side.types[torch.randperm(len(side.types), generator=generator)[:tokens]]
+            order = torch.randperm(tokens, generator=generator)
+            made.append(side.tokens([*ids.tolist(), *(ids[order] if shuffle else ids).tolist()]))
+        texts.append(TokenizedText("", made[0], made[1] if len(made) > 1 else None))
+    second = torch.arange(tokens, 2 * tokens)
+    targets = {
+        side.site: [
+            {
+                PREVIOUS.name: one_key(rows, rows - 1),
+                DUPLICATE.name: one_key(rows, rows - tokens),
+                INDUCTION.name: one_key(rows, rows - tokens + 1),
+            }
+        ]
+        * count
+        for side in sides
+        for rows in [second + side.offset]
+    }
+    return Planted(read_tokens(model, texts, "random tokens"), targets)
+
+
+@dataclass(frozen=True)
+class Window:
+    """The keys that a streaming head keeps."""
+
+    first: int
+    recent: int
+
+
+def window_for(first: int, recent: int, tokens: int) -> Window:
+    """The window, shrunk in proportion where it is more than `MOST_OF_TEXT` of a text of so many tokens."""
+    share = min(1.0, MOST_OF_TEXT * tokens / (first + recent))
+    return Window(max(1, round(first * share)), max(1, round(recent * share)))
+
+
+def needles(
+    model: Model,
+    sides: Sequence[Side],
+    count: int,
+    tokens: int,
+    *,
+    window: Window,
+    generator: torch.Generator,
+    haystack: Int[Tensor, " token"] | None = None,
+) -> Planted:
+    """Texts with a needle of random tokens, which is asked for at the end by its first tokens.
+
+    The needle lies outside the first and recent keys of the rows that predict it, and none of its tokens
+    stands elsewhere before these.
+
+    Args:
+        model: with a decoder.
+        sides: of a text, the decoder last; beside it an encoder reads random tokens.
+        count: how many texts.
+        tokens: of each.
+        window: the first and recent keys.
+        generator: draws tokens and positions.
+        haystack: what stands around the needles; None: random tokens.
+
+    Raises:
+        InputError: the haystack is too short, or holds nearly all types.
+    """
+    side = sides[-1]
+    answer = min(ANSWER, len(side.types) // 2 - CUE, 3 * tokens // 8 - CUE)
+    needle = CUE + answer
+    hay = tokens - 2 * needle
+    if haystack is not None and len(haystack) < hay:
+        msg = f"The sentences have {len(haystack)} tokens; give {hay}, or a smaller context."
+        raise InputError(msg)
+    low = max(window.first - side.offset, 0)
+    high = min(hay, tokens - needle - 1 - window.recent)
+    texts, targets = [], []
+    rows = torch.arange(answer) + side.offset + tokens - needle + CUE - 1
+    late = torch.arange(tokens // 2, tokens) + side.offset
+    outside = Target(late, torch.full_like(late, window.first), late - window.recent)
+    for _ in range(count):
+        order = side.types[torch.randperm(len(side.types), generator=generator)]
+        around, drawn = _around(order, needle, hay, generator, haystack)
+        at = int(torch.randint(low, high + 1, (), generator=generator))
+        planted = drawn.tolist()
+        texts.append(side.tokens([*around[:at], *planted, *around[at:], *planted]))
+        keys = torch.arange(answer) + side.offset + at + CUE
+        targets.append({OUTSIDE.name: outside, NEEDLE.name: one_key(rows, keys, largest=True)})
+    sources: list[Tokens] = []
+    for encoder in sides[:-1]:
+        drawn = torch.randint(len(encoder.types), (count, FEWEST_CONTEXT), generator=generator)
+        sources = [encoder.tokens(encoder.types[row].tolist()) for row in drawn]
+    read = [
+        TokenizedText("", *both)
+        for both in zip(sources or texts, texts if sources else [None] * count, strict=True)
+    ]
+    return Planted(read_tokens(model, read, "needles"), {side.site: targets})
+
+
+def _around(
+    order: Tensor, needle: int, hay: int, generator: torch.Generator, haystack: Tensor | None
+) -> tuple[list[int], Tensor]:
+    """What stands around a needle, and the needle, which has no token of it."""
+    if haystack is None:
+        picks = torch.randint(needle, len(order), (hay,), generator=generator)
+        return order[picks].tolist(), order[:needle]
+    begin = int(torch.randint(len(haystack) - hay + 1, (), generator=generator))
+    around = haystack[begin : begin + hay]
+    left = order[~torch.isin(order, around)]
+    if len(left) < needle:
+        msg = (
+            f"Only {len(left)} tokens of the vocabulary are not in the text, and a needle has {needle}; give "
+            "a smaller context."
+        )
+        raise InputError(msg)
+    return around.tolist(), left[:needle]
+
+
+def copied(model: Model, sentences: Sentences, *, shuffle: bool = False) -> Planted:
+    """Rows of cross-attention that predict a name or number of the source, which is taken over unchanged.
+
+    Such a word stands once on each side in the same letters and tokens, and has a digit, or a capital and
+    three letters (of a model of lower case: three letters).
+
+    Args:
+        model: an encoder-decoder.
+        sentences: pairs.
+        shuffle: whether each target is read with the source of the next pair.
+    """
+    pairs = [sentences.texts[one.number] for one in sentences.usable]
+    both = model.both_tokenizers
+    sides = [
+        _words_of(tokenizer, [text.text[side] for text in pairs], tokens)
+        for side, tokenizer, tokens in (
+            (0, both.source, [text.source for text in pairs]),
+            (1, both.target, [text.target for text in pairs]),
+        )
+    ]
+    moved = [*pairs[1:], *pairs[:1]] if shuffle else pairs
+    texts = [
+        TokenizedText("", other.source, one.target) for one, other in zip(pairs, moved, strict=True)
+    ]
+    read = read_tokens(model, texts, sentences.origin)
+    shifts = {
+        one.number: len(one.labels) - len(pairs[one.number].target.ids) for one in read.usable
+    }
+    targets: list[dict[str, Target]] = []
+    for number, (source, target) in enumerate(zip(*sides, strict=True)):
+        links = [
+            link
+            for word, (pieces, rows) in target.items()
+            if word in source and source[word][0] == pieces and _is_name(word, model.lowercase)
+            for link in zip(rows, source[word][1], strict=True)
+        ]
+        rows, keys = (
+            torch.tensor([link[side] for link in links], dtype=torch.long) for side in (0, 1)
+        )
+        there = keys < len(texts[number].source.ids)
+        rows = rows[there] + shifts.get(number, 0)
+        targets.append({COPY.name: one_key(rows, keys[there], largest=True)})
+    return Planted(read, {"cross": targets})
+
+
+def _is_name(word: str, lowercase: bool) -> bool:
+    capital = lowercase or word != word.lower()
+    return any(map(str.isdigit, word)) or (capital and len(word) >= _SHORTEST_NAME)
+
+
+def _words_of(
+    tokenizer: Any, texts: Sequence[str], tokens: Sequence[Tokens]
+) -> list[dict[str, tuple[list[str], list[int]]]]:
+    """Of each text the words that stand in it once, with their tokens, without marks, and where these are."""
+    golds = [
+        GoldSentence(str(number), text, spans, ("_",) * len(spans), ())
+        for number, text in enumerate(texts)
+        for spans in [tuple(Span(*found.span()) for found in _WORD.finditer(text))]
+    ]
+    found = []
+    for gold, made, aligned in zip(
+        golds, tokens, align_corpus(tokenizer, golds, tokens).alignments, strict=True
+    ):
+        own: dict[str, tuple[list[str], list[int]]] = {}
+        pieces = tokenizer.convert_ids_to_tokens(list(made.ids))
+        for word, unit in zip(gold.words, aligned.unit_of_word if aligned else (), strict=False):
+            at = [i for i, of in enumerate(aligned.unit_of_token) if of == unit]
+            alone = aligned.unit_of_word.count(unit) == 1 and gold.words.count(word) == 1
+            if alone:
+                own[word] = ([pieces[i].lstrip("▁Ġ") for i in at], at)
+        found.append(own)
+    return found
