@@ -6,9 +6,10 @@ from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from attnlab.ablation import rank_agreement
@@ -25,7 +26,6 @@ from attnlab.questions.detect.planted import (
     repeated,
     room,
     sides_of_model,
-    window_for,
 )
 from attnlab.questions.detect.question import (
     AGREEMENT,
@@ -33,7 +33,9 @@ from attnlab.questions.detect.question import (
     DETECTORS,
     FEWEST_CONTEXT,
     FEWEST_COUNTED,
+    MOST_OF_TEXT,
     NEEDLE,
+    OUTSIDE,
     QUESTION,
     TABLE,
     Detector,
@@ -41,9 +43,7 @@ from attnlab.questions.detect.question import (
     FewCopied,
     FewEmitted,
     NoPairs,
-    NoTwin,
     Shortened,
-    WindowShortened,
 )
 from attnlab.questions.detect.scoring import Scores, emitted, figures, only_emitted
 from attnlab.reading import Reading, prepare, read_sentences, tokens_of
@@ -109,11 +109,8 @@ class _Asked:
     details: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.twin = None
-        if self.settings.controls:
-            self.twin = untrained_twin(self.model.model, self.model.seed)
-        else:
-            self.notes.append(NoTwin())
+        seed, wanted = self.model.seed, self.settings.controls
+        self.twin = untrained_twin(self.model.model, seed) if wanted else None
 
     @property
     def given(self) -> bool:
@@ -125,11 +122,11 @@ class _Asked:
         """Whether a site is to be scored."""
         return self.settings.sites is None or site in self.settings.sites
 
-    def shortened(self, what: str, most: int) -> int:
-        """What a setting says, or what there is room for."""
+    def used(self, what: str, most: int, context: int | None = None) -> int:
+        """What a setting says, or less."""
         asked = int(getattr(self.settings, what))
         if most < asked:
-            self.notes.append(Shortened(what, asked, most))
+            self.notes.append(Shortened(what, asked, most, context))
         return min(asked, most)
 
     def reading(self, planted: Planted) -> Reading:
@@ -150,7 +147,7 @@ class _Asked:
         self,
         what: str,
         planted: Planted,
-        shuffled: Planted | None,
+        shuffled: Planted | None = None,
         targets: Targets | None = None,
     ) -> "_Scored":
         """Scores beside those of the controls; `targets` are of the model alone."""
@@ -192,7 +189,7 @@ def _on_generated(asked: _Asked) -> Iterator[_Scored]:
         )
         raise InputError(msg)
     types = min(len(side.types) for side in every)
-    tokens = asked.shortened("tokens", min(space // 2, types))
+    tokens = asked.used("tokens", min(space // 2, types))
     twice, mixed = (
         repeated(model, every, settings.sequences, tokens, _generator(settings), shuffle=shuffle)
         for shuffle in (False, True)
@@ -219,45 +216,37 @@ def _on_needles(asked: _Asked, sides: Sequence[Side], space: int) -> _Scored:
     """Scores of a decoder on texts with needles."""
     model, settings = asked.model, asked.settings
     two = model.model.config.is_encoder_decoder
-    context = asked.shortened("context", space)
-    window = window_for(settings.first, settings.recent, context)
-    if (window.first, window.recent) != (settings.first, settings.recent):
-        asked.notes.append(
-            WindowShortened(window.first, window.recent, settings.first, settings.recent, context)
-        )
+    context = asked.used("context", space)
+    share = min(1.0, MOST_OF_TEXT * context / (settings.first + settings.recent))
+    first, recent = (
+        asked.used(name, max(1, round(share * getattr(settings, name))), context)
+        for name in ("first", "recent")
+    )
     haystack = None if two or not asked.given else _haystack(asked)
     planted = needles(
         model,
         sides,
         settings.sequences,
         context,
-        window=window,
+        window=(first, recent),
         generator=_generator(settings),
         haystack=haystack,
     )
     around = "random tokens" if haystack is None else f"{len(haystack):,} tokens of the sentences"
     asked.about["Needles"] = f"{settings.sequences} in texts of {context} tokens, among {around}"
-    asked.about["Window"] = f"first {window.first} and recent {window.recent} keys"
+    asked.about["Window"] = f"first {first} and recent {recent} keys"
     rows = (
         None if two else emitted(asked.reading(planted), planted, NEEDLE.name, settings.batch_size)
     )
     if rows is None:
-        return asked.scored("Texts with needles", _without(planted, NEEDLE), None)
+        outside = [{OUTSIDE.name: one[OUTSIDE.name]} for one in planted.targets["decoder"]]
+        return asked.scored("Texts with needles", Planted(planted.sentences, {"decoder": outside}))
     count, total = sum(int(one.sum()) for one in rows), sum(map(len, rows))
     asked.details["emitted"] = [count, total]
     if 2 * count < total:
         asked.notes.append(FewEmitted(count, total))
     targets = only_emitted(planted, NEEDLE.name, rows)
-    return asked.scored("Texts with needles", planted, None, targets)
-
-
-def _without(planted: Planted, detector: Detector) -> Planted:
-    """Without the targets of a detector."""
-    kept = {
-        site: [{name: one for name, one in text.items() if name != detector.name} for text in texts]
-        for site, texts in planted.targets.items()
-    }
-    return Planted(planted.sentences, kept)
+    return asked.scored("Texts with needles", planted, targets=targets)
 
 
 def _haystack(asked: _Asked) -> Int[Tensor, " token"]:
@@ -308,55 +297,46 @@ def _frames(scored: _Scored, settings: DetectSettings) -> Iterator[pd.DataFrame]
     names = {name for sums in scored.model.sums.values() for name in sums}
     for detector in DETECTORS:
         if detector.name in names:
-            tables = [
-                _frame(scored, detector, site, layer, settings.seed)
-                for site, layer in scored.model.sums
-            ]
-            table = pd.concat(tables, ignore_index=True)
-            if detector.untrained in table:
-                yield _compared(table, detector).drop(columns="rows")
-            else:
-                yield table.drop(columns="rows")
+            layers = scored.model.sums
+            tables = [_frame(scored, detector, *layer, settings.seed) for layer in layers]
+            yield _compared(pd.concat(tables, ignore_index=True), detector)
 
 
 def _frame(scored: _Scored, detector: Detector, site: str, layer: int, seed: int) -> pd.DataFrame:
-    """The figures of a detector for the heads of a layer, and how many rows they are of."""
+    """The figures of a detector for the heads of a layer, with what tells them from the controls."""
     name, estimate = detector.name, detector.estimate
-    sums, totals = scored.model.sums[site, layer][name], scored.model.totals(site, name)
-    share = detector in (NEEDLE, COPY)
-    found = figures(sums, totals, share=share, seed=seed)
-    columns: dict[str, Any] = {"site": site, "layer": layer, "head": range(len(sums))}
-    columns |= dict(zip((estimate.name, estimate.low, estimate.high), found.T.numpy(), strict=True))
-    columns["rows"] = int(totals.sum())
-    for column, control in (
-        (detector.control, scored.shuffled),
-        (detector.untrained, scored.untrained),
-    ):
-        if control is not None:
-            columns[column] = _mean(control, site, layer, name).numpy()
+
+    def of(scores: Scores) -> np.ndarray:
+        sums, totals = scores.sums[site, layer][name], scores.totals(site, name)
+        return figures(sums, totals, share=detector in (NEEDLE, COPY), seed=seed).T.numpy()
+
+    found = of(scored.model)
+    columns: dict[str, Any] = {"site": site, "layer": layer, "head": range(found.shape[1])}
+    columns |= dict(zip((estimate.name, estimate.low, estimate.high), found, strict=True))
+    columns["rows"] = int(scored.model.totals(site, name).sum())
+    if scored.shuffled is not None and detector.shuffled:
+        columns[detector.control], _, columns["bar"] = of(scored.shuffled)
+    if scored.untrained is not None:
+        columns[detector.untrained] = of(scored.untrained)[0]
     return pd.DataFrame(columns)
 
 
-def _mean(scores: Scores, site: str, layer: int, name: str) -> Float[Tensor, " head"]:
-    return scores.sums[site, layer][name].sum(1) / scores.totals(site, name).sum()
-
-
 def _compared(table: pd.DataFrame, detector: Detector) -> pd.DataFrame:
-    """The table with whether a head is above its controls."""
-    bar = table.groupby("site")[detector.untrained].transform("max")
-    if detector.control in table:
-        bar = bar.combine(table[detector.control], max)
-    above = (table[detector.estimate.low] > bar) & (table["rows"] >= FEWEST_COUNTED)
-    return table.assign(**{detector.above: above})
+    """The table with whether a head is above its controls, where there are any."""
+    if detector.untrained in table:
+        bar = table.groupby("site")[detector.untrained].transform("max")
+        if "bar" in table:
+            bar = np.maximum(bar, table["bar"])
+        above = (table[detector.estimate.low] > bar) & (table["rows"] >= FEWEST_COUNTED)
+        table = table.assign(**{detector.above: above})
+    return table.drop(columns=["rows", "bar"], errors="ignore")
 
 
 def _agreement(heads: pd.DataFrame, seed: int) -> pd.DataFrame:
     """Rank correlations of the detectors of each site."""
     tables = []
     for site, own in heads.groupby("site", sort=False):
-        there = [one.name for one in DETECTORS if one.name in own and own[one.name].notna().any()]
-        table = rank_agreement(own[there], seed=seed)
-        table.insert(0, "site", site)
-        tables.append(table)
-    found = pd.concat([one for one in tables if len(one)] or tables[:1], ignore_index=True)
-    return found[list(AGREEMENT)]
+        there = [one for one in DETECTORS if one.name in own and own[one.name].notna().any()]
+        measures = pd.DataFrame({one.estimate.column.heading: own[one.name] for one in there})
+        tables.append(rank_agreement(measures, seed=seed).assign(site=site))
+    return pd.concat(tables, ignore_index=True)[list(AGREEMENT)]

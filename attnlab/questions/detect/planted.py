@@ -18,7 +18,6 @@ from attnlab.questions.detect.question import (
     FEWEST_CONTEXT,
     FEWEST_TYPES,
     INDUCTION,
-    MOST_OF_TEXT,
     NEEDLE,
     OUTSIDE,
     PREVIOUS,
@@ -207,27 +206,13 @@ def repeated(
     return Planted(read_tokens(model, texts, "random tokens"), targets)
 
 
-@dataclass(frozen=True)
-class Window:
-    """The keys that a streaming head keeps."""
-
-    first: int
-    recent: int
-
-
-def window_for(first: int, recent: int, tokens: int) -> Window:
-    """The window, shrunk in proportion where it is more than `MOST_OF_TEXT` of a text of so many tokens."""
-    share = min(1.0, MOST_OF_TEXT * tokens / (first + recent))
-    return Window(max(1, round(first * share)), max(1, round(recent * share)))
-
-
 def needles(
     model: Model,
     sides: Sequence[Side],
     count: int,
     tokens: int,
     *,
-    window: Window,
+    window: tuple[int, int],
     generator: torch.Generator,
     haystack: Int[Tensor, " token"] | None = None,
 ) -> Planted:
@@ -241,7 +226,7 @@ def needles(
         sides: of a text, the decoder last; beside it an encoder reads random tokens.
         count: how many texts.
         tokens: of each.
-        window: the first and recent keys.
+        window: how many first and how many recent keys.
         generator: draws tokens and positions.
         haystack: what stands around the needles; None: random tokens.
 
@@ -255,12 +240,13 @@ def needles(
     if haystack is not None and len(haystack) < hay:
         msg = f"The sentences have {len(haystack)} tokens; give {hay}, or a smaller context."
         raise InputError(msg)
-    low = max(window.first - side.offset, 0)
-    high = min(hay, tokens - needle - 1 - window.recent)
+    first, recent = window
+    low = max(first - side.offset, 0)
+    high = min(hay, tokens - needle - 1 - recent)
     texts, targets = [], []
     rows = torch.arange(answer) + side.offset + tokens - needle + CUE - 1
     late = torch.arange(tokens // 2, tokens) + side.offset
-    outside = Target(late, torch.full_like(late, window.first), late - window.recent)
+    outside = Target(late, torch.full_like(late, first), late - recent)
     for _ in range(count):
         order = side.types[torch.randperm(len(side.types), generator=generator)]
         around, drawn = _around(order, needle, hay, generator, haystack)

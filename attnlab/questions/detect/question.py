@@ -62,8 +62,8 @@ class Detector:
         yield Column(
             self.above,
             f"{heading}, above controls",
-            "Whether the whole interval is above the shuffled control and above every head of the untrained "
-            f"model at this site, and {FEWEST_COUNTED} rows or more were counted.",
+            "Whether the whole interval is above that of the shuffled control and above every head of the "
+            f"untrained model at this site, and {FEWEST_COUNTED} rows or more were counted.",
         )
 
 
@@ -106,7 +106,7 @@ INDUCTION = _detector(
 OUTSIDE = _detector(
     Column(
         "outside_window",
-        "outside first and recent",
+        "outside window",
         "Mean weight on keys that are neither among the first nor among the recent ones, in the second half "
         "of texts with a needle: what a head would lose by streaming.",
         2,
@@ -116,11 +116,10 @@ OUTSIDE = _detector(
 NEEDLE = _detector(
     Column(
         "needle",
-        "needle retrieval",
+        "needle",
         "Of the needle's tokens that the model emits, the share where the row's largest weight is on that "
         "token in the needle.",
         2,
-        "needle",
     )
 )
 COPY = _detector(
@@ -167,28 +166,26 @@ AGREEMENT = Table(
 
 @dataclass(frozen=True)
 class Shortened(Note):
-    """Generated texts of fewer tokens than were asked for.
+    """A smaller number than a setting asks for.
 
     Attributes:
         what: the name of the setting.
         asked: what it says.
         used: what was done.
+        context: tokens of the texts that it is in proportion to; None: there was no more room.
     """
 
     what: str
     asked: int
     used: int
+    context: int | None = None
 
-
-@dataclass(frozen=True)
-class WindowShortened(Note):
-    """First and recent keys that were shrunk in proportion to the texts."""
-
-    first: int
-    recent: int
-    asked_first: int
-    asked_recent: int
-    tokens: int
+    @property
+    def reason(self) -> str:
+        """Why, in words."""
+        if self.context is None:
+            return "the model has no more positions or ordinary tokens"
+        return f"in proportion to texts of {self.context} tokens"
 
 
 @dataclass(frozen=True)
@@ -209,11 +206,6 @@ class FewCopied(Note):
 @dataclass(frozen=True)
 class NoPairs(Note):
     """An encoder-decoder without sentence pairs: copy heads are left out."""
-
-
-@dataclass(frozen=True)
-class NoTwin(Note):
-    """Controls were left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,15 +263,12 @@ QUESTION = Question(
     run="attnlab.questions.detect.detecting:detect",
     figures=("detectors_*",),
     notes={
-        Shortened: "{what} is {used} and not {asked}: the model has no more positions or ordinary tokens.",
-        WindowShortened: "The first {first} and the recent {recent} keys stand for {asked_first} and "
-        "{asked_recent}, in proportion to texts of {tokens} tokens.",
+        Shortened: lambda note: f"{note.what} is {note.used} and not {note.asked}: {note.reason}.",
         FewEmitted: "The model emits {emitted} of {total} tokens of the needles, and retrieval is scored on "
         "these alone; it says little of a model that does not retrieve.",
         FewCopied: "Only {tokens} tokens of names and numbers are taken over unchanged; no copy head is told "
         "from its controls.",
         NoPairs: "Copy heads are left out, since they need sentence pairs (text or corpus).",
-        NoTwin: "Without controls no score can be told from what architecture and positions do.",
     },
     printed=2,
 )

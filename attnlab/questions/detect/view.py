@@ -7,9 +7,9 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
-from attnlab.core import HEAD_KEYS, Column, counted, layer_name
+from attnlab.core import HEAD_KEYS, counted, layer_name
 from attnlab.figures import check_table, draw_heads
-from attnlab.questions.detect.question import AGREEMENT, AGREEMENT_OF, DETECTORS, TABLE, Detector
+from attnlab.questions.detect.question import AGREEMENT, DETECTORS, TABLE, Detector
 from attnlab.results import (
     MOST_ROWS,
     Contents,
@@ -48,7 +48,7 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
     there = _there(result.detectors)
     heads = _first(result.detectors, there)
     more = len(result.detectors) - len(heads)
-    columns = [one.estimate.column.narrow for one in there]
+    headings = tuple(one.estimate.column.narrow for one in there)
     rows = tuple(
         (name, *(_cell(one, row) for one in there))
         for name, row in zip(head_names(heads), heads.to_dict("records"), strict=True)
@@ -56,30 +56,10 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
     left = f"\n{counted(more, 'more head')} in {TABLE.file}." if more else ""
     marked = f"{_MARK} above controls." if any(one.above in heads for one in there) else ""
     caption = "\n".join([*_answers(result), marked]) + left
-    yield TerminalTable(("head", *columns), rows, tuple(columns), None, caption)
-    if len(result.agreement):
-        yield _agreement(result.agreement)
-
-
-def _agreement(table: pd.DataFrame) -> TerminalTable:
-    headings = {one.name: one.estimate.column.heading for one in DETECTORS}
-    rows = [
-        {
-            "site": row["site"],
-            "measure": headings[row["measure"]],
-            "other": headings[row["other"]],
-            "heads": row["heads"],
-            "spearman": AGREEMENT_OF.shown(row),
-        }
-        for row in table.to_dict("records")
-    ]
-    spearman = Column("spearman", "Spearman", "")
-    columns = [
-        *(AGREEMENT[name] for name in ("site", "measure", "other")),
-        spearman,
-        AGREEMENT["heads"],
-    ]
-    return rows_shown(pd.DataFrame(rows), columns, title="\nRank correlation over heads")
+    yield TerminalTable(("head", *headings), rows, headings, None, caption)
+    columns = [one for one in AGREEMENT.columns if one.name != "site"]
+    for site, own in result.agreement.groupby("site", sort=False):
+        yield rows_shown(own, columns, title=f"\nRank correlation over heads, {site}", gap=1)
 
 
 def _there(heads: pd.DataFrame) -> list[Detector]:
