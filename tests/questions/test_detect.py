@@ -35,7 +35,7 @@ from attnlab.questions.detect.question import (
     NoPairs,
     Shortened,
 )
-from attnlab.questions.detect.scoring import Scores, emitted, figures, only_emitted
+from attnlab.questions.detect.head_scores import Scores, emitted, figures, only_emitted
 from attnlab.reading import prepare, read_sentences
 from attnlab.results.result import Result
 

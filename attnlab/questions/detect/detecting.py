@@ -14,9 +14,9 @@ from torch import Tensor
 
 from attnlab.ablation import rank_agreement
 from attnlab.core import HEAD_KEYS, InputError, Note, options_of, site_order, usable_device
-from attnlab.evaluation import model_and_texts, versions_in_words
+from attnlab.evaluation import Texts, model_and_texts, versions_in_words
 from attnlab.labels import untrained_twin
-from attnlab.models import Model, Source, model_of
+from attnlab.models import Model, Run, Source, model_of
 from attnlab.questions.detect.planted import (
     Planted,
     Side,
@@ -45,8 +45,8 @@ from attnlab.questions.detect.question import (
     NoPairs,
     Shortened,
 )
-from attnlab.questions.detect.scoring import Scores, emitted, figures, only_emitted
-from attnlab.reading import Reading, prepare, read_sentences, tokens_of
+from attnlab.questions.detect.head_scores import Scores, emitted, figures, only_emitted
+from attnlab.reading import Reading, prepare, read_sentences, source_of, tokens_of
 from attnlab.results import Result
 
 
@@ -118,6 +118,13 @@ class _Asked:
         mine = self.settings
         return bool(mine.text or mine.corpus) or not isinstance(mine.sentences, int)
 
+    def texts(self) -> Texts:
+        """The sentences that were handed in, or those of a run."""
+        mine = self.settings
+        return model_and_texts(
+            self.model, sentences=mine.sentences, text=mine.text, corpus=mine.corpus, pair=mine.pair
+        )[1]
+
     def wants(self, site: str) -> bool:
         """Whether a site is to be scored."""
         return self.settings.sites is None or site in self.settings.sites
@@ -133,16 +140,6 @@ class _Asked:
         """The model ready to read planted texts."""
         return prepare(self.model, planted.sentences, list(planted.targets), whole=False)
 
-    def score(self, what: str, reading: Reading, targets: Targets) -> Scores:
-        """The scores of a model that reads texts."""
-        found, tell = Scores(targets), self.settings.progress
-        reading.feed(
-            [found],
-            batch_size=self.settings.batch_size,
-            progress=None if tell is None else lambda done, total: tell(what, done, total),
-        )
-        return found
-
     def scored(
         self,
         what: str,
@@ -152,23 +149,29 @@ class _Asked:
     ) -> "_Scored":
         """Scores beside those of the controls; `targets` are of the model alone."""
         reading = self.reading(planted)
-        own = self.score(what, reading, planted.targets if targets is None else targets)
-        if self.twin is None:
-            return _Scored(own)
-        untrained = self.score(f"{what}, untrained", reading.by(self.twin), planted.targets)
-        if shuffled is None:
-            return _Scored(own, untrained)
-        mixed = self.score(f"{what}, shuffled", self.reading(shuffled), shuffled.targets)
-        return _Scored(own, untrained, mixed)
+        own = planted.targets if targets is None else targets
+        found = {MODEL: self._score(what, reading, own)}
+        if self.twin is not None:
+            twin = reading.by(self.twin)
+            found[UNTRAINED] = self._score(f"{what}, untrained", twin, planted.targets)
+        if shuffled is not None:
+            mixed = self.reading(shuffled)
+            found[SHUFFLED] = self._score(f"{what}, shuffled", mixed, shuffled.targets)
+        return found
+
+    def _score(self, what: str, reading: Reading, targets: Targets) -> Scores:
+        found, tell = Scores(targets), self.settings.progress
+        reading.feed(
+            [found],
+            batch_size=self.settings.batch_size,
+            progress=None if tell is None else lambda done, total: tell(what, done, total),
+        )
+        return found
 
 
-@dataclass(frozen=True)
-class _Scored:
-    """Scores beside those of controls."""
-
-    model: Scores
-    untrained: Scores | None = None
-    shuffled: Scores | None = None
+MODEL, UNTRAINED, SHUFFLED = "model", "untrained", "shuffled"
+# Of the model, and of the controls that there are.
+_Scored = dict[str, Scores]
 
 
 def _generator(settings: DetectSettings) -> torch.Generator:
@@ -251,11 +254,7 @@ def _on_needles(asked: _Asked, sides: Sequence[Side], space: int) -> _Scored:
 
 def _haystack(asked: _Asked) -> Int[Tensor, " token"]:
     """The tokens of the sentences that were handed in, one after another."""
-    mine = asked.settings
-    _, found = model_and_texts(
-        asked.model, sentences=mine.sentences, text=mine.text, corpus=mine.corpus, pair=mine.pair
-    )
-    texts = [one if isinstance(one, str) else one[0] for one in found.texts]
+    texts = list(map(source_of, asked.texts().texts))
     made = tokens_of(asked.model.both_tokenizers.source, texts)
     ids = [
         i for one in made for i, special in zip(one.ids, one.special, strict=True) if not special
@@ -268,15 +267,10 @@ def _on_pairs(asked: _Asked) -> Iterator[_Scored]:
     model, mine = asked.model, asked.settings
     if not model.model.config.is_encoder_decoder or not asked.wants("cross"):
         return
-    try:
-        _, found = model_and_texts(
-            model, sentences=mine.sentences, text=mine.text, corpus=mine.corpus, pair=mine.pair
-        )
-    except InputError:
-        if asked.given:
-            raise
+    if not asked.given and not isinstance(model, Run):
         asked.notes.append(NoPairs())
         return
+    found = asked.texts()
     read = read_sentences(model, found.texts, found.origin)
     asked.notes += read.dropped
     if not read.paired:
@@ -285,7 +279,6 @@ def _on_pairs(asked: _Asked) -> Iterator[_Scored]:
     planted = copied(model, read)
     tokens = sum(len(one[COPY.name].rows) for one in planted.targets["cross"])
     asked.about["Sentence pairs"] = f"{len(read)} from {read.origin}, {tokens} copied tokens"
-    asked.details["copied"] = tokens
     if tokens < FEWEST_COUNTED:
         asked.notes.append(FewCopied(tokens))
     mixed = copied(model, read, shuffle=True) if mine.controls else None
@@ -294,10 +287,10 @@ def _on_pairs(asked: _Asked) -> Iterator[_Scored]:
 
 def _frames(scored: _Scored, settings: DetectSettings) -> Iterator[pd.DataFrame]:
     """A table of heads for each detector."""
-    names = {name for sums in scored.model.sums.values() for name in sums}
+    layers = scored[MODEL].sums
+    names = {name for sums in layers.values() for name in sums}
     for detector in DETECTORS:
         if detector.name in names:
-            layers = scored.model.sums
             tables = [_frame(scored, detector, *layer, settings.seed) for layer in layers]
             yield _compared(pd.concat(tables, ignore_index=True), detector)
 
@@ -310,14 +303,14 @@ def _frame(scored: _Scored, detector: Detector, site: str, layer: int, seed: int
         sums, totals = scores.sums[site, layer][name], scores.totals(site, name)
         return figures(sums, totals, share=detector in (NEEDLE, COPY), seed=seed).T.numpy()
 
-    found = of(scored.model)
+    found = of(scored[MODEL])
     columns: dict[str, Any] = {"site": site, "layer": layer, "head": range(found.shape[1])}
     columns |= dict(zip((estimate.name, estimate.low, estimate.high), found, strict=True))
-    columns["rows"] = int(scored.model.totals(site, name).sum())
-    if scored.shuffled is not None and detector.shuffled:
-        columns[detector.control], _, columns["bar"] = of(scored.shuffled)
-    if scored.untrained is not None:
-        columns[detector.untrained] = of(scored.untrained)[0]
+    columns["rows"] = int(scored[MODEL].totals(site, name).sum())
+    if SHUFFLED in scored and detector.shuffled:
+        columns[detector.control], _, columns["bar"] = of(scored[SHUFFLED])
+    if UNTRAINED in scored:
+        columns[detector.untrained] = of(scored[UNTRAINED])[0]
     return pd.DataFrame(columns)
 
 
@@ -326,7 +319,7 @@ def _compared(table: pd.DataFrame, detector: Detector) -> pd.DataFrame:
     if detector.untrained in table:
         bar = table.groupby("site")[detector.untrained].transform("max")
         if "bar" in table:
-            bar = np.maximum(bar, table["bar"])
+            bar = bar.clip(lower=table["bar"])
         above = (table[detector.estimate.low] > bar) & (table["rows"] >= FEWEST_COUNTED)
         table = table.assign(**{detector.above: above})
     return table.drop(columns=["rows", "bar"], errors="ignore")

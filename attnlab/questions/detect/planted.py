@@ -10,12 +10,11 @@ from jaxtyping import Int
 from torch import Tensor
 
 from attnlab.core import InputError
-from attnlab.labels import GoldSentence, Span, align_corpus
+from attnlab.labels import START_MARKS, GoldSentence, Span, align_corpus
 from attnlab.models import Model
 from attnlab.questions.detect.question import (
     COPY,
     DUPLICATE,
-    FEWEST_CONTEXT,
     FEWEST_TYPES,
     INDUCTION,
     NEEDLE,
@@ -37,6 +36,7 @@ from attnlab.reading import (
 CUE, ANSWER = 2, 8
 _WORD = re.compile(r"\w+(?:[.,:'\u2019-]\w+)*|[^\w\s]")
 _SHORTEST_NAME = 3
+_WORD_MARKS = "".join(START_MARKS)
 
 
 @dataclass(frozen=True)
@@ -127,16 +127,19 @@ def sides_of_model(model: Model) -> tuple[Side, ...]:
         first = made.special.index(False) if False in made.special else len(made.ids)
         behind = len(made.ids) - made.special[::-1].index(False) if first < len(made.ids) else first
         sides.append(Side(ordinary_types(tokenizer), made.ids[:first], made.ids[behind:], site))
-    made = [side.tokens(side.types[:4].tolist()) for side in sides]
-    sample = read_tokens(
-        model, [TokenizedText("", made[0], made[1] if two else None)], "a few tokens"
-    )
+    few = [side.tokens(side.types[:4].tolist()) for side in sides]
+    sample = read_tokens(model, [text_of(few)], "a few tokens")
     there = tuple(prepare(model, sample, whole=False).attention_sites.layers)
     if not two:
         return (replace(sides[0], site=there[0]),)
     # The decoder may read a token before those of the tokenizer, and does not read the last.
-    shift = len(sample.usable[0].target or ()) + 1 - len(made[1].ids)
+    shift = len(sample.usable[0].target or ()) + 1 - len(few[1].ids)
     return tuple(side for side in (sides[0], replace(sides[1], shift=shift)) if side.site in there)
+
+
+def text_of(sides: Sequence[Tokens]) -> TokenizedText:
+    """A text of known tokens."""
+    return TokenizedText("", sides[0], sides[1] if len(sides) > 1 else None)
 
 
 def ordinary_types(tokenizer: Any) -> Int[Tensor, " type"]:
@@ -189,7 +192,7 @@ def repeated(
             ids = side.types[torch.randperm(len(side.types), generator=generator)[:tokens]]
             order = torch.randperm(tokens, generator=generator)
             made.append(side.tokens([*ids.tolist(), *(ids[order] if shuffle else ids).tolist()]))
-        texts.append(TokenizedText("", made[0], made[1] if len(made) > 1 else None))
+        texts.append(text_of(made))
     second = torch.arange(tokens, 2 * tokens)
     targets = {
         side.site: [
@@ -248,31 +251,32 @@ def needles(
     late = torch.arange(tokens // 2, tokens) + side.offset
     outside = Target(late, torch.full_like(late, first), late - recent)
     for _ in range(count):
+        # Beside a decoder an encoder reads a few tokens.
+        made = [
+            one.tokens(
+                one.types[torch.randperm(len(one.types), generator=generator)][
+                    :FEWEST_TYPES
+                ].tolist()
+            )
+            for one in sides[:-1]
+        ]
         order = side.types[torch.randperm(len(side.types), generator=generator)]
-        around, drawn = _around(order, needle, hay, generator, haystack)
+        around, planted = _around(order, needle, hay, generator, haystack)
         at = int(torch.randint(low, high + 1, (), generator=generator))
-        planted = drawn.tolist()
-        texts.append(side.tokens([*around[:at], *planted, *around[at:], *planted]))
+        made.append(side.tokens([*around[:at], *planted, *around[at:], *planted]))
+        texts.append(text_of(made))
         keys = torch.arange(answer) + side.offset + at + CUE
         targets.append({OUTSIDE.name: outside, NEEDLE.name: one_key(rows, keys, largest=True)})
-    sources: list[Tokens] = []
-    for encoder in sides[:-1]:
-        drawn = torch.randint(len(encoder.types), (count, FEWEST_CONTEXT), generator=generator)
-        sources = [encoder.tokens(encoder.types[row].tolist()) for row in drawn]
-    read = [
-        TokenizedText("", *both)
-        for both in zip(sources or texts, texts if sources else [None] * count, strict=True)
-    ]
-    return Planted(read_tokens(model, read, "needles"), {side.site: targets})
+    return Planted(read_tokens(model, texts, "needles"), {side.site: targets})
 
 
 def _around(
     order: Tensor, needle: int, hay: int, generator: torch.Generator, haystack: Tensor | None
-) -> tuple[list[int], Tensor]:
+) -> tuple[list[int], list[int]]:
     """What stands around a needle, and the needle, which has no token of it."""
     if haystack is None:
         picks = torch.randint(needle, len(order), (hay,), generator=generator)
-        return order[picks].tolist(), order[:needle]
+        return order[picks].tolist(), order[:needle].tolist()
     begin = int(torch.randint(len(haystack) - hay + 1, (), generator=generator))
     around = haystack[begin : begin + hay]
     left = order[~torch.isin(order, around)]
@@ -282,7 +286,7 @@ def _around(
             "a smaller context."
         )
         raise InputError(msg)
-    return around.tolist(), left[:needle]
+    return around.tolist(), left[:needle].tolist()
 
 
 def copied(model: Model, sentences: Sentences, *, shuffle: bool = False) -> Planted:
@@ -296,64 +300,60 @@ def copied(model: Model, sentences: Sentences, *, shuffle: bool = False) -> Plan
         sentences: pairs.
         shuffle: whether each target is read with the source of the next pair.
     """
-    pairs = [sentences.texts[one.number] for one in sentences.usable]
-    both = model.both_tokenizers
-    sides = [
-        _words_of(tokenizer, [text.text[side] for text in pairs], tokens)
-        for side, tokenizer, tokens in (
-            (0, both.source, [text.source for text in pairs]),
-            (1, both.target, [text.target for text in pairs]),
-        )
+    pairs = [
+        (text, text.target)
+        for one in sentences.usable
+        for text in [sentences.texts[one.number]]
+        if text.target is not None
     ]
+    both, lowercase = model.both_tokenizers, model.lowercase
+    sources = _words_of(both.source, [(text.text[0], text.source) for text, _ in pairs])
+    targets = _words_of(both.target, [(text.text[1], target) for text, target in pairs])
     moved = [*pairs[1:], *pairs[:1]] if shuffle else pairs
-    texts = [
-        TokenizedText("", other.source, one.target) for one, other in zip(pairs, moved, strict=True)
-    ]
-    read = read_tokens(model, texts, sentences.origin)
-    shifts = {
-        one.number: len(one.labels) - len(pairs[one.number].target.ids) for one in read.usable
-    }
-    targets: list[dict[str, Target]] = []
-    for number, (source, target) in enumerate(zip(*sides, strict=True)):
+    read = read_tokens(
+        model,
+        [text_of((of.source, target)) for (of, _), (_, target) in zip(moved, pairs, strict=True)],
+        sentences.origin,
+    )
+    planted = []
+    for one, source, target in zip(read.usable, sources, targets, strict=True):
         links = [
             link
             for word, (pieces, rows) in target.items()
-            if word in source and source[word][0] == pieces and _is_name(word, model.lowercase)
+            if word in source and source[word][0] == pieces and _is_name(word, lowercase=lowercase)
             for link in zip(rows, source[word][1], strict=True)
         ]
-        rows, keys = (
-            torch.tensor([link[side] for link in links], dtype=torch.long) for side in (0, 1)
-        )
-        there = keys < len(texts[number].source.ids)
-        rows = rows[there] + shifts.get(number, 0)
-        targets.append({COPY.name: one_key(rows, keys[there], largest=True)})
-    return Planted(read, {"cross": targets})
+        # The row of a token predicts the next.
+        shift = len(one.labels) - len(pairs[one.number][1].ids)
+        at = torch.tensor([(row + shift, key) for row, key in links if key < len(one.source)])
+        rows, keys = at.view(-1, 2).long().unbind(1)
+        planted.append({COPY.name: one_key(rows, keys, largest=True)})
+    return Planted(read, {"cross": planted})
 
 
-def _is_name(word: str, lowercase: bool) -> bool:
+def _is_name(word: str, *, lowercase: bool) -> bool:
     capital = lowercase or word != word.lower()
     return any(map(str.isdigit, word)) or (capital and len(word) >= _SHORTEST_NAME)
 
 
 def _words_of(
-    tokenizer: Any, texts: Sequence[str], tokens: Sequence[Tokens]
+    tokenizer: Any, texts: Sequence[tuple[str, Tokens]]
 ) -> list[dict[str, tuple[list[str], list[int]]]]:
     """Of each text the words that stand in it once, with their tokens, without marks, and where these are."""
     golds = [
         GoldSentence(str(number), text, spans, ("_",) * len(spans), ())
-        for number, text in enumerate(texts)
+        for number, (text, _) in enumerate(texts)
         for spans in [tuple(Span(*found.span()) for found in _WORD.finditer(text))]
     ]
+    aligned = align_corpus(tokenizer, golds, [tokens for _, tokens in texts]).alignments
     found = []
-    for gold, made, aligned in zip(
-        golds, tokens, align_corpus(tokenizer, golds, tokens).alignments, strict=True
-    ):
+    for gold, (_, tokens), one in zip(golds, texts, aligned, strict=True):
         own: dict[str, tuple[list[str], list[int]]] = {}
-        pieces = tokenizer.convert_ids_to_tokens(list(made.ids))
-        for word, unit in zip(gold.words, aligned.unit_of_word if aligned else (), strict=False):
-            at = [i for i, of in enumerate(aligned.unit_of_token) if of == unit]
-            alone = aligned.unit_of_word.count(unit) == 1 and gold.words.count(word) == 1
-            if alone:
-                own[word] = ([pieces[i].lstrip("▁Ġ") for i in at], at)
+        pieces = tokenizer.convert_ids_to_tokens(list(tokens.ids))
+        for word, unit in zip(gold.words, one.unit_of_word, strict=True) if one else ():
+            at = [place for place, of in enumerate(one.unit_of_token if one else ()) if of == unit]
+            known = tokenizer.unk_token not in {pieces[place] for place in at}
+            if known and gold.words.count(word) == 1 and one and one.unit_of_word.count(unit) == 1:
+                own[word] = ([pieces[place].lstrip(_WORD_MARKS) for place in at], at)
         found.append(own)
     return found

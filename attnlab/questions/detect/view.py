@@ -1,6 +1,7 @@
 """Detectors drawn as maps of heads, and on a terminal."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -73,8 +74,8 @@ def _first(heads: pd.DataFrame, there: list[Detector]) -> pd.DataFrame:
     return heads.loc[sorted(kept)]
 
 
-def _cell(detector: Detector, row: dict[str, object]) -> str:
-    shown = detector.estimate.column.shown(float(str(row[detector.name])))
+def _cell(detector: Detector, row: dict[Any, Any]) -> str:
+    shown = detector.estimate.column.shown(row[detector.name])
     return shown + (_MARK if row.get(detector.above) is True else " ") if shown else ""
 
 
