@@ -21,6 +21,7 @@ from attnlab.ablation import rank_agreement
 from attnlab.core.errors import InputError
 from attnlab.models.loaded import Model
 from attnlab.questions.detect.detecting import _compared
+from attnlab.questions.detect.head_scores import Scores, emitted, figures, only_emitted
 from attnlab.questions.detect.planted import copied, needles, repeated, sides_of_model
 from attnlab.questions.detect.question import (
     AGREEMENT,
@@ -35,7 +36,6 @@ from attnlab.questions.detect.question import (
     NoPairs,
     Shortened,
 )
-from attnlab.questions.detect.head_scores import Scores, emitted, figures, only_emitted
 from attnlab.reading import prepare, read_sentences
 from attnlab.results.result import Result
 
@@ -445,3 +445,25 @@ def test_a_result_is_saved_with_its_maps_and_read_again(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(again.detectors, found.detectors, check_dtype=False)
     shown = list(again.terminal())
     assert [len(one.rows) for one in shown] == [8, len(found.agreement)]
+
+
+def test_runs_of_every_task_are_scored(
+    small_run: Path, language_run: Path, recurrent_run: Path
+) -> None:
+    asked: dict[str, Any] = {"sequences": 3, "context": 40, "controls": False}
+    language = attnlab.detect(language_run, **asked).detectors
+    assert language["needle"].isna().all() or (language["needle"] <= 1).all()
+    assert set(language["site"]) == {"decoder"}
+    translating = attnlab.detect(small_run, **asked, sentences=30)
+    assert set(translating.detectors["site"]) == {"encoder", "decoder", "cross"}
+    assert translating.detectors["copy"].notna().sum() > 0
+    recurrent = attnlab.detect(recurrent_run, **asked, sentences=30).detectors
+    assert set(recurrent["site"]) == {"cross"}
+    assert recurrent["copy"].notna().all()
+
+
+def test_a_model_that_scores_no_tokens_has_no_needles() -> None:
+    model = loaded("gpt2")
+    found = attnlab.detect((model.model.transformer, model.tokenizer), **FEW, context=40)
+    assert "needle" not in found.detectors
+    assert found.detectors["outside_window"].notna().all()

@@ -17,6 +17,7 @@ from attnlab.core import HEAD_KEYS, InputError, Note, options_of, site_order, us
 from attnlab.evaluation import Texts, model_and_texts, versions_in_words
 from attnlab.labels import untrained_twin
 from attnlab.models import Model, Run, Source, model_of
+from attnlab.questions.detect.head_scores import Scores, emitted, figures, only_emitted
 from attnlab.questions.detect.planted import (
     Planted,
     Side,
@@ -45,7 +46,6 @@ from attnlab.questions.detect.question import (
     NoPairs,
     Shortened,
 )
-from attnlab.questions.detect.head_scores import Scores, emitted, figures, only_emitted
 from attnlab.reading import Reading, prepare, read_sentences, source_of, tokens_of
 from attnlab.results import Result
 
