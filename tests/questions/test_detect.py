@@ -467,3 +467,18 @@ def test_a_model_that_scores_no_tokens_has_no_needles() -> None:
     found = attnlab.detect((model.model.transformer, model.tokenizer), **FEW, context=40)
     assert "needle" not in found.detectors
     assert found.detectors["outside_window"].notna().all()
+
+
+def test_the_shuffled_control_has_the_same_tokens_in_another_order() -> None:
+    model = loaded("llama")
+    sides = sides_of_model(model)
+    plain, mixed = (
+        repeated(model, sides, 4, 11, torch.Generator().manual_seed(3), shuffle=shuffle)
+        for shuffle in (False, True)
+    )
+    pairs = zip(plain.sentences.usable, mixed.sentences.usable, strict=True)
+    for one, other in pairs:
+        assert one.source[:12] == other.source[:12]
+        assert one.source[12:] == one.source[1:12]
+        assert sorted(other.source[12:]) == sorted(one.source[12:])
+        assert other.source[12:] != one.source[12:]
