@@ -15,7 +15,7 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 import attnlab
 from attnlab.ablation.ablation import ablated, mean_outputs
 from attnlab.ablation.projections import all_heads
-from attnlab.ablation.significance import Difference, add_changes
+from attnlab.ablation.significance import Difference, add_changes, rank_agreement
 from attnlab.core.addresses import Head
 from attnlab.core.errors import InputError
 from attnlab.evaluation.evaluator import load_evaluator

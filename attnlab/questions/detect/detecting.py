@@ -310,7 +310,10 @@ def _frame(scored: _Scored, detector: Detector, site: str, layer: int, seed: int
     if SHUFFLED in scored and detector.shuffled:
         columns[detector.control], _, columns["bar"] = of(scored[SHUFFLED])
     if UNTRAINED in scored:
-        columns[detector.untrained] = of(scored[UNTRAINED])[0]
+        untrained = scored[UNTRAINED]
+        columns[detector.untrained] = (
+            untrained.sums[site, layer][name].sum(1) / untrained.totals(site, name).sum()
+        ).numpy()
     return pd.DataFrame(columns)
 
 

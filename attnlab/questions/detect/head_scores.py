@@ -86,9 +86,9 @@ def figures(
     )
     table = torch.tensor([(one.after, one.low, one.high) for one in found], dtype=torch.float64)
     if share:
-        ends = torch.stack(wilson_interval(table[:, 0] * len(totals), torch.tensor(len(totals))), 1)
         same = (sums / totals == table[:, :1]).all(1)
-        table[same, 1:] = ends[same]
+        texts = torch.full_like(table[same, 0], len(totals))
+        table[same, 1:] = torch.stack(wilson_interval(table[same, 0] * texts, texts), 1)
     return table
 
 
