@@ -63,7 +63,8 @@ class Detector:
             self.above,
             f"{heading}, above controls",
             "Whether the whole interval is above that of the shuffled control and above every head of the "
-            f"untrained model at this site, and {FEWEST_COUNTED} rows or more were counted.",
+            f"untrained model at this site, and {FEWEST_COUNTED} rows or more were counted; not corrected "
+            "for the number of heads.",
         )
 
 
