@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from attnlab.questions.approximate.approximation import approximate
     from attnlab.questions.check.checking import assert_attends, check
     from attnlab.questions.compare.comparison import compare
+    from attnlab.questions.detect.detecting import detect
     from attnlab.questions.importance.importance import importance
     from attnlab.questions.inspect.inspection import inspect
     from attnlab.questions.neighbours.neighbours import neighbours
@@ -39,6 +40,7 @@ __all__ = [
     "check",
     "compare",
     "describe_notes",
+    "detect",
     "embed",
     "importance",
     "inspect",

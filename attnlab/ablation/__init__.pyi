@@ -41,3 +41,4 @@ from .significance import loss_difference as loss_difference
 from .significance import loss_differences as loss_differences
 from .significance import over_models as over_models
 from .significance import paired_bootstraps as paired_bootstraps
+from .significance import rank_agreement as rank_agreement

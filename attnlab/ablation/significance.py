@@ -355,3 +355,55 @@ def _p_value(values: Float[np.ndarray, " model"]) -> float:
 
 def _varying(values: Float[np.ndarray, " model"]) -> bool:
     return len(values) > 1 and not np.allclose(values, values[0], rtol=ROUNDING, atol=0)
+
+
+# A bootstrap over fewer heads draws the same few orders again and again.
+FEWEST_HEADS = 8
+_HEAD_DRAWS = 2_000
+
+
+def rank_agreement(measures: pd.DataFrame, *, seed: int | None = None) -> pd.DataFrame:
+    """Spearman's rank correlation over heads of each pair of columns, heads without a value left out.
+
+    NaN where a column does not vary.
+
+    Args:
+        measures: a row per head, a column per measure.
+        seed: of a bootstrap over heads, which are drawn as if each were independent of the others; None: no
+            interval is taken, nor of fewer than `FEWEST_HEADS`.
+
+    Returns:
+        One row per pair: `measure`, `other`, `spearman`, with a seed `spearman_low` and `spearman_high`, and
+        `heads`.
+    """
+    rows: list[dict[str, Any]] = []
+    names = list(measures)
+    for index, one in enumerate(names):
+        for other in names[index + 1 :]:
+            both = measures[[one, other]].dropna().to_numpy(dtype=float).T
+            row: dict[str, Any] = {"measure": one, "other": other}
+            row |= {"spearman": float(_spearman(both[:, None])[0]) if both.shape[1] > 1 else np.nan}
+            if seed is not None:
+                row |= dict(zip(("spearman_low", "spearman_high"), _ends(both, seed), strict=True))
+            rows.append(row | {"heads": both.shape[1]})
+    ends = () if seed is None else ("spearman_low", "spearman_high")
+    return pd.DataFrame(rows, columns=["measure", "other", "spearman", *ends, "heads"])
+
+
+def _ends(both: Float[np.ndarray, "2 head"], seed: int) -> tuple[float, float]:
+    heads = both.shape[1]
+    if heads < FEWEST_HEADS:
+        return np.nan, np.nan
+    picks = np.random.default_rng(seed).integers(heads, size=(_HEAD_DRAWS, heads))
+    drawn = _spearman(both[:, picks])
+    drawn = drawn[np.isfinite(drawn)]
+    low, high = np.quantile(drawn, INTERVAL) if len(drawn) else (np.nan, np.nan)
+    return float(low), float(high)
+
+
+def _spearman(both: Float[np.ndarray, "2 draw head"]) -> Float[np.ndarray, " draw"]:
+    """Of each draw; NaN where one of the two does not vary."""
+    ranks = stats.rankdata(both, axis=-1)
+    ranks -= ranks.mean(-1, keepdims=True)
+    sizes = np.sqrt((ranks**2).sum(-1)).prod(0)
+    return np.divide(ranks.prod(0).sum(-1), sizes, out=np.full(len(sizes), np.nan), where=sizes > 0)

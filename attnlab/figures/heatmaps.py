@@ -34,6 +34,7 @@ def draw_heads(
     *,
     title: str,
     names: Sequence[str],
+    legend: str = "attention weight; each row adds up to 1; rows: queries, columns: keys",
 ) -> Figure:
     """One heat map a head, up to four side by side; a row is a token that looks.
 
@@ -43,6 +44,7 @@ def draw_heads(
         keys: tokens of the columns.
         title: stands above all.
         names: one a head.
+        legend: beside the scale.
 
     Raises:
         InputError: there are no such weights, or not a token for each row and column.
@@ -68,7 +70,7 @@ def draw_heads(
             )
             _draw_one(axes, weights[index], queries, keys)
             axes.set_title(name, loc="left", pad=4)
-        _draw_scale(figure, left, top + rows * step_y + 0.12)
+        _draw_scale(figure, left, top + rows * step_y + 0.12, legend)
     return figure
 
 
@@ -111,7 +113,7 @@ def _draw_one(
         spine.set(linewidth=0.5, alpha=0.5)
 
 
-def _draw_scale(figure: Figure, left: float, top: float) -> None:
+def _draw_scale(figure: Figure, left: float, top: float, legend: str) -> None:
     axes = panel(figure, left, top, 2.2, 0.11)
     bar = figure.colorbar(
         mpl.cm.ScalarMappable(WEIGHTS, _COLOURS), cax=axes, orientation="horizontal"
@@ -119,8 +121,7 @@ def _draw_scale(figure: Figure, left: float, top: float) -> None:
     bar.set_ticks([0, 0.05, 0.25, 0.5, 1], labels=["0", "0.05", "0.25", "0.5", "1"])
     bar.ax.tick_params(labelsize=7.5, length=2)
     bar.outline.set(linewidth=0.5, edgecolor=INK)
-    axes.text(1.04, 0.5, "attention weight; each row adds up to 1; rows: queries, columns: keys",
-              transform=axes.transAxes, va="center", fontsize=8)  # fmt: skip
+    axes.text(1.04, 0.5, legend, transform=axes.transAxes, va="center", fontsize=8)
 
 
 def short(token: str) -> str:

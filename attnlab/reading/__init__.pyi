@@ -37,8 +37,10 @@ from .sentences import forward as forward
 from .sentences import inputs_of as inputs_of
 from .sentences import most_positions as most_positions
 from .sentences import read_sentences as read_sentences
+from .sentences import read_tokens as read_tokens
 from .sentences import reads_audio as reads_audio
 from .sentences import source_of as source_of
+from .sentences import token_limit as token_limit
 from .sentences import tokenize as tokenize
 from .sentences import tokens_of as tokens_of
 from .sentences import without_cache as without_cache

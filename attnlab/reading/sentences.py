@@ -491,8 +491,6 @@ def read_sentences(
     Raises:
         InputError: no text, or no text that the model can take.
     """
-    both, config = model.both_tokenizers, model.model.config
-    start = getattr(config, "decoder_start_token_id", None)
     if reads_audio(model.model):
         msg = f"{model.label} reads audio, and was given text; give a model that reads text."
         raise InputError(msg)
@@ -502,21 +500,43 @@ def read_sentences(
     if any(isinstance(text, tuple) != isinstance(texts[0], tuple) for text in texts):
         msg = "Either every sentence has a translation or none has; hand in one kind at a time."
         raise InputError(msg)
-    tokenized = tokenize(model, texts)
+    return read_tokens(model, tokenize(model, texts), origin)
+
+
+def read_tokens(model: Model, tokenized: Sequence[TokenizedText], origin: str) -> Sentences:
+    """Texts of which the tokens are known, with special tokens, as `read_sentences` gives them.
+
+    Args:
+        model: as there.
+        tokenized: all with a target or none.
+        origin: as there.
+
+    Raises:
+        NothingUsableError: no text that the model can take.
+    """
+    both, config = model.both_tokenizers, model.model.config
+    start = getattr(config, "decoder_start_token_id", None)
     wraps = start is None and config.model_type in _WRAPPING
     sentences = [
         _sentence(number, one, one.target.ids[-1] if wraps and one.target else start)
         for number, one in enumerate(tokenized)
     ]
-    limit = min(most_positions(config), both.source.model_max_length)
+    limit = token_limit(model)
     vocabulary = Vocabulary(both.source)
     usable, dropped = _usable(sentences, limit, vocabulary)
     if not usable:
         reasons = ", ".join(f"{one.reason}: {one.count}" for one in dropped)
-        msg = f"None of the {len(texts)} sentences can be used ({reasons})."
+        msg = f"None of the {len(tokenized)} sentences can be used ({reasons})."
         raise NothingUsableError(msg)
     target = Vocabulary(both.target, start)
-    return Sentences(tokenized, tuple(usable), tuple(dropped), vocabulary, target, limit, origin)
+    return Sentences(
+        tuple(tokenized), tuple(usable), tuple(dropped), vocabulary, target, limit, origin
+    )
+
+
+def token_limit(model: Model) -> int:
+    """The most tokens of a text, special tokens among them, that a model and its tokenizer can take."""
+    return min(most_positions(model.model.config), model.both_tokenizers.source.model_max_length)
 
 
 def _sentence(number: int, text: TokenizedText, start: int | None) -> Sentence:

@@ -27,6 +27,7 @@ COMMANDS = (
     "neighbours RUN cat",
     "inspect RUN cat",
     "check RUN",
+    "detect RUN",
     "train RUN --resume",
     "train OUT --like RUN",
 )

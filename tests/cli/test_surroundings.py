@@ -122,6 +122,7 @@ ALONE = {
     "compare": "compare RUN --out OUT",
     "corpora": "corpora",
     "demo": "demo OUT",
+    "detect": "detect RUN",
     "doctor": "doctor",
     "embed": "embed OUT",
     "export": "export PLAN RUN --out OUT",

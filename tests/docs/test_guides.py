@@ -59,6 +59,7 @@ LESS = {
     "embed": "--epochs 1",
     "analyze": f"{FEW} --fit-sentences 2 --structure-sentences 4 --keep-matrices 1 --quick",
     "align": "--quick",
+    "detect": f"{FEW} --sequences 2 --context 40",
     "compare": f"{FEW} --calibration 8 --validation 4 --mechanisms band,top-k --quick",
     "plan": f"{FEW} --validation 4 --calibration 8 --families none,band --no-bleu",
     "importance": "--sentences 8 --training 8 --points 2",

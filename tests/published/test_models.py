@@ -34,10 +34,10 @@ def test_every_model_of_the_catalogue_has_settings(shared_data: Path) -> None:
             assert settings.optimizer.seed == 2
 
 
-def test_a_kept_run_is_found_by_its_settings(copied_run: Path, tmp_path: Path) -> None:
-    settings = load(copied_run).settings
+def test_a_kept_run_is_found_by_its_settings(small_run: Path, tmp_path: Path) -> None:
+    settings = load(small_run).settings
     first = kept_run("own", settings, tmp_path)
-    folder = next(path for path in tmp_path.iterdir() if (path / "settings.json").exists())
+    (folder,) = tmp_path.iterdir()
     assert folder == first.folder
     written = (folder / "model.safetensors").stat().st_mtime_ns
     assert kept_run("own", settings, tmp_path).folder == folder

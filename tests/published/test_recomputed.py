@@ -217,7 +217,7 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
 
 @recomputes("heads_of_small_models")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
-    from attnlab.questions.importance.importance import rank_agreement
+    from attnlab.ablation import rank_agreement
 
     for own in sorted(path for path in folder.iterdir() if path.is_dir()):
         heads = pd.read_csv(own / "importance.csv")

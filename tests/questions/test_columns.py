@@ -16,6 +16,9 @@ from attnlab.questions.approximate import QUESTION as APPROXIMATE
 from attnlab.questions.approximate.approximation import approximate
 from attnlab.questions.compare import QUESTION as COMPARE
 from attnlab.questions.compare.comparison import compare
+from attnlab.questions.detect import QUESTION as DETECT
+from attnlab.questions.detect.detecting import detect
+from attnlab.questions.detect.question import NEEDLE
 from attnlab.questions.importance import QUESTION as IMPORTANCE
 from attnlab.questions.importance.importance import importance
 from attnlab.questions.inspect import QUESTION as INSPECT
@@ -28,8 +31,8 @@ from attnlab.results.report import write_report
 
 REPLACEMENTS = ("zero", "mean", "uniform")
 # A learned logit beside the keys (tests/reading/test_statistics.py), heads without output
-# (tests/studies/test_heads_without_output.py).
-OF_SOME_MODELS = {"mass_on_sink_logit", "output"}
+# (tests/studies/test_heads_without_output.py), language models (tests/questions/test_detect.py).
+OF_SOME_MODELS = {"mass_on_sink_logit", "output", *(column.name for column in NEEDLE)}
 
 
 def write_analysis_tables(run: Path, folder: Path) -> None:
@@ -57,6 +60,10 @@ def write_comparison_tables(run: Path, folder: Path) -> None:
     ).save(folder)
 
 
+def write_detection_tables(run: Path, folder: Path) -> None:
+    detect(run, sentences=20, sequences=2, context=40).save(folder)
+
+
 def write_importance_tables(run: Path, folder: Path) -> None:
     importance(run, sentences=10, replacements=REPLACEMENTS, bleu=REPLACEMENTS).save(folder)
 
@@ -82,6 +89,7 @@ STUDIES = {
     "approximation": (APPROXIMATE.tables, write_approximation_tables),
     "analysis": (ANALYZE.tables, write_analysis_tables),
     "comparison": (COMPARE.tables, write_comparison_tables),
+    "detection": (DETECT.tables, write_detection_tables),
     "importance": (IMPORTANCE.tables, write_importance_tables),
     "inspection": (INSPECT.tables, write_inspection_tables),
     "planning": (PLAN.tables, write_planning_tables),

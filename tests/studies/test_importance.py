@@ -15,14 +15,14 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 import attnlab
 from attnlab.ablation.ablation import ablated, mean_outputs
 from attnlab.ablation.projections import all_heads
-from attnlab.ablation.significance import Difference, add_changes
+from attnlab.ablation.significance import Difference, add_changes, rank_agreement
 from attnlab.core.addresses import Head
 from attnlab.core.errors import InputError
 from attnlab.evaluation.evaluator import load_evaluator
 from attnlab.evaluation.shared_settings import FewForIntervals
 from attnlab.models.run import load
 from attnlab.models.scoring import score
-from attnlab.questions.importance.importance import importance, orders_of, rank_agreement
+from attnlab.questions.importance.importance import importance, orders_of
 from attnlab.questions.importance.question import BLEU, LOSS, NoMeans, NotUniform
 from attnlab.results.result import Result
 

@@ -19,6 +19,7 @@ VERBS: dict[str, Callable[[Source], pd.DataFrame]] = {
     "align": lambda run: attnlab.align(run, **FEW, quick=True).systems,
     "analyze": lambda run: attnlab.analyze(run, **FEW, quick=True, structure_sentences=2).heads,
     "check": lambda run: attnlab.check(run).properties,
+    "detect": lambda run: attnlab.detect(run, **FEW, sequences=2, context=40).detectors,
     "importance": lambda run: attnlab.importance(run, **FEW, bleu=()).importance,
     "compare": lambda run: (
         attnlab.compare(run, [5], **FEW, **LEARNING, mechanisms=["band"], quick=True).summary

@@ -4,7 +4,6 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,6 +25,7 @@ from attnlab.ablation import (
     gradient_importance,
     loss_differences,
     mean_outputs,
+    rank_agreement,
 )
 from attnlab.core import AttnlabError, Estimate, Head, InputError, Note, layer_name, options_of
 from attnlab.evaluation import (
@@ -151,22 +151,6 @@ def orders_of(heads: Sequence[Head], measures: pd.DataFrame, *, seed: int) -> di
     shuffled = list(heads)
     random.Random(seed).shuffle(shuffled)
     return {**orders, "random": shuffled}
-
-
-def rank_agreement(measures: pd.DataFrame) -> pd.DataFrame:
-    """Spearman's rank correlation over heads of each pair of columns, heads without a value left out.
-
-    NaN where a column does not vary. One row per pair: `measure`, `other`, `spearman`, `heads`.
-    """
-    rows: list[dict[str, Any]] = []
-    names = list(measures)
-    for index, one in enumerate(names):
-        for other in names[index + 1 :]:
-            both = measures[[one, other]].dropna().rank()
-            varies = len(both) > 1 and (both.nunique() > 1).all()
-            found = both[one].corr(both[other]) if varies else np.nan
-            rows.append({"measure": one, "other": other, "spearman": found, "heads": len(both)})
-    return pd.DataFrame(rows, columns=["measure", "other", "spearman", "heads"])
 
 
 # Columns of `GradientImportance.table`, as they are called beside those of ablation.

@@ -1,0 +1,338 @@
+"""Scores of every head as what the literature calls it, with controls; and how far detectors agree."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from attnlab.ablation import rank_agreement
+from attnlab.core import HEAD_KEYS, InputError, Note, options_of, site_order, usable_device
+from attnlab.evaluation import Texts, model_and_texts, versions_in_words
+from attnlab.labels import untrained_twin
+from attnlab.models import Model, Run, Source, model_of
+from attnlab.questions.detect.head_scores import Scores, emitted, figures, only_emitted
+from attnlab.questions.detect.planted import (
+    Planted,
+    Side,
+    Targets,
+    copied,
+    needles,
+    repeated,
+    room,
+    sides_of_model,
+)
+from attnlab.questions.detect.question import (
+    AGREEMENT,
+    COPY,
+    DETECTORS,
+    FEWEST_CONTEXT,
+    FEWEST_COUNTED,
+    MOST_OF_TEXT,
+    NEEDLE,
+    OUTSIDE,
+    QUESTION,
+    TABLE,
+    Detector,
+    DetectSettings,
+    FewCopied,
+    FewEmitted,
+    NoPairs,
+    Shortened,
+)
+from attnlab.reading import Reading, prepare, read_sentences, source_of, tokens_of
+from attnlab.results import Result
+
+
+@options_of(DetectSettings)
+def detect(source: Source, settings: DetectSettings) -> Result:
+    """Scores of every head of the model at `source` as what the literature calls heads.
+
+    Self-attention is scored on random tokens that are read twice (previous token, duplicate token, induction;
+    Olsson et al. 2022), decoders on texts with a needle (weight outside first and recent keys, after Xiao et
+    al. 2024; retrieval, Wu et al. 2024), cross-attention on words that a translation takes over unchanged.
+    Beside each score stand those of an untrained model and of shuffled texts.
+
+    Args:
+        source: a run or its folder, a transformers folder, the name of a model on the hub, or a pair (model,
+            tokenizer). A loaded run or a pair is used on the device where it is.
+        settings: as keyword arguments.
+
+    Returns:
+        The tables `detectors` (a row per head; NaN where a detector does not apply at its site) and
+        `agreement` (a row per pair of detectors of a site: rank correlation over heads). It takes a pass
+        over each text for the model, one for the untrained twin and one for shuffled texts.
+
+    Raises:
+        InputError: no such model or sentences, sentences for an encoder, which has no use for them, or no
+            head to score.
+    """
+    loaded = model_of(source)
+    if isinstance(source, str | Path):
+        loaded.model.to(usable_device(settings.device))
+    asked = _Asked(loaded, settings)
+    scored = [*_on_generated(asked), *_on_pairs(asked)]
+    if not scored:
+        msg = f"There is nothing to score in {loaded.label}; choose other sites, or give sentence pairs."
+        raise InputError(msg)
+    frames = [frame for one in scored for frame in _frames(one, settings)]
+    heads = reduce(partial(pd.merge, how="outer", on=list(HEAD_KEYS)), frames)
+    heads = heads.sort_values(
+        list(HEAD_KEYS), key=lambda own: own.map(site_order) if own.name == "site" else own
+    ).reset_index(drop=True)
+    heads = heads[[name for name in TABLE if name in heads]]
+    return Result(
+        QUESTION.name,
+        f"Detectors of head types in {loaded.label}",
+        {"detectors": heads, "agreement": _agreement(heads, settings.seed)},
+        {**loaded.facts, **loaded.history, **asked.about, **versions_in_words()},
+        tuple(asked.notes),
+        asked.details,
+        weights=loaded.weights,
+    )
+
+
+@dataclass
+class _Asked:
+    """The model, and what is found out about its texts on the way."""
+
+    model: Model
+    settings: DetectSettings
+    notes: list[Note] = field(default_factory=list)
+    about: dict[str, str] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        seed, wanted = self.model.seed, self.settings.controls
+        self.twin = untrained_twin(self.model.model, seed) if wanted else None
+
+    @property
+    def given(self) -> bool:
+        """Whether sentences were handed in."""
+        mine = self.settings
+        return bool(mine.text or mine.corpus) or not isinstance(mine.sentences, int)
+
+    def texts(self) -> Texts:
+        """The sentences that were handed in, or those of a run."""
+        mine = self.settings
+        return model_and_texts(
+            self.model, sentences=mine.sentences, text=mine.text, corpus=mine.corpus, pair=mine.pair
+        )[1]
+
+    def wants(self, site: str) -> bool:
+        """Whether a site is to be scored."""
+        return self.settings.sites is None or site in self.settings.sites
+
+    def used(self, what: str, most: int, context: int | None = None) -> int:
+        """What a setting says, or less."""
+        asked = int(getattr(self.settings, what))
+        if most < asked:
+            self.notes.append(Shortened(what, asked, most, context))
+        return min(asked, most)
+
+    def reading(self, planted: Planted) -> Reading:
+        """The model ready to read planted texts."""
+        return prepare(self.model, planted.sentences, list(planted.targets), whole=False)
+
+    def scored(
+        self,
+        what: str,
+        planted: Planted,
+        shuffled: Planted | None = None,
+        targets: Targets | None = None,
+    ) -> "_Scored":
+        """Scores beside those of the controls; `targets` are of the model alone."""
+        reading = self.reading(planted)
+        own = planted.targets if targets is None else targets
+        found = {MODEL: self._score(what, reading, own)}
+        if self.twin is not None:
+            twin = reading.by(self.twin)
+            found[UNTRAINED] = self._score(f"{what}, untrained", twin, planted.targets)
+        if shuffled is not None:
+            mixed = self.reading(shuffled)
+            found[SHUFFLED] = self._score(f"{what}, shuffled", mixed, shuffled.targets)
+        return found
+
+    def _score(self, what: str, reading: Reading, targets: Targets) -> Scores:
+        found, tell = Scores(targets), self.settings.progress
+        reading.feed(
+            [found],
+            batch_size=self.settings.batch_size,
+            progress=None if tell is None else lambda done, total: tell(what, done, total),
+        )
+        return found
+
+
+MODEL, UNTRAINED, SHUFFLED = "model", "untrained", "shuffled"
+# Of the model, and of the controls that there are.
+_Scored = dict[str, Scores]
+
+
+def _generator(settings: DetectSettings) -> torch.Generator:
+    return torch.Generator().manual_seed(settings.seed)
+
+
+def _on_generated(asked: _Asked) -> Iterator[_Scored]:
+    """Scores of self-attention."""
+    model, settings = asked.model, asked.settings
+    every = sides_of_model(model)
+    sides = [side for side in every if asked.wants(side.site)]
+    if not sides:
+        return
+    space = room(model, every)
+    if space < FEWEST_CONTEXT:
+        msg = (
+            f"{model.label} has room for {space} ordinary tokens; detectors need {FEWEST_CONTEXT}."
+        )
+        raise InputError(msg)
+    types = min(len(side.types) for side in every)
+    tokens = asked.used("tokens", min(space // 2, types))
+    twice, mixed = (
+        repeated(model, every, settings.sequences, tokens, _generator(settings), shuffle=shuffle)
+        for shuffle in (False, True)
+    )
+    wanted = {side.site for side in sides}
+    asked.about["Random sequences"] = f"{settings.sequences} of {tokens} tokens that are read twice"
+    yield asked.scored(
+        "Repeated tokens", _at(twice, wanted), _at(mixed, wanted) if settings.controls else None
+    )
+    if sides[-1].site == "decoder":
+        yield _on_needles(asked, every, space)
+    elif asked.given and not model.model.config.is_encoder_decoder:
+        msg = "Sentences are for needles of language models and pairs of encoder-decoders; leave them out."
+        raise InputError(msg)
+
+
+def _at(planted: Planted, sites: set[str]) -> Planted:
+    """What is planted at these sites."""
+    kept = {site: texts for site, texts in planted.targets.items() if site in sites}
+    return Planted(planted.sentences, kept)
+
+
+def _on_needles(asked: _Asked, sides: Sequence[Side], space: int) -> _Scored:
+    """Scores of a decoder on texts with needles."""
+    model, settings = asked.model, asked.settings
+    two = model.model.config.is_encoder_decoder
+    context = asked.used("context", space)
+    share = min(1.0, MOST_OF_TEXT * context / (settings.first + settings.recent))
+    first, recent = (
+        asked.used(name, max(1, round(share * getattr(settings, name))), context)
+        for name in ("first", "recent")
+    )
+    haystack = None if two or not asked.given else _haystack(asked)
+    planted = needles(
+        model,
+        sides,
+        settings.sequences,
+        context,
+        window=(first, recent),
+        generator=_generator(settings),
+        haystack=haystack,
+    )
+    around = "random tokens" if haystack is None else f"{len(haystack):,} tokens of the sentences"
+    asked.about["Needles"] = f"{settings.sequences} in texts of {context} tokens, among {around}"
+    asked.about["Window"] = f"first {first} and recent {recent} keys"
+    rows = (
+        None if two else emitted(asked.reading(planted), planted, NEEDLE.name, settings.batch_size)
+    )
+    if rows is None:
+        outside = [{OUTSIDE.name: one[OUTSIDE.name]} for one in planted.targets["decoder"]]
+        return asked.scored("Texts with needles", Planted(planted.sentences, {"decoder": outside}))
+    count, total = sum(int(one.sum()) for one in rows), sum(map(len, rows))
+    asked.details["emitted"] = [count, total]
+    if 2 * count < total:
+        asked.notes.append(FewEmitted(count, total))
+    targets = only_emitted(planted, NEEDLE.name, rows)
+    return asked.scored("Texts with needles", planted, targets=targets)
+
+
+def _haystack(asked: _Asked) -> Int[Tensor, " token"]:
+    """The tokens of the sentences that were handed in, one after another."""
+    texts = list(map(source_of, asked.texts().texts))
+    made = tokens_of(asked.model.both_tokenizers.source, texts)
+    ids = [
+        i for one in made for i, special in zip(one.ids, one.special, strict=True) if not special
+    ]
+    return torch.tensor(ids)
+
+
+def _on_pairs(asked: _Asked) -> Iterator[_Scored]:
+    """Scores of cross-attention."""
+    model, mine = asked.model, asked.settings
+    if not model.model.config.is_encoder_decoder or not asked.wants("cross"):
+        return
+    if not asked.given and not isinstance(model, Run):
+        asked.notes.append(NoPairs())
+        return
+    found = asked.texts()
+    read = read_sentences(model, found.texts, found.origin)
+    asked.notes += read.dropped
+    if not read.paired:
+        asked.notes.append(NoPairs())
+        return
+    planted = copied(model, read)
+    tokens = sum(len(one[COPY.name].rows) for one in planted.targets["cross"])
+    asked.about["Sentence pairs"] = f"{len(read)} from {read.origin}, {tokens} copied tokens"
+    if tokens < FEWEST_COUNTED:
+        asked.notes.append(FewCopied(tokens))
+    mixed = copied(model, read, shuffle=True) if mine.controls else None
+    yield asked.scored("Sentence pairs", planted, mixed)
+
+
+def _frames(scored: _Scored, settings: DetectSettings) -> Iterator[pd.DataFrame]:
+    """A table of heads for each detector."""
+    layers = scored[MODEL].sums
+    names = {name for sums in layers.values() for name in sums}
+    for detector in DETECTORS:
+        if detector.name in names:
+            tables = [_frame(scored, detector, *layer, settings.seed) for layer in layers]
+            yield _compared(pd.concat(tables, ignore_index=True), detector)
+
+
+def _frame(scored: _Scored, detector: Detector, site: str, layer: int, seed: int) -> pd.DataFrame:
+    """The figures of a detector for the heads of a layer, with what tells them from the controls."""
+    name, estimate = detector.name, detector.estimate
+
+    def of(scores: Scores) -> np.ndarray:
+        sums, totals = scores.sums[site, layer][name], scores.totals(site, name)
+        return figures(sums, totals, share=detector in (NEEDLE, COPY), seed=seed).T.numpy()
+
+    found = of(scored[MODEL])
+    columns: dict[str, Any] = {"site": site, "layer": layer, "head": range(found.shape[1])}
+    columns |= dict(zip((estimate.name, estimate.low, estimate.high), found, strict=True))
+    columns["rows"] = int(scored[MODEL].totals(site, name).sum())
+    if SHUFFLED in scored and detector.shuffled:
+        columns[detector.control], _, columns["bar"] = of(scored[SHUFFLED])
+    if UNTRAINED in scored:
+        untrained = scored[UNTRAINED]
+        columns[detector.untrained] = (
+            untrained.sums[site, layer][name].sum(1) / untrained.totals(site, name).sum()
+        ).numpy()
+    return pd.DataFrame(columns)
+
+
+def _compared(table: pd.DataFrame, detector: Detector) -> pd.DataFrame:
+    """The table with whether a head is above its controls, where there are any."""
+    if detector.untrained in table:
+        bar = table.groupby("site")[detector.untrained].transform("max")
+        if "bar" in table:
+            bar = bar.clip(lower=table["bar"])
+        above = (table[detector.estimate.low] > bar) & (table["rows"] >= FEWEST_COUNTED)
+        table = table.assign(**{detector.above: above})
+    return table.drop(columns=["rows", "bar"], errors="ignore")
+
+
+def _agreement(heads: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Rank correlations of the detectors of each site."""
+    tables = []
+    for site, own in heads.groupby("site", sort=False):
+        there = [one for one in DETECTORS if one.name in own and own[one.name].notna().any()]
+        measures = pd.DataFrame({one.estimate.column.heading: own[one.name] for one in there})
+        tables.append(rank_agreement(measures, seed=seed).assign(site=site))
+    return pd.concat(tables, ignore_index=True)[list(AGREEMENT)]

@@ -1,0 +1,275 @@
+"""What `attnlab detect` can be told, and what its columns mean; nothing heavy is imported."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+from attnlab.core import HEAD, HEAD_KEYS, Column, Estimate, Note, Option, Table
+from attnlab.evaluation import SEED, SENTENCE_FLAGS, CorpusTextSettings, TextsAsked
+from attnlab.results import Question
+
+# Xiao et al. 2024 (DuoAttention) train gates with so many keys beside full attention.
+FIRST, RECENT = 128, 256
+# Together they may be this share of a text.
+MOST_OF_TEXT = 0.25
+FEWEST_TYPES, FEWEST_CONTEXT, FEWEST_COUNTED = 8, 16, 20
+
+
+@dataclass(frozen=True)
+class Detector:
+    """A score of heads from 0 to 1.
+
+    Attributes:
+        estimate: its figure with its interval.
+        shuffled: what the control of another order or pairing is; empty where there is none.
+    """
+
+    estimate: Estimate
+    shuffled: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of its column."""
+        return self.estimate.name
+
+    @property
+    def control(self) -> str:
+        """The column of the shuffled control."""
+        return f"{self.name}_shuffled"
+
+    @property
+    def untrained(self) -> str:
+        """The column of the untrained model."""
+        return f"{self.name}_untrained"
+
+    @property
+    def above(self) -> str:
+        """The column that says whether a head is above its controls."""
+        return f"{self.name}_above_controls"
+
+    def __iter__(self) -> Iterator[Column]:
+        """The columns, in their order."""
+        heading = self.estimate.column.heading
+        yield from self.estimate
+        if self.shuffled:
+            yield Column(self.control, f"{heading}, shuffled", self.shuffled, 2)
+        yield Column(
+            self.untrained,
+            f"{heading}, untrained",
+            "The same of this head in a model with weights drawn anew, whatever that emits.",
+            2,
+        )
+        yield Column(
+            self.above,
+            f"{heading}, above controls",
+            "Whether the whole interval is above that of the shuffled control and above every head of the "
+            f"untrained model at this site, and {FEWEST_COUNTED} rows or more were counted; not corrected "
+            "for the number of heads.",
+        )
+
+
+def _detector(
+    column: Column, shuffled: str = "", interval: str = "a bootstrap over sequences"
+) -> Detector:
+    return Detector(Estimate(column, interval), shuffled)
+
+
+_ON_RANDOM = "in the second copy of random tokens that are read twice"
+_OTHER_ORDER = "The same where the second copy has the tokens in another order."
+PREVIOUS = _detector(
+    Column(
+        "previous_token",
+        "previous token",
+        f"Mean weight on the token before, {_ON_RANDOM}.",
+        2,
+        "previous\ntoken",
+    )
+)
+DUPLICATE = _detector(
+    Column(
+        "duplicate_token",
+        "duplicate token",
+        f"Mean weight on the same token in the first copy, {_ON_RANDOM}.",
+        2,
+        "duplicate\ntoken",
+    ),
+    _OTHER_ORDER,
+)
+INDUCTION = _detector(
+    Column(
+        "induction",
+        "induction",
+        f"Mean weight on the token behind the same token in the first copy, {_ON_RANDOM}.",
+        2,
+    ),
+    _OTHER_ORDER,
+)
+OUTSIDE = _detector(
+    Column(
+        "outside_window",
+        "outside window",
+        "Mean weight on keys that are neither among the first nor among the recent ones, in the second half "
+        "of texts with a needle: what a head would lose by streaming.",
+        2,
+        "outside\nwindow",
+    )
+)
+NEEDLE = _detector(
+    Column(
+        "needle",
+        "needle",
+        "Of the needle's tokens that the model emits, the share where the row's largest weight is on that "
+        "token in the needle.",
+        2,
+    )
+)
+COPY = _detector(
+    Column(
+        "copy",
+        "copy",
+        "Of the tokens of names and numbers that a translation takes over unchanged, the share where the "
+        "largest weight of the row that predicts one is on it in the source.",
+        2,
+    ),
+    "The same rows and positions with the source of another pair.",
+    "a bootstrap over sentences",
+)
+DETECTORS = (PREVIOUS, DUPLICATE, INDUCTION, OUTSIDE, NEEDLE, COPY)
+TABLE = Table(
+    "detectors.csv",
+    "head",
+    (*HEAD, *(column for one in DETECTORS for column in one)),
+    keys=HEAD_KEYS,
+)
+_SPEARMAN = Column(
+    "spearman",
+    "Spearman",
+    "Rank correlation of both scores over the heads of the site.",
+    2,
+)
+AGREEMENT_OF = Estimate(
+    _SPEARMAN,
+    "a bootstrap over heads (none of few), as if these were independent, which those of one model are not",
+)
+AGREEMENT = Table(
+    "agreement.csv",
+    "site and pair of detectors",
+    (
+        HEAD[0],
+        Column("measure", "detector", "A detector."),
+        Column("other", "other", "Another one."),
+        *AGREEMENT_OF,
+        Column("heads", "heads", "How many heads have both."),
+    ),
+    keys=("site", "measure", "other"),
+)
+
+
+@dataclass(frozen=True)
+class Shortened(Note):
+    """A smaller number than a setting asks for.
+
+    Attributes:
+        what: the name of the setting.
+        asked: what it says.
+        used: what was done.
+        context: tokens of the texts that it is in proportion to; None: there was no more room.
+    """
+
+    what: str
+    asked: int
+    used: int
+    context: int | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why, in words."""
+        if self.context is None:
+            return "the model has no more positions or ordinary tokens"
+        return f"in proportion to texts of {self.context} tokens"
+
+
+@dataclass(frozen=True)
+class FewEmitted(Note):
+    """So little of the needles is emitted that scores say little."""
+
+    emitted: int
+    total: int
+
+
+@dataclass(frozen=True)
+class FewCopied(Note):
+    """So few tokens are copied by the translations that no head can be told from its controls."""
+
+    tokens: int
+
+
+@dataclass(frozen=True)
+class NoPairs(Note):
+    """An encoder-decoder without sentence pairs: copy heads are left out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetectSettings(CorpusTextSettings):
+    """What `attnlab detect` can be told."""
+
+    sentences: Annotated[
+        TextsAsked,
+        Option(
+            "Maximum number of held-out sentences: pairs in which copied words are looked for.",
+            SENTENCE_FLAGS,
+            least=1,
+        ),
+    ] = 500
+    sequences: Annotated[
+        int, Option("Number of random sequences, and of texts with a needle.", least=2)
+    ] = 50
+    tokens: Annotated[
+        int, Option("Number of random tokens that are read twice.", least=FEWEST_TYPES)
+    ] = 50
+    context: Annotated[
+        int, Option("Number of tokens of a text with a needle.", least=FEWEST_CONTEXT)
+    ] = 256
+    first: Annotated[int, Option("Number of first keys that a streaming head keeps.", least=1)] = (
+        FIRST
+    )
+    recent: Annotated[
+        int,
+        Option(
+            "Number of recent keys that a streaming head keeps. Of short texts, first and recent keys are "
+            "shrunk together to a quarter.",
+            least=1,
+        ),
+    ] = RECENT
+    controls: Annotated[
+        bool,
+        Option(
+            "Compare with an untrained model of the same size and with shuffled sequences.",
+            ("--controls/--no-controls",),
+        ),
+    ] = True
+    seed: Annotated[int, SEED] = 0
+
+
+QUESTION = Question(
+    name="detect",
+    what="detection",
+    panel="Heads",
+    help="Score heads as previous-token, duplicate-token, induction, streaming, retrieval and copy heads.\n\n"
+    "Random tokens that are read twice and needles in a text are generated; copy heads of cross-attention "
+    "alone need sentence pairs. Of a language model, sentences are what needles are planted in, instead of "
+    "random tokens. A second table says how far the detectors agree.",
+    settings=DetectSettings,
+    tables=(TABLE, AGREEMENT),
+    run="attnlab.questions.detect.detecting:detect",
+    figures=("detectors_*",),
+    notes={
+        Shortened: lambda note: f"{note.what} is {note.used} and not {note.asked}: {note.reason}.",
+        FewEmitted: "The model emits {emitted} of {total} tokens of the needles, and retrieval is scored on "
+        "these alone; it says little of a model that does not retrieve.",
+        FewCopied: "Only {tokens} tokens of names and numbers are taken over unchanged; no copy head is told "
+        "from its controls.",
+        NoPairs: "Copy heads are left out, since they need sentence pairs (text or corpus).",
+    },
+    printed=2,
+)

@@ -1,0 +1,127 @@
+"""Detectors drawn as maps of heads, and on a terminal."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+
+from attnlab.core import HEAD_KEYS, counted, layer_name
+from attnlab.figures import check_table, draw_heads
+from attnlab.questions.detect.question import AGREEMENT, DETECTORS, TABLE, Detector
+from attnlab.results import (
+    MOST_ROWS,
+    Contents,
+    DrawnFigure,
+    Result,
+    ShownTable,
+    TerminalTable,
+    head_names,
+    rows_shown,
+)
+
+_MARK = "*"
+_LEGEND = "score; rows: layers, columns: heads"
+
+
+def contents(result: Result) -> Contents:
+    """What the page of detectors shows."""
+    figures = [
+        DrawnFigure(
+            f"detectors_{site}",
+            draw_detectors(own),
+            f"Score of each head of {site} attention as what the panel names.",
+        )
+        for site, own in result.detectors.groupby("site", sort=False)
+    ]
+    tables = (
+        ShownTable(TABLE.file, "Every head"),
+        ShownTable(AGREEMENT.file, "Do detectors agree?"),
+    )
+    facts = {name: str(value) for name, value in result.about.items() if name != "Versions"}
+    return Contents(_answers(result), facts, figures, tables)
+
+
+def terminal(result: Result) -> Iterator[TerminalTable]:
+    """The scores of all heads, or of those that lead in a detector where a model has many; then agreement."""
+    there = _there(result.detectors)
+    heads = _first(result.detectors, there)
+    more = len(result.detectors) - len(heads)
+    headings = tuple(one.estimate.column.narrow for one in there)
+    rows = tuple(
+        (name, *(_cell(one, row) for one in there))
+        for name, row in zip(head_names(heads), heads.to_dict("records"), strict=True)
+    )
+    left = f"\n{counted(more, 'more head')} in {TABLE.file}." if more else ""
+    marked = f"{_MARK} above controls." if any(one.above in heads for one in there) else ""
+    caption = "\n".join([*_answers(result), marked]) + left
+    yield TerminalTable(("head", *headings), rows, headings, None, caption)
+    columns = [one for one in AGREEMENT.columns if one.name != "site"]
+    for site, own in result.agreement.groupby("site", sort=False):
+        yield rows_shown(own, columns, title=f"\nRank correlation over heads, {site}", gap=1)
+
+
+def _there(heads: pd.DataFrame) -> list[Detector]:
+    return [one for one in DETECTORS if one.name in heads and heads[one.name].notna().any()]
+
+
+def _first(heads: pd.DataFrame, there: list[Detector]) -> pd.DataFrame:
+    """As many heads as a terminal shows: those that stand highest in any detector."""
+    ranks = heads[[one.name for one in there]].rank(ascending=False).min(axis=1)
+    kept = ranks.sort_values(kind="stable").index[:MOST_ROWS]
+    return heads.loc[sorted(kept)]
+
+
+def _cell(detector: Detector, row: dict[Any, Any]) -> str:
+    shown = detector.estimate.column.shown(row[detector.name])
+    return shown + (_MARK if row.get(detector.above) is True else " ") if shown else ""
+
+
+def _answers(result: Result) -> list[str]:
+    """How many heads are above their controls, and the first of each detector, as sentences."""
+    found = []
+    heads = result.detectors
+    for one in _there(heads):
+        own = heads[heads[one.name].notna()].sort_values(one.name, ascending=False, kind="stable")
+        best = f"highest {head_names(own)[0]} ({one.estimate.shown(own.iloc[0].to_dict())})"
+        above = ""
+        if one.above in own:
+            above = f"{int((own[one.above] == True).sum())} of {counted(len(own), 'head')} above controls, "  # noqa: E712 - may be missing
+        found.append(f"{one.estimate.column.heading.capitalize()}: {above}{best}.")
+    if "emitted" in result.details:
+        emitted, total = result.details["emitted"]
+        found.append(
+            f"The model emits {emitted} of {total} tokens of the needles ({emitted / total:.0%})."
+        )
+    return found
+
+
+def draw_detectors(heads: pd.DataFrame) -> Figure:
+    """A map of layers and heads for each detector; where a layer has no such head nothing is drawn.
+
+    Args:
+        heads: one row per head of one site, as `detect(...).detectors` and `detectors.csv`.
+
+    Raises:
+        InputError: it is no table, or lacks a column.
+    """
+    check_table(heads, HEAD_KEYS, "detect(...).detectors or detectors.csv")
+    there = _there(heads)
+    layers, numbers = sorted(set(heads["layer"])), range(int(heads["head"].max()) + 1)
+    maps = [
+        heads.pivot(index="layer", columns="head", values=one.name).reindex(
+            index=layers, columns=numbers
+        )
+        for one in there
+    ]
+    site = str(heads["site"].iloc[0])
+    return draw_heads(
+        torch.from_numpy(np.stack([one.to_numpy(dtype=np.float32) for one in maps])),
+        [layer_name(site, int(layer)) for layer in layers],
+        [str(number) for number in numbers],
+        title=f"Scores of heads, {site}",
+        names=[one.estimate.column.heading for one in there],
+        legend=_LEGEND,
+    )

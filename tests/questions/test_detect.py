@@ -1,0 +1,484 @@
+"""Detectors of head types against plain loops over the ids that a model reads, and heads made by hand."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import transformers as hf
+from scipy import stats
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from torch import Tensor
+from zoo import random_models
+
+import attnlab
+from attnlab.ablation import rank_agreement
+from attnlab.core.errors import InputError
+from attnlab.models.loaded import Model
+from attnlab.questions.detect.detecting import _compared
+from attnlab.questions.detect.head_scores import Scores, emitted, figures, only_emitted
+from attnlab.questions.detect.planted import copied, needles, repeated, sides_of_model
+from attnlab.questions.detect.question import (
+    AGREEMENT,
+    COPY,
+    DETECTORS,
+    INDUCTION,
+    NEEDLE,
+    OUTSIDE,
+    TABLE,
+    FewCopied,
+    FewEmitted,
+    NoPairs,
+    Shortened,
+)
+from attnlab.reading import prepare, read_sentences
+from attnlab.results.result import Result
+
+FEW: dict[str, Any] = {"sequences": 6, "seed": 3}
+SIZES: dict[str, Any] = {
+    "vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "intermediate_size": 24, "max_position_embeddings": 96, "initializer_range": 0.6,
+    "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+}  # fmt: skip
+NAMES = ["Anna", "Rome", "1999", "Karl", "sees", "near", "the", "vede", "vicino", "il", "."]
+
+
+def tokenizer(words: int = 56, template: str = "<s> $A </s>") -> Any:
+    """A token per word."""
+    known = [*random_models.SPECIALS, *NAMES, *(f"w{n}" for n in range(words - len(NAMES)))]
+    vocabulary = {word: number for number, word in enumerate(known)}
+    inner = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    inner.pre_tokenizer = pre_tokenizers.Whitespace()
+    marks = [(mark, vocabulary[mark]) for mark in ("<s>", "</s>") if mark in template]
+    inner.post_processor = processors.TemplateProcessing(single=template, special_tokens=marks)
+    return hf.PreTrainedTokenizerFast(
+        tokenizer_object=inner, pad_token="<pad>", bos_token="<s>", eos_token="</s>", unk_token="<unk>"
+    )  # fmt: skip
+
+
+def seeded(build: Callable[[], Any]) -> Any:
+    with torch.random.fork_rng():
+        torch.manual_seed(4)
+        return build().eval()
+
+
+def llama() -> Any:
+    return seeded(lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**SIZES, num_key_value_heads=2)))
+
+
+def gpt_neox() -> Any:
+    return seeded(lambda: hf.GPTNeoXForCausalLM(hf.GPTNeoXConfig(**SIZES)))
+
+
+def gemma3() -> Any:
+    config = hf.Gemma3TextConfig(
+        **SIZES, num_key_value_heads=2, head_dim=8, sliding_window=7,
+        layer_types=["sliding_attention", "full_attention"],
+    )  # fmt: skip
+    return seeded(lambda: hf.Gemma3ForCausalLM(config))
+
+
+def gpt2() -> Any:
+    config = hf.GPT2Config(
+        vocab_size=60, n_embd=32, n_layer=2, n_head=4, n_positions=96, initializer_range=0.6
+    )
+    return seeded(lambda: hf.GPT2LMHeadModel(config))
+
+
+def bert() -> Any:
+    return seeded(lambda: hf.BertModel(hf.BertConfig(**SIZES)))
+
+
+def marian() -> Any:
+    config = hf.MarianConfig(
+        vocab_size=60, d_model=16, encoder_layers=1, decoder_layers=2, encoder_attention_heads=2,
+        decoder_attention_heads=4, encoder_ffn_dim=8, decoder_ffn_dim=8, max_position_embeddings=96,
+        decoder_start_token_id=0, pad_token_id=0, bos_token_id=1, eos_token_id=2, init_std=0.6,
+    )  # fmt: skip
+    return seeded(lambda: hf.MarianMTModel(config))
+
+
+DECODERS = {"gpt2": gpt2, "llama": llama, "gpt_neox": gpt_neox, "gemma3": gemma3}
+TEMPLATES = {"gpt2": "$A", "llama": "<s> $A", "gpt_neox": "$A", "gemma3": "<s> $A </s>"}
+
+
+def loaded(name: str) -> Model:
+    if name in DECODERS:
+        return Model(DECODERS[name](), tokenizer(template=TEMPLATES[name]))
+    return Model({"bert": bert, "marian": marian}[name](), tokenizer())
+
+
+def weights_of(model: Model, source: tuple[int, ...], target: tuple[int, ...] | None) -> Any:
+    """By site, the matrices [layer, head, query, key] of one text, as transformers gives them."""
+    model.model.set_attn_implementation("eager")
+    given = {"input_ids": torch.tensor([source]), "output_attentions": True, "return_dict": True}
+    if target is not None:
+        given["decoder_input_ids"] = torch.tensor([target])
+    with torch.no_grad():
+        outputs = model.model(**given)
+    if target is None:
+        return {"": torch.stack(outputs.attentions)[:, 0]}, getattr(outputs, "logits", None)
+    names = {"encoder": "encoder", "decoder": "decoder", "cross": "cross"}
+    return {
+        site: torch.stack(getattr(outputs, f"{name}_attentions"))[:, 0]
+        for site, name in names.items()
+    }, outputs.logits
+
+
+def loops_over_copies(ids: tuple[int, ...], weights: Tensor) -> dict[str, list[Tensor]]:
+    """What tokens that stood in the text before look at, found by going through the ids."""
+    found: dict[str, list[Tensor]] = {"previous_token": [], "duplicate_token": [], "induction": []}
+    for i, token in enumerate(ids):
+        if token not in ids[:i]:
+            continue
+        j = ids.index(token)
+        found["previous_token"].append(weights[:, :, i, i - 1])
+        found["duplicate_token"].append(weights[:, :, i, j])
+        found["induction"].append(weights[:, :, i, j + 1])
+    return found
+
+
+@pytest.mark.parametrize("name", [*DECODERS, "bert", "marian"])
+def test_repeated_tokens_equal_a_loop_over_ids(name: str) -> None:
+    model = loaded(name)
+    result = attnlab.detect((model.model, model.tokenizer), **FEW, tokens=11, controls=False)
+    sides = sides_of_model(model)
+    planted = repeated(model, sides, 6, 11, torch.Generator().manual_seed(3))
+    expected: dict[tuple[str, str], list[Tensor]] = {}
+    for one in planted.sentences.usable:
+        weights, _ = weights_of(model, one.source, one.target)
+        for side in sides:
+            ids = one.target if side.site == "decoder" and one.target else one.source
+            found = loops_over_copies(ids, weights.get(side.site, weights.get("")))
+            for detector, values in found.items():
+                assert len(values) == 11
+                expected.setdefault((side.site, detector), []).extend(values)
+    heads = result.detectors
+    for (site, detector), values in expected.items():
+        own = heads[heads["site"] == site][detector]
+        wanted = torch.stack(values).mean(0).flatten().numpy()
+        np.testing.assert_allclose(own, wanted, atol=1e-5, err_msg=f"{site} {detector}")
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_needles_and_windows_equal_a_loop_over_ids(name: str) -> None:
+    model = loaded(name)
+    context, first, recent = 60, 4, 5
+    found = needles(
+        model, sides_of_model(model), 4, context, window=(first, recent),
+        generator=torch.Generator().manual_seed(3),
+    )  # fmt: skip
+    reading = prepare(model, found.sentences, None, whole=False)
+    rows = emitted(reading, found, NEEDLE.name, 8)
+    for targets in (found.targets, only_emitted(found, NEEDLE.name, rows)):
+        scores = Scores(targets)
+        reading.feed([scores], batch_size=3)
+        hits, outside, counted = 0, 0, 0
+        for one in found.sentences.usable:
+            weights, logits = weights_of(model, one.source, None)
+            weights, ids = weights[""], one.source
+            behind = len(ids) - (ids[-1] == 2)
+            needle = ids[behind - 10 : behind]
+            start = next(i for i in range(behind) if ids[i : i + 10] == needle)
+            assert first <= start < behind - 20
+            assert all(ids.count(token) == 2 for token in needle)
+            for row in range(behind - 9, behind - 1):
+                said = logits[0, row].argmax() == ids[row + 1]
+                assert row - ids.index(ids[row + 1]) >= recent
+                if targets is found.targets or said:
+                    counted += 1
+                    hits += (weights[:, :, row].argmax(-1) == ids.index(ids[row + 1])).int()
+            for row in range(behind - context // 2, behind):
+                kept = [k for k in range(len(ids)) if k < first or row - recent < k <= row]
+                outside += 1 - weights[:, :, row, kept].sum(-1)
+        for layer in range(2):
+            sums = scores.sums["decoder", layer]
+            assert scores.totals("decoder", NEEDLE.name).sum() == counted
+            expected = torch.as_tensor(hits)[layer] if counted else torch.zeros(4)
+            torch.testing.assert_close(sums[NEEDLE.name].sum(1), expected.double())
+            torch.testing.assert_close(
+                sums[OUTSIDE.name].sum(1), outside[layer].double(), rtol=1e-4, atol=1e-4
+            )
+
+
+PATTERNS: dict[str, Callable[[int, int], int]] = {
+    "previous_token": lambda i, n: i - 1,
+    "duplicate_token": lambda i, n: i - n,
+    "induction": lambda i, n: i - n + 1,
+}
+
+
+@pytest.mark.parametrize("planted_as", PATTERNS)
+@pytest.mark.parametrize("shift", [0, 1, -1])
+def test_heads_made_by_hand_are_found_and_those_one_token_off_are_not(
+    planted_as: str, shift: int
+) -> None:
+    model = Model(llama(), tokenizer(template="<s> $A"))
+    n = 9
+    texts = repeated(model, sides_of_model(model), 4, n, torch.Generator().manual_seed(0))
+    scores = Scores(texts.targets)
+    reading = prepare(model, texts.sentences, None, whole=False)
+
+    class ByHand:
+        """Hands on a head that looks at one key of each row, beside one that looks at itself."""
+
+        def update(self, layer: Any) -> None:
+            weights = torch.zeros(len(layer.sentences), 2, *layer.weights.shape[2:])
+            for row in range(weights.shape[2]):
+                key = PATTERNS[planted_as](row, n) + shift
+                weights[:, 0, row, key if 0 <= key <= row else row] = 1
+                weights[:, 1, row, row] = 1
+            scores.update(replace(layer, weights=weights))
+
+    reading.feed([ByHand()])
+    means = {
+        name: (sums.sum(1) / scores.totals("decoder", name).sum()).tolist()
+        for name, sums in scores.sums["decoder", 0].items()
+    }
+    assert all(one[1] == 0 for one in means.values())
+    assert (means[planted_as][0] == 1) == (shift == 0)
+    others = {"duplicate_token": {1: "induction"}, "induction": {-1: "duplicate_token"}}
+    taken = planted_as if shift == 0 else others.get(planted_as, {}).get(shift)
+    assert {name for name, one in means.items() if one[0]} == ({taken} if taken else set())
+
+
+def test_rows_can_come_in_blocks() -> None:
+    model = loaded("llama")
+    planted = needles(
+        model, sides_of_model(model), 3, 40, window=(3, 4),
+        generator=torch.Generator().manual_seed(3),
+    )  # fmt: skip
+    whole, parts = Scores(planted.targets), Scores(planted.targets)
+    reading = prepare(model, planted.sentences, None, whole=False)
+    reading.feed([whole], batch_size=1)
+
+    class Blocks:
+        def update(self, layer: Any) -> None:
+            from attnlab.reading.weights import Rows
+
+            everything = torch.arange(layer.weights.shape[2])
+            for start in range(0, len(everything), 7):
+                rows = Rows(layer.queries, everything, start)
+                parts.update(
+                    replace(layer, weights=layer.weights[:, :, start : start + 7], rows=rows)
+                )
+
+    reading.feed([Blocks()], batch_size=1)
+    for layer, sums in whole.sums.items():
+        for name, values in sums.items():
+            torch.testing.assert_close(parts.sums[layer][name], values, rtol=1e-5, atol=1e-5)
+
+
+PAIRS = [
+    ("Anna sees Rome .", "Anna vede Rome ."),
+    ("Karl sees Anna near Rome", "vicino Rome Karl vede Anna"),
+    ("the the 1999 w1 w2", "il 1999 w2 w1"),
+    ("Rome near Rome", "Rome vicino il"),
+    ("w3 w4", "w5 w6"),
+]
+
+
+def test_copied_words_equal_a_loop_over_words() -> None:
+    model = loaded("marian")
+    read = read_sentences(model, PAIRS)
+    for shuffle in (False, True):
+        planted = copied(model, read, shuffle=shuffle)
+        scores = Scores(planted.targets)
+        prepare(model, planted.sentences, ["cross"], whole=False).feed([scores])
+        hits, count = torch.zeros(2, 4), 0
+        for number, (source, target) in enumerate(PAIRS):
+            words = PAIRS[(number + shuffle) % len(PAIRS)][0]
+            one = read_sentences(model, [(words, target)]).usable[0]
+            weights, _ = weights_of(model, one.source, one.target)
+            for word in set(source.split()) & set(target.split()):
+                # w1 and its like have a digit.
+                if word == "." or source.split().count(word) > 1:
+                    continue
+                key = 1 + source.split().index(word)
+                if key >= len(one.source):
+                    continue
+                row = one.labels.index(model.tokenizer.convert_tokens_to_ids(word))
+                hits += weights["cross"][:, :, row].argmax(-1) == key
+                count += 1
+        assert scores.totals("cross", COPY.name).sum() == count >= 7
+        for layer in range(2):
+            torch.testing.assert_close(
+                scores.sums["cross", layer][COPY.name].sum(1), hits[layer].double()
+            )
+
+
+def test_an_encoder_decoder_has_figures_at_every_site() -> None:
+    model = loaded("marian")
+    found = attnlab.detect(
+        (model.model, model.tokenizer), sentences=PAIRS, **FEW, tokens=9, context=40
+    )
+    by_site = found.detectors.groupby("site")[
+        [one.name for one in DETECTORS if one.name != "needle"]
+    ]
+    there = by_site.agg(lambda own: own.notna().all()).to_dict("index")
+    on_random = dict.fromkeys(("previous_token", "duplicate_token", "induction"), True)
+    assert there == {
+        "encoder": {**on_random, "outside_window": False, "copy": False},
+        "decoder": {**on_random, "outside_window": True, "copy": False},
+        "cross": {**dict.fromkeys(on_random, False), "outside_window": False, "copy": True},
+    }
+    assert list(dict.fromkeys(found.detectors["site"])) == ["encoder", "decoder", "cross"]
+    assert "needle" not in found.detectors
+    assert FewCopied(8) in found.notes
+    assert not found.detectors["copy_above_controls"].fillna(value=False).any()
+    alone = attnlab.detect((model.model, model.tokenizer), **FEW, tokens=9, context=40)
+    assert NoPairs() in alone.notes
+    assert set(alone.detectors["site"]) == {"encoder", "decoder"}
+
+
+def test_what_is_above_controls() -> None:
+    name = INDUCTION.name
+    table = pd.DataFrame(
+        {"site": "decoder", name: [0.9, 0.9, 0.9, 0.3], f"{name}_low": [0.8, 0.8, 0.8, 0.25],
+         f"{name}_untrained": [0.1, 0.1, 0.2, 0.3], "bar": [0.1, 0.85, 0.1, 0.1], "rows": 99},
+    )  # fmt: skip
+    assert _compared(table, INDUCTION)[INDUCTION.above].tolist() == [True, False, True, False]
+    few = _compared(table.assign(rows=19), INDUCTION)
+    assert not few[INDUCTION.above].any()
+    assert not {"bar", "rows"} & set(few)
+
+
+def test_figures_are_ratios_of_sums_with_intervals_over_texts() -> None:
+    generator = torch.Generator().manual_seed(0)
+    totals = torch.tensor([4.0, 8.0, 0.0, 6.0, 2.0, 8.0] * 5, dtype=torch.float64)
+    sums = torch.rand(2, 30, generator=generator, dtype=torch.float64) * totals
+    sums[1] = totals
+    found = figures(sums, totals, share=True, seed=0)
+    assert found[0, 0] == pytest.approx(float(sums[0].sum() / totals.sum()))
+    draws = np.random.default_rng(0).integers(30, size=(4_000, 30))
+    ratios = np.array([sums[0][pick].sum() / totals[pick].sum() for pick in draws])
+    np.testing.assert_allclose(found[0, 1:], np.quantile(ratios, [0.025, 0.975]), atol=0.02)
+    # All of 25 texts: Wilson's lower end is n / (n + z^2).
+    assert found[1].tolist() == pytest.approx([1, 25 / (25 + 1.959964**2), 1], abs=1e-6)
+    assert figures(sums[:, :1], totals[:1] * 0, share=True, seed=0).isnan().all()
+
+
+def test_rank_agreement_has_an_interval_over_heads() -> None:
+    rng = np.random.default_rng(5)
+    one = rng.normal(size=40)
+    measures = pd.DataFrame({"one": one, "other": one + rng.normal(size=40), "flat": 1.0})
+    table = rank_agreement(measures, seed=1)
+    assert list(table) == ["measure", "other", "spearman", "spearman_low", "spearman_high", "heads"]
+    expected = stats.spearmanr(measures["one"], measures["other"]).statistic
+    assert table["spearman"][0] == pytest.approx(expected)
+    drawn = [
+        stats.spearmanr(*measures[["one", "other"]].to_numpy()[rng.integers(40, size=40)].T)[0]
+        for _ in range(1_500)
+    ]
+    ends = table.loc[0, ["spearman_low", "spearman_high"]].astype(float)
+    np.testing.assert_allclose(ends, np.quantile(drawn, [0.025, 0.975]), atol=0.04)
+    assert table.iloc[1:][["spearman", "spearman_low"]].isna().all(axis=None)
+    few = rank_agreement(measures.head(7), seed=1)
+    assert math.isnan(few["spearman_low"][0])
+
+
+def test_the_same_seed_gives_the_same_result(untouched_randomness: None) -> None:
+    model = loaded("llama")
+    source = (model.model, model.tokenizer)
+    one, other = (attnlab.detect(source, **FEW, context=40) for _ in range(2))
+    pd.testing.assert_frame_equal(one.detectors, other.detectors)
+    pd.testing.assert_frame_equal(one.agreement, other.agreement)
+    assert not one.detectors.equals(attnlab.detect(source, sequences=6, context=40).detectors)
+
+
+def test_texts_shrink_to_what_there_is_room_for() -> None:
+    model = loaded("llama")
+    found = attnlab.detect((model.model, model.tokenizer), **FEW)
+    used = {note.what: note.used for note in found.notes if isinstance(note, Shortened)}
+    # 96 positions less the start token; 56 ordinary tokens, of which 47 can be read twice.
+    assert used == {"tokens": 47, "context": 95, "first": 8, "recent": 16}
+    assert any(isinstance(note, FewEmitted) for note in found.notes)
+    assert any(
+        "first is 8 and not 128: in proportion to texts of 95 tokens." in t for t in found.told
+    )
+
+
+def test_needles_are_planted_in_sentences_that_are_handed_in() -> None:
+    model = loaded("gpt2")
+    text = " ".join(["w1 w2 w3 w4 w5 w6 w7 w8"] * 20)
+    asked = {**FEW, "sentences": [text], "context": 60, "controls": False}
+    found = attnlab.detect((model.model, model.tokenizer), **asked)
+    assert "among 160 tokens of the sentences" in found.about["Needles"]
+    with pytest.raises(InputError, match="have 8 tokens; give 40, or a smaller context"):
+        attnlab.detect((model.model, model.tokenizer), **{**asked, "sentences": [text[:23]]})
+    every = " ".join(model.tokenizer.convert_ids_to_tokens(range(4, 60)))
+    with pytest.raises(InputError, match="Only 0 tokens of the vocabulary are not in the text"):
+        attnlab.detect(
+            (model.model, model.tokenizer), **{**asked, "sentences": [every] * 2, "context": 96}
+        )
+
+
+def test_what_cannot_be_scored_is_refused() -> None:
+    model = loaded("bert")
+    with pytest.raises(InputError, match="Sentences are for needles of language models"):
+        attnlab.detect((model.model, model.tokenizer), **FEW, sentences=["Anna sees Rome"])
+    with pytest.raises(InputError, match="There is nothing to score in BertModel"):
+        attnlab.detect((model.model, model.tokenizer), **FEW, sites=["cross"])
+    few = {f"w{n}": n for n in range(5)}
+    inner = Tokenizer(models.WordLevel({**few, "<unk>": 5}, unk_token="<unk>"))
+    small = hf.PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>")
+    with pytest.raises(InputError, match="has 5 ordinary tokens; detectors need 8"):
+        attnlab.detect((llama(), small), **FEW)
+    with pytest.raises(InputError, match="reads audio"):
+        attnlab.detect((random_models.whisper(), random_models.whisper_tokenizer()), **FEW)
+
+
+def test_a_result_is_saved_with_its_maps_and_read_again(tmp_path: Path) -> None:
+    model = loaded("llama")
+    found = attnlab.detect((model.model, model.tokenizer), **FEW, context=40)
+    assert set(found.detectors) <= set(TABLE)
+    assert list(found.agreement) == list(AGREEMENT)
+    page = found.save(tmp_path / "found") / "report.html"
+    assert "Induction: " in page.read_text("utf-8")
+    assert (tmp_path / "found" / "figures" / "detectors_decoder.svg").exists()
+    again = Result.load(tmp_path / "found")
+    pd.testing.assert_frame_equal(again.detectors, found.detectors, check_dtype=False)
+    shown = list(again.terminal())
+    assert [len(one.rows) for one in shown] == [8, len(found.agreement)]
+
+
+def test_runs_of_every_task_are_scored(
+    small_run: Path, language_run: Path, recurrent_run: Path
+) -> None:
+    asked: dict[str, Any] = {"sequences": 3, "context": 40, "controls": False}
+    language = attnlab.detect(language_run, **asked).detectors
+    assert language["needle"].isna().all() or (language["needle"] <= 1).all()
+    assert set(language["site"]) == {"decoder"}
+    translating = attnlab.detect(small_run, **asked, sentences=30)
+    assert set(translating.detectors["site"]) == {"encoder", "decoder", "cross"}
+    assert translating.detectors["copy"].notna().sum() > 0
+    recurrent = attnlab.detect(recurrent_run, **asked, sentences=30).detectors
+    assert set(recurrent["site"]) == {"cross"}
+    assert recurrent["copy"].notna().all()
+
+
+def test_a_model_that_scores_no_tokens_has_no_needles() -> None:
+    model = loaded("gpt2")
+    found = attnlab.detect((model.model.transformer, model.tokenizer), **FEW, context=40)
+    assert "needle" not in found.detectors
+    assert found.detectors["outside_window"].notna().all()
+
+
+def test_the_shuffled_control_has_the_same_tokens_in_another_order() -> None:
+    model = loaded("llama")
+    sides = sides_of_model(model)
+    plain, mixed = (
+        repeated(model, sides, 4, 11, torch.Generator().manual_seed(3), shuffle=shuffle)
+        for shuffle in (False, True)
+    )
+    pairs = zip(plain.sentences.usable, mixed.sentences.usable, strict=True)
+    for one, other in pairs:
+        assert one.source[:12] == other.source[:12]
+        assert one.source[12:] == one.source[1:12]
+        assert sorted(other.source[12:]) == sorted(one.source[12:])
+        assert other.source[12:] != one.source[12:]
