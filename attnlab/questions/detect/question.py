@@ -264,7 +264,9 @@ QUESTION = Question(
     run="attnlab.questions.detect.detecting:detect",
     figures=("detectors_*",),
     notes={
-        Shortened: lambda note: f"{note.what} is {note.used} and not {note.asked}: {note.reason}.",
+        Shortened: lambda note: (
+            f"{note.what[0].upper()}{note.what[1:]} is {note.used} and not {note.asked}: {note.reason}."
+        ),
         FewEmitted: "The model emits {emitted} of {total} tokens of the needles, and retrieval is scored on "
         "these alone; it says little of a model that does not retrieve.",
         FewCopied: "Only {tokens} tokens of names and numbers are taken over unchanged; no copy head is told "
