@@ -66,7 +66,7 @@ CITATION = re.compile(rf"\b({PAGES})\.md((?:,? (?:sections?|traps?) \d+)?)")
 CODE = re.compile(r"(``.+?``|`.+?`)")
 FILE_BESIDE = re.compile(r"\]\(([\w./]+\.(?:csv|json|png|svg))\)")
 FOLDER_BESIDE = re.compile(r"\[(\w+)\]\(\w+\)")
-RESULT = re.compile(r"^\| \[(\w+)\]\(results/\1/README\.md\) \| (.+) \|$", flags=re.MULTILINE)
+RESULT = re.compile(r"^\| \[([\w-]+)\]\(\S*\1/README\.md\) \| (.+) \|$", flags=re.MULTILINE)
 
 
 def mend_docstring(
@@ -93,17 +93,18 @@ def mend_docstring(
 
 
 def write_results(app: Sphinx) -> None:
-    """Writes a page for each folder of results, and the table of all, from the READMEs."""
+    """Writes a page for each folder of results and benchmarks, and the tables of both, from the READMEs."""
     folder = Path(app.srcdir) / "results"
     folder.mkdir(exist_ok=True)
-    rows = ["| result | what it shows |", "|---|---|"]
-    for name, shows in RESULT.findall((ROOT / "README.md").read_text(encoding="utf-8")):
-        text = (ROOT / "results" / name / "README.md").read_text(encoding="utf-8")
-        title = text.partition("\n")[0].lstrip("# ")
-        rows.append(f"| [{title}](results/{name}) | {shows} |")
-        page = FILE_BESIDE.sub(rf"](../../results/{name}/\1)", FOLDER_BESIDE.sub(r"`\1`", text))
-        (folder / f"{name}.md").write_text(page, encoding="utf-8")
-    (folder / "table.txt").write_text("\n".join(rows), encoding="utf-8")
+    for kind, listed in (("results", "README.md"), ("benchmarks", "benchmarks/README.md")):
+        rows = ["| page | what it shows |", "|---|---|"]
+        for name, shows in RESULT.findall((ROOT / listed).read_text(encoding="utf-8")):
+            text = (ROOT / kind / name / "README.md").read_text(encoding="utf-8")
+            title = text.partition("\n")[0].lstrip("# ")
+            rows.append(f"| [{title}](results/{name}) | {shows} |")
+            page = FILE_BESIDE.sub(rf"](../../{kind}/{name}/\1)", FOLDER_BESIDE.sub(r"`\1`", text))
+            (folder / f"{name}.md").write_text(page, encoding="utf-8")
+        (folder / f"{kind}.txt").write_text("\n".join(rows), encoding="utf-8")
 
 
 def setup(app: Sphinx) -> None:

@@ -31,7 +31,7 @@ from attnlab.models.training_settings import LANGUAGE_MODEL, OptimizerSettings, 
 
 LENGTH_STEP = 4
 PAIR_STEP = 8
-# Measured on 1,000 to 10,000 pairs of tatoeba (experiments/small_corpora/run.py).
+# Measured on 1,000 to 10,000 pairs of tatoeba (experiments/LOG.md).
 STEPS_WANTED = 1500
 BATCHES = (4096, 3072, 2048, 1536, 1024, 768, 512, 384, 256)
 WARMUP_SHARE = 0.1

@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python experiments/capture_length/run.py
 
-writes results/capture_length/. Every measurement is a process of its own.
+writes benchmarks/capture_length/. Every measurement is a process of its own.
 Linux only: peaks are read from /proc.
 """
 
@@ -28,7 +28,7 @@ from attnlab.core import write_table
 from attnlab.reading import MatrixKeeper, prepare, selection_of
 from experiments.capture_speed.run import TYPES, build_tokenizer
 from experiments.shared.readme import (
-    RESULTS,
+    BENCHMARKS,
     read_facts,
     read_table,
     render,
@@ -179,7 +179,7 @@ def fits(way: str, tokens: int) -> bool:
 def main() -> None:
     """Measures and writes the folder."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=RESULTS / "capture_length")
+    parser.add_argument("--out", type=Path, default=BENCHMARKS / "capture_length")
     parser.add_argument("--lengths", type=int, nargs="+", default=list(LENGTHS))
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -4,7 +4,7 @@ Two cases: all statistics, and the statistics together with the counts behind ev
 
     OMP_NUM_THREADS=1 python experiments/capture_speed/run.py
 
-writes results/capture_speed/.
+writes benchmarks/capture_speed/.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from attnlab.labels import HeadFunctions, TextSide
 from attnlab.models import Model
 from attnlab.reading import Consumer, HeadStatistics, prepare, read_sentences
 from experiments.shared.readme import (
-    RESULTS,
+    BENCHMARKS,
     read_facts,
     read_table,
     render,
@@ -167,7 +167,7 @@ def print_peak(sentences: int) -> None:
 def main() -> None:
     """Measures and writes the folder."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=RESULTS / "capture_speed")
+    parser.add_argument("--out", type=Path, default=BENCHMARKS / "capture_speed")
     parser.add_argument("--sentences", type=int, default=SENTENCES, help="for a quick try: fewer")
     parser.add_argument("--peak-of", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -2,7 +2,7 @@
 
     python experiments/demo_cost/run.py
 
-writes results/demo_cost/. The demo runs in a process of its own, whose largest resident set is read
+writes benchmarks/demo_cost/. The demo runs in a process of its own, whose largest resident set is read
 from the operating system.
 """
 
@@ -21,7 +21,7 @@ import torch
 
 from attnlab.core import write_table
 from experiments.shared.readme import (
-    RESULTS,
+    BENCHMARKS,
     read_facts,
     read_table,
     render,
@@ -29,7 +29,7 @@ from experiments.shared.readme import (
     write_readme,
 )
 
-OUT = RESULTS / "demo_cost"
+OUT = BENCHMARKS / "demo_cost"
 MOST_SECONDS, MOST_GIB, LEAST_BLEU = 120, 2.0, 70.0
 
 

@@ -2,7 +2,7 @@
 
     python experiments/fit_speed/run.py
 
-writes results/fit_speed/.
+writes benchmarks/fit_speed/.
 """
 
 import time
@@ -19,7 +19,7 @@ from attnlab.core import write_table
 from attnlab.matrices import fit_band, fit_rare_columns, fit_sigma
 from experiments.shared.published_search import seconds_per_head
 from experiments.shared.readme import (
-    RESULTS,
+    BENCHMARKS,
     read_facts,
     read_table,
     render,
@@ -27,7 +27,7 @@ from experiments.shared.readme import (
     write_readme,
 )
 
-OUT = RESULTS / "fit_speed"
+OUT = BENCHMARKS / "fit_speed"
 SEED = 0
 THREADS = 1
 REPEATS = 15

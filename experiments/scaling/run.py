@@ -2,7 +2,7 @@
 
     python experiments/scaling/run.py
 
-writes results/scaling/. Every number comes from a process of its own (worker.py); times are
+writes benchmarks/scaling/. Every number comes from a process of its own (worker.py); times are
 the least of several, since the machine is shared. About a quarter of an hour.
 """
 
@@ -21,7 +21,7 @@ from attnlab.core import write_table
 from attnlab.figures import crossover, draw_scaling, write_figure
 from experiments.scaling.worker import HEAD_DIM, HEADS, SEED, SUM_OF_INPUTS, THREADS
 from experiments.shared.readme import (
-    RESULTS,
+    BENCHMARKS,
     read_facts,
     read_table,
     render,
@@ -29,7 +29,7 @@ from experiments.shared.readme import (
     write_readme,
 )
 
-OUT = RESULTS / "scaling"
+OUT = BENCHMARKS / "scaling"
 TOKENS = [128, 256, 512, 1024, 2048, 4096, 8192, 16384]
 # Exponents and memory are taken from these lengths.
 LONG = [2048, 4096, 8192, 16384]
@@ -98,7 +98,7 @@ def worker(*, keep: bool = True, **asked: Any) -> Any:
         capture_output=True,
         text=True,
         check=True,
-        cwd=RESULTS.parent,
+        cwd=BENCHMARKS.parent,
         env=os.environ | environment,
     )
     return json.loads(done.stdout.strip().splitlines()[-1])

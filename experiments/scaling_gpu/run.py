@@ -2,7 +2,7 @@
 
     python experiments/scaling_gpu/run.py
 
-writes results/scaling_gpu/ and needs a CUDA device. Work and traffic are held against ceilings that are
+writes benchmarks/scaling_gpu/ and needs a CUDA device. Work and traffic are held against ceilings that are
 measured on the same device in the same run: a large matrix product, and a copy.
 """
 
@@ -22,7 +22,7 @@ from torch.utils.benchmark import Timer
 from attnlab.attention import Mechanism, make
 from attnlab.core import write_table
 from experiments.shared.readme import (
-    RESULTS,
+    BENCHMARKS,
     read_facts,
     read_table,
     render,
@@ -30,7 +30,7 @@ from experiments.shared.readme import (
     write_readme,
 )
 
-OUT = RESULTS / "scaling_gpu"
+OUT = BENCHMARKS / "scaling_gpu"
 TOKENS = [4096, 8192, 16384, 32768]
 HEADS, HEAD_DIM, WINDOW = 8, 64, 64
 TARGET = 10.0

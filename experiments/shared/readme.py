@@ -14,7 +14,9 @@ import pandas as pd
 
 from attnlab.core import versions, write_json, write_table, write_text
 
-RESULTS = Path(__file__).resolve().parents[2] / "results"
+RESULTS, BENCHMARKS = (
+    Path(__file__).resolve().parents[2] / name for name in ("results", "benchmarks")
+)
 Facts = Mapping[str, Any]
 
 

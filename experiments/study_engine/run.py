@@ -2,7 +2,7 @@
 
     python experiments/study_engine/run.py
 
-writes results/study_engine/, with the cells of the one process in results/study_engine/study/. Run it
+writes benchmarks/study_engine/, with the cells of the one process in benchmarks/study_engine/study/. Run it
 on a machine that does nothing else.
 """
 
@@ -18,7 +18,7 @@ import pandas as pd
 from attnlab.core import write_table
 from attnlab.studies import Collected, run_study
 from experiments.shared.readme import (
-    RESULTS,
+    BENCHMARKS,
     read_facts,
     read_table,
     render,
@@ -26,7 +26,7 @@ from experiments.shared.readme import (
     write_readme,
 )
 
-OUT = RESULTS / "study_engine"
+OUT = BENCHMARKS / "study_engine"
 STUDY = "random_search"
 ATTEMPTS = 60
 OPTIONS = {"structures": ("band",), "attempts": (ATTEMPTS,), "seeds": 24}

@@ -2,7 +2,7 @@
 
     python experiments/training_speed/run.py
 
-writes results/training_speed/. The padded loop is written from its description: every sentence is
+writes benchmarks/training_speed/. The padded loop is written from its description: every sentence is
 padded to 350 tokens, 8 sentences a batch, float32, Adam, the loss over all positions with padding
 ignored. Both train the same model on the same sentences; rounds alternate.
 """
@@ -32,7 +32,7 @@ from attnlab.models import (
     training_arguments,
 )
 from experiments.shared.readme import (
-    RESULTS,
+    BENCHMARKS,
     read_facts,
     read_table,
     render,
@@ -40,7 +40,7 @@ from experiments.shared.readme import (
     write_readme,
 )
 
-OUT = RESULTS / "training_speed"
+OUT = BENCHMARKS / "training_speed"
 VOCABULARY, TOKENS, DIM, HEADS = 8000, 25, 128, 8
 PADDED_TO, PADDED_BATCH = 350, 8
 PAIRS, PADDED_STEPS, WARM_UP, ROUNDS = 8000, 6, 2, 3

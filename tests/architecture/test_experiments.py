@@ -1,4 +1,4 @@
-"""The scripts behind results/ fit the package as it is now, and the READMEs there are what they write."""
+"""The scripts behind results/ and benchmarks/ fit the package, and the READMEs there are what they write."""
 
 import importlib
 from pathlib import Path
@@ -10,7 +10,7 @@ SCRIPTS = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
     for path in (ROOT / "experiments").rglob("*.py")
 )
-FOLDERS = sorted(path.name for path in (ROOT / "results").iterdir() if path.is_dir())
+FOLDERS = sorted(path.parent.relative_to(ROOT) for path in ROOT.glob("*/*/facts.json"))
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -19,10 +19,10 @@ def test_everything_a_script_imports_is_there(name: str) -> None:
     assert Path(module.__file__ or "").is_relative_to(ROOT / "experiments")
 
 
-@pytest.mark.parametrize("name", FOLDERS)
-def test_a_readme_comes_out_again_from_the_tables_of_its_folder(name: str) -> None:
+@pytest.mark.parametrize("name", FOLDERS, ids=str)
+def test_a_readme_comes_out_again_from_the_tables_of_its_folder(name: Path) -> None:
     readme = importlib.import_module("experiments.shared.readme")
-    folder = ROOT / "results" / name
+    folder = ROOT / name
     script = importlib.import_module(f"experiments.{readme.read_facts(folder)['experiment']}.run")
     assert script.readme(folder) == (folder / "README.md").read_text(encoding="utf-8")
 

@@ -34,6 +34,10 @@ def test_every_link_leads_somewhere() -> None:
 def test_every_result_is_listed() -> None:
     folders = {path.parent.name for path in (ROOT / "results").glob("*/README.md")}
     assert folders == set(re.findall(r"\]\(results/([\w-]+)/README\.md\) \|", README))
+    folder = ROOT / "benchmarks"
+    table = (folder / "README.md").read_text(encoding="utf-8")
+    folders = {path.parent.name for path in folder.glob("*/README.md")}
+    assert folders == set(re.findall(r"\]\(([\w-]+)/README\.md\) \|", table))
 
 
 @pytest.mark.parametrize(
