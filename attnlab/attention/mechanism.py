@@ -234,6 +234,13 @@ class Mechanism(nn.Module, ABC):
     ) -> Float[Tensor, "batch head query key"]:
         """The matrix that `forward` multiplies the values by, without dropout."""
 
+    def first_and_recent(self) -> tuple[int, int] | None:
+        """How many first keys of a text, and how many up to its own, a causal row may attend to.
+
+        None where it may be any; a mechanism says it where a cache can let go the others.
+        """
+        return None
+
     def cost(self, queries: int, keys: int, dim: int) -> Cost:
         """Work for one head and one sentence; a mechanism that does not say is taken as dense."""
         return Cost(multiply_adds=2 * queries * keys * dim, bytes=4 * queries * keys)

@@ -308,6 +308,14 @@ class PerHead(Mechanism):
         ]
         return torch.cat(parts, 1)[:, self.order]
 
+    def first_and_recent(self) -> tuple[int, int] | None:
+        """The most of any head; None where one may attend to any key."""
+        kept = [mechanism.first_and_recent() for _, mechanism in self._parts()]
+        known = [pair for pair in kept if pair is not None]
+        if len(known) < len(kept):
+            return None
+        return max(first for first, _ in known), max(recent for _, recent in known)
+
     def cost(self, queries: int, keys: int, dim: int) -> Cost:
         """The mean over heads."""
         costs = [

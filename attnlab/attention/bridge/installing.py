@@ -144,13 +144,18 @@ def attention_function(  # noqa: PLR0917 - transformers' signature
     key, value = (x.repeat_interleave(groups, 1) if groups > 1 else x for x in (key, value))
     if mechanism.causal:
         key, value, attention_mask = _from_start(call.start_of(module), key, value, attention_mask)
+    past, real = tokens_before(module), None
+    if mechanism.causal:
+        real, gap = call.real_keys(attention_mask, query.shape[2]), call.gap_of(module)
+        real, attention_mask = (x if x is None else gap.closed(x) for x in (real, attention_mask))
+        past -= gap.skipped
     reading = read_mask(
         attention_mask,
         query.shape[2],
         key.shape[2],
         causal=mechanism.causal,
-        past=tokens_before(module),
-        real=call.real_keys(attention_mask, query.shape[2]) if mechanism.causal else None,
+        past=past,
+        real=real,
     )
     if scaling is not None:
         query = query * (scaling * query.shape[-1] ** 0.5)
@@ -418,13 +423,6 @@ def installed_plan(model: nn.Module) -> AttentionPlan | None:
     """The plan of the mechanisms that were installed in `model`; None where it is as it was made."""
     plans = (vars(part).get(INSTALLED_PLAN) for part in model.modules())
     return next((plan for plan in plans if isinstance(plan, AttentionPlan)), None)
-
-
-def mechanisms_in(model: PreTrainedModel) -> list[tuple[AttentionAt, Mechanism]]:
-    """Attnlab's mechanisms that stand in `model`, in order; none in a model with its own attention."""
-    if not any(isinstance(part, Mechanism) for part in model.modules()):
-        return []
-    return [(at, mechanism_of(at.module)) for at in attention_modules(model)]
 
 
 def _plan(planned: Planned, modules: list[AttentionAt]) -> AttentionPlan:

@@ -101,6 +101,11 @@ class KeysAttention(SparseSoftmax):
         seen = seen | (empty & (torch.arange(shape[1], device=key.device) == alone))
         return seen & (offset <= 0) if self.causal else seen
 
+    def first_and_recent(self) -> tuple[int, int] | None:
+        """The first keys, and those up to the farthest offset; None with tokens."""
+        spec = self.spec
+        return None if spec.tokens else (spec.first, 1 - min(spec.offsets, default=0))
+
     def slots(self) -> int | None:
         """One for each offset and end; None with tokens, of which a sentence may hold any number."""
         spec = self.spec

@@ -110,6 +110,11 @@ class LongformerAttention(UnionSoftmax):
             pairs = pairs & (offsets(*shape, first_query=first, device=query.device) <= 0)
         return pairs
 
+    def first_and_recent(self) -> tuple[int, int]:
+        """All up to the last global token, and the window."""
+        left = self.window[0] * self.spec.dilation
+        return max(self.spec.global_tokens, default=-1) + 1, left + 1
+
     def slots(self) -> int:
         """The window, and one key for each global token."""
         return sum(self.window) + 1 + len(self.spec.global_tokens)

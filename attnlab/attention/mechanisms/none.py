@@ -38,6 +38,10 @@ class NoAttention(PaddingSafeMechanism):
         """Zeros."""
         return query.new_zeros(*query.shape[:-1], key.shape[-2])
 
+    def first_and_recent(self) -> tuple[int, int]:
+        """No key."""
+        return 0, 1
+
     def cost(self, queries: int, keys: int, dim: int) -> Cost:  # noqa: ARG002
         """Nothing is computed."""
         return Cost(multiply_adds=0, bytes=0)
