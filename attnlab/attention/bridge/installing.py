@@ -23,6 +23,7 @@ from attnlab.attention.bridge.calls import (
     tokens_before,
     weights_wanted,
 )
+from attnlab.attention.bridge.card import write_cards, write_no_cards
 from attnlab.attention.bridge.sites import (
     NAME,
     AttentionAt,
@@ -284,6 +285,7 @@ class Installed(ShortRepr):
             setattr(self.model, OWN_PLAN, self.plan_before)
         else:
             note_in_configuration(self.model, self.entry_before)
+            write_no_cards(self.model)
         vars(self.model).pop(INSTALLED_PLAN, None)
         generation = getattr(self.model, "generation_config", None)
         if generation is not None:
@@ -361,6 +363,7 @@ def install(model: PreTrainedModel, planned: Planned) -> Installed:
         setattr(model, OWN_PLAN, plan)
     else:
         note_in_configuration(model, plan.as_written())
+        write_cards(model, plan)
     vars(model)[INSTALLED_PLAN] = plan
     return Installed(
         model,
