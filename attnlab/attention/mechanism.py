@@ -74,7 +74,7 @@ class Setup:
         heads: how many heads it serves, for mechanisms that keep something for each.
         vocabulary: number of token ids, for mechanisms that keep something for each.
         form: `"dense"` or `"fast"` fix how it is computed; `"auto"` takes the quicker one by
-            length; `"flex"` is PyTorch's FlexAttention on a GPU.
+            length; `"flex"` is PyTorch's FlexAttention.
     """
 
     causal: bool = False

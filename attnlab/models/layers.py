@@ -159,7 +159,7 @@ class DecoderLayer(nn.Module):
             entering,
             keys,
             values,
-            None if visible is None else gap.closed(visible),
+            gap.closed(visible),
             first_query=first_query - gap.skipped,
             token_ids=token_ids,
             weights=weights,

@@ -34,9 +34,9 @@ from attnlab.attention.bridge.sites import (
     score_rules,
     without_scores,
 )
-from attnlab.attention.mechanism import Mechanism, Scoring
+from attnlab.attention.mechanism import Form, Mechanism, Scoring
 from attnlab.attention.mechanisms.linformer import share_projections
-from attnlab.attention.multihead import OwnAttention
+from attnlab.attention.multihead import OwnAttention, attend_layer
 from attnlab.attention.plan import AttentionPlan, plan_of, write_plan
 from attnlab.attention.registry import MECHANISMS
 from attnlab.attention.specification import Specification
@@ -142,13 +142,11 @@ def attention_function(  # noqa: PLR0917 - transformers' signature
     mechanism = mechanism_of(module)
     call = call_of(module)
     groups, held = query.shape[1] // key.shape[1], key.shape[2]
-    key, value = (x.repeat_interleave(groups, 1) if groups > 1 else x for x in (key, value))
-    if mechanism.causal:
-        key, value, attention_mask = _from_start(call.start_of(module), key, value, attention_mask)
     past, real = tokens_before(module), None
     if mechanism.causal:
+        key, value, attention_mask = _from_start(call.start_of(module), key, value, attention_mask)
         real, gap = call.real_keys(attention_mask, query.shape[2]), call.gap_of(module)
-        real, attention_mask = (x if x is None else gap.closed(x) for x in (real, attention_mask))
+        real, attention_mask = gap.closed(real), gap.closed(attention_mask)
         past -= gap.skipped
     reading = read_mask(
         attention_mask,
@@ -169,9 +167,14 @@ def attention_function(  # noqa: PLR0917 - transformers' signature
     for part in mechanism.modules():
         if isinstance(part, Mechanism):
             part.dropout = dropout  # the model decides at each call
-    out = mechanism(query, key, value, reading.visible, **context)
+    wanted = extra.get("output_attentions") or weights_wanted(module)
+    out = attend_layer(mechanism, query, key, value, reading.visible, **context)
+    if wanted or out is None:
+        key, value = (x.repeat_interleave(groups, 1) if groups > 1 else x for x in (key, value))
+    if out is None:
+        out = mechanism(query, key, value, reading.visible, **context)
     weights = None
-    if extra.get("output_attentions") or weights_wanted(module):
+    if wanted:
         weights = mechanism.implied_matrix(query, key, reading.visible, **context)
         weights = weights[..., key.shape[2] - held :]
     return out.transpose(1, 2).contiguous(), weights
@@ -306,27 +309,29 @@ class Installed(ShortRepr):
 
 
 @contextmanager
-def use(model: PreTrainedModel, planned: Planned) -> Iterator[Installed]:
+def use(model: PreTrainedModel, planned: Planned, *, form: Form = "auto") -> Iterator[Installed]:
     """The model with attnlab's mechanisms inside the `with` block, and as it was after it.
 
     Args:
         model: any transformers model that attends through AttentionInterface.
         planned: a plan, a mapping such as `{"encoder": "band(window=3)"}`, or one mechanism for
             every attention of the model. The plan in a file is read by `load_plan`.
+        form: how mechanisms are computed, see `make`. With `"flex"` each layer is one call of PyTorch's
+            FlexAttention with a mask of blocks for all its heads, and key-value heads are not repeated.
 
     Raises:
         InputError: the model hard-codes its attention, a mechanism cannot stand where it should (as one
             without scores behind a sliding window), or mechanisms that were installed before were not
             taken out.
     """
-    installed = install(model, planned)
+    installed = install(model, planned, form=form)
     try:
         yield installed
     finally:
         installed.remove()
 
 
-def install(model: PreTrainedModel, planned: Planned) -> Installed:
+def install(model: PreTrainedModel, planned: Planned, *, form: Form = "auto") -> Installed:
     """Puts mechanisms into the model, until `remove` is called on what comes back.
 
     Each attention module gets its mechanism as a submodule named `attnlab`, so that what it learns
@@ -342,7 +347,7 @@ def install(model: PreTrainedModel, planned: Planned) -> Installed:
     modules = attention_modules(model)
     plan = _plan(planned, modules)
     plan_before = getattr(model, OWN_PLAN, None)
-    made = [_made(plan, at, model) for at in modules]
+    made = [_made(plan, at, model, form) for at in modules]
     share_projections(nn.ModuleList(made))
     implementation = model.config._attn_implementation  # noqa: SLF001 - it has no public name
     before: list[Mechanism | None] = []
@@ -465,7 +470,7 @@ def _names_file(text: str) -> bool:
         return False
 
 
-def _made(plan: AttentionPlan, at: AttentionAt, model: PreTrainedModel) -> Mechanism:
+def _made(plan: AttentionPlan, at: AttentionAt, model: PreTrainedModel, form: Form) -> Mechanism:
     config = model.config.get_text_config()
     special = "decoder_vocab_size" if at.site == "decoder" else "source_vocab_size"
     own = isinstance(at.module, OwnAttention)
@@ -476,6 +481,7 @@ def _made(plan: AttentionPlan, at: AttentionAt, model: PreTrainedModel) -> Mecha
         # Other models say at each call how much they drop.
         dropout=mechanism_of(at.module).dropout if own else 0.0,
         vocabulary=getattr(config, special, None) or config.vocab_size,
+        form=form,
     )
     if isinstance(at.module, OwnAttention):
         at.module.check_fits(mechanism, layer_name(at.site, at.layer))

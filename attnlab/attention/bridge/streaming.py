@@ -19,9 +19,9 @@ class Gap(NamedTuple):
     first: int = 0
     skipped: int = 0
 
-    def closed(self, keys: Tensor) -> Tensor:
+    def closed(self, keys: Tensor | None) -> Tensor | None:
         """What is known of each position, in the last dimension, for those that are kept alone."""
-        if not self.skipped:
+        if keys is None or not self.skipped:
             return keys
         return torch.cat([keys[..., : self.first], keys[..., self.first + self.skipped :]], -1)
 
@@ -144,8 +144,8 @@ def streaming_cache(model: PreTrainedModel) -> Cache:
 
 def _unbounded(mechanism: Mechanism) -> str:
     """The mechanism, or that of the first of its heads, that may attend to any earlier key."""
-    parts = mechanism.mechanisms if isinstance(mechanism, PerHead) else [mechanism]
-    part = next(part for part in parts if part.first_and_recent() is None)  # type: ignore[operator]
+    parts = mechanism.parts() if isinstance(mechanism, PerHead) else [([], mechanism)]
+    part = next(part for _, part in parts if part.first_and_recent() is None)
     return str(getattr(part, "spec", None) or part.name)
 
 
