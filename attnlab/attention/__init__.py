@@ -7,6 +7,7 @@ __getattr__, _, _ = lazy_loader.attach_stub(__name__, __file__)
 __all__ = [
     "AttentionPlan",
     "Mechanism",
+    "cache_bytes",
     "calibrate",
     "install",
     "install_written",
@@ -16,6 +17,7 @@ __all__ = [
     "make",
     "model_with_layer_types",
     "plan_of",
+    "streaming_cache",
     "use",
     "write_plan",
 ]

@@ -3,7 +3,6 @@ from .bridge.installing import PLAN_ENTRY as PLAN_ENTRY
 from .bridge.installing import holds_installed as holds_installed
 from .bridge.installing import install as install
 from .bridge.installing import installed_plan as installed_plan
-from .bridge.installing import mechanisms_in as mechanisms_in
 from .bridge.installing import use as use
 from .bridge.layer_types import model_with_layer_types as model_with_layer_types
 from .bridge.saved import install_saved as install_saved
@@ -14,6 +13,12 @@ from .bridge.sites import AttentionAt as AttentionAt
 from .bridge.sites import asks_interface as asks_interface
 from .bridge.sites import attention_modules as attention_modules
 from .bridge.sites import mechanism_of as mechanism_of
+from .bridge.sites import mechanisms_in as mechanisms_in
+from .bridge.streaming import NO_GAP as NO_GAP
+from .bridge.streaming import Gap as Gap
+from .bridge.streaming import cache_bytes as cache_bytes
+from .bridge.streaming import gaps_of as gaps_of
+from .bridge.streaming import streaming_cache as streaming_cache
 from .bridge.watching import BLOCK_WEIGHTS as BLOCK_WEIGHTS
 from .bridge.watching import WATCHED as WATCHED
 from .bridge.watching import AttentionCall as AttentionCall

@@ -74,7 +74,7 @@ class Setup:
         heads: how many heads it serves, for mechanisms that keep something for each.
         vocabulary: number of token ids, for mechanisms that keep something for each.
         form: `"dense"` or `"fast"` fix how it is computed; `"auto"` takes the quicker one by
-            length; `"flex"` is PyTorch's FlexAttention on a GPU.
+            length; `"flex"` is PyTorch's FlexAttention.
     """
 
     causal: bool = False
@@ -233,6 +233,13 @@ class Mechanism(nn.Module, ABC):
         **told: Unpack[CallContext],
     ) -> Float[Tensor, "batch head query key"]:
         """The matrix that `forward` multiplies the values by, without dropout."""
+
+    def first_and_recent(self) -> tuple[int, int] | None:
+        """How many first keys of a text, and how many up to its own, a causal row may attend to.
+
+        None where it may be any; a mechanism says it where a cache can let go the others.
+        """
+        return None
 
     def cost(self, queries: int, keys: int, dim: int) -> Cost:
         """Work for one head and one sentence; a mechanism that does not say is taken as dense."""

@@ -9,9 +9,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from attnlab.attention.kernels.blocks import attend_blocks
+from attnlab.attention.kernels.union import HasUnion
 from attnlab.attention.mechanism import CallContext, Context, Cost, Mechanism
 from attnlab.attention.mechanisms.longformer import LongformerAttention
-from attnlab.attention.padding import without_padding
+from attnlab.attention.padding import padding_behind, without_padding
 from attnlab.core import InputError
 
 
@@ -285,7 +287,7 @@ class PerHead(Mechanism):
                 visible,
                 **_told(told, heads, mechanism),
             )
-            for heads, mechanism in self._parts()
+            for heads, mechanism in self.parts()
         ]
         return torch.cat(parts, 1)[:, self.order]
 
@@ -304,23 +306,67 @@ class PerHead(Mechanism):
                 visible,
                 **_told(told, heads, mechanism),
             )
-            for heads, mechanism in self._parts()
+            for heads, mechanism in self.parts()
         ]
         return torch.cat(parts, 1)[:, self.order]
+
+    def first_and_recent(self) -> tuple[int, int] | None:
+        """The most of any head; None where one may attend to any key."""
+        kept = [mechanism.first_and_recent() for _, mechanism in self.parts()]
+        known = [pair for pair in kept if pair is not None]
+        if len(known) < len(kept):
+            return None
+        return max(first for first, _ in known), max(recent for _, recent in known)
 
     def cost(self, queries: int, keys: int, dim: int) -> Cost:
         """The mean over heads."""
         costs = [
-            mechanism.cost(queries, keys, dim) for heads, mechanism in self._parts() for _ in heads
+            mechanism.cost(queries, keys, dim) for heads, mechanism in self.parts() for _ in heads
         ]
         return Cost(
             multiply_adds=sum(cost.multiply_adds for cost in costs) // len(costs),
             bytes=sum(cost.bytes for cost in costs) // len(costs),
         )
 
-    def _parts(self) -> list[tuple[list[int], Mechanism]]:
+    def parts(self) -> list[tuple[list[int], Mechanism]]:
+        """The heads of each group, and its mechanism."""
         pairs = zip(self.groups, self.mechanisms, strict=True)
         return [(list(heads), part) for heads, part in pairs if isinstance(part, Mechanism)]
+
+
+def attend_layer(
+    mechanism: Mechanism,
+    query: Float[Tensor, "batch head query dim"],
+    key: Float[Tensor, "batch key_head key dim"],
+    value: Float[Tensor, "batch key_head key value_dim"],
+    visible: Bool[Tensor, "batch key"] | None = None,
+    **told: Unpack[CallContext],
+) -> Float[Tensor, "batch head query value_dim"] | None:
+    """Mixed values of all heads of a layer by one call of FlexAttention, without copies of shared keys.
+
+    None where the heads have another form, or what is told of scores or of padding has no such rule.
+    """
+    heads = list(range(query.shape[1]))
+    parts = mechanism.parts() if isinstance(mechanism, PerHead) else [(heads, mechanism)]
+    groups = [(some, part) for some, part in parts if isinstance(part, HasUnion)]
+    if len(groups) < len(parts) or all(getattr(part, "form", "") != "flex" for _, part in parts):
+        return None
+    if visible is not None and bool(visible.all()):
+        visible = None
+    context = Context(visible, **told)
+    scoring = context.scoring
+    scored = context.bias is not None or (
+        scoring is not None and (scoring.softcap is not None or scoring.sinks is not None)
+    )
+    # Between two sentences positions are counted without padding.
+    moved = mechanism.cross and (
+        context.real_queries is not None or padding_behind(visible, rows=False) is not None
+    )
+    if scored or moved:
+        return None
+    key, value = (without_padding(x, visible) for x in (key, value))
+    dropout = mechanism.dropout if mechanism.training else 0.0
+    return attend_blocks(groups, query, key, value, context, dropout=dropout)
 
 
 def _of(bias: Tensor | None, heads: list[int]) -> Tensor | None:

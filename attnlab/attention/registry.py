@@ -108,8 +108,9 @@ def make(
         heads: how many heads it serves; needed by mechanisms that keep something for each.
         vocabulary: number of token ids; needed by sigma with columns by salience or frequency.
         form: how a softmax over some of the pairs is computed: `"auto"` takes the quicker way by
-            length, `"dense"` scores every pair, `"fast"` does not, `"flex"` is FlexAttention on a
-            GPU. The results are the same. Other mechanisms have one form, `"auto"`.
+            length, `"dense"` scores every pair, `"fast"` does not, `"flex"` is FlexAttention, which
+            is for a GPU: on a CPU it has no gradients and saves nothing. The results are the same. Other
+            mechanisms have one form, `"auto"`.
 
     Raises:
         InputError: `spec` cannot be read, asks for what the mechanism cannot do, or is a mechanism

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from transformers import Cache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from attnlab.attention import Mechanism, MultiHeadAttention, OwnAttention
+from attnlab.attention import NO_GAP, Gap, Mechanism, MultiHeadAttention, OwnAttention, gaps_of
 from attnlab.core import InputError
 from attnlab.models.configuration import TranslationConfig, plan_in, projects_apart
 from attnlab.models.tokenizer import PAD
@@ -138,6 +138,7 @@ class DecoderLayer(nn.Module):
         source_token_ids: Int[Tensor, "batch source"] | None = None,
         cache: Cache | None = None,
         first_query: int = 0,
+        gap: Gap = NO_GAP,
         weights: bool = False,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Tokens after the layer, and the weights of self- and cross-attention on request.
@@ -158,8 +159,8 @@ class DecoderLayer(nn.Module):
             entering,
             keys,
             values,
-            visible,
-            first_query=first_query,
+            gap.closed(visible),
+            first_query=first_query - gap.skipped,
             token_ids=token_ids,
             weights=weights,
         )
@@ -382,9 +383,10 @@ class Decoder(nn.Module):
     ) -> tuple[Tensor, list[Tensor], list[Tensor | None], list[Tensor | None]]:
         """Target tokens in context, states between layers, self- and cross-attention by layer."""
         first = cache.get_seq_length() if cache is not None else 0
+        gaps = gaps_of(cache, visible)
         tokens = self.embedding(ids, first)
         states, own_matrices, cross_matrices = [tokens], [], []
-        for layer in self.layers:
+        for number, layer in enumerate(self.layers):
             tokens, own, across = layer(
                 tokens,
                 memory,
@@ -394,6 +396,7 @@ class Decoder(nn.Module):
                 source_token_ids=source_ids,
                 cache=cache,
                 first_query=first,
+                gap=gaps[number] if number < len(gaps) else NO_GAP,
                 weights=weights,
             )
             states.append(tokens)

@@ -20,8 +20,9 @@ NAMES = {
         "run_study", "train", "view",
     },
     "attnlab.attention": {
-        "AttentionPlan", "Mechanism", "calibrate", "install", "install_written", "load_frequencies",
-        "load_plan", "load_with_plan", "model_with_layer_types", "make", "plan_of", "use", "write_plan",
+        "AttentionPlan", "Mechanism", "cache_bytes", "calibrate", "install", "install_written",
+        "load_frequencies", "load_plan", "load_with_plan", "model_with_layer_types", "make", "plan_of",
+        "streaming_cache", "use", "write_plan",
     },
 }  # fmt: skip
 

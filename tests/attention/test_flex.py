@@ -1,89 +1,234 @@
-"""FlexAttention's rule says what the support says; on a GPU its kernel gives the same output."""
+"""FlexAttention's rule says what the supports of all heads say; its output is that of the masks."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
-from oracles.ragged import ragged
+from attention_cases import VOCABULARY, build
+from oracles.ragged import drawn_ids, ragged
 from torch import Tensor
-from torch.nn import functional as F
 from torch.nn.attention.flex_attention import create_mask, flex_attention
+from zoo.bridged import ids, model, put_in
 
-from attnlab.attention.kernels import union as flex
-from attnlab.attention.kernels.union import Union
-from attnlab.attention.mechanism import Context
-from attnlab.attention.mechanisms import sparse
-from attnlab.attention.mechanisms.sparse import UnionSoftmax
+from attnlab.attention.bridge.installing import install
+from attnlab.attention.kernels import blocks
+from attnlab.attention.mechanism import CallContext, Context, Scoring
+from attnlab.attention.mechanisms.softmax import MaskedSoftmax
+from attnlab.attention.multihead import PerHead, attend_layer
 from attnlab.attention.registry import make
 from attnlab.core.errors import AttnlabError, InputError
 
-CASES = [
-    ("band(window=(3, 1))", False),
-    ("band(window=(3, 1))", True),
-    ("longformer(window=2, dilation=3, global_tokens=[0, -2])", False),
-    ("longformer(window=2, global_tokens=[4])", True),
-    ("sigma(window=1, num_pos=2, columns='random')", False),
+SPECS = [
+    "full",
+    "none",
+    "band(window=(3, 1))",
+    "longformer(window=2, dilation=3, global_tokens=[0, -2])",
+    "longformer(window=0, global_tokens=[4])",
+    "sigma(window=1, num_pos=2, columns='random', extra=2)",
+    "sigma(window=1, num_pos=2, columns='first')",
+    "sigma(window=1, num_pos=2, columns='salience')",
+    "sigma(window=(2, 1), num_pos=0, extra=2, entries='offsets')",
+    "keys(offsets=(-4, -1))",
+    "keys(offsets=(-3, 0), first=1, last=2)",
+    "keys(offsets=(-6,), first=2)",
+    "keys(tokens=(1, 5))",
+    "keys(offsets=(-2,), tokens=(3, 7), reach=2)",
 ]
+TOKENS = 19
+CLOSE = {"rtol": 0, "atol": 1e-12}
 
 
-def dense_blocks(
-    query: Tensor, key: Tensor, value: Tensor, union: Union, context: Context
-) -> Tensor:
-    """What the kernel computes, with the rule written out for every pair."""
-    rule = flex.rule_of(union, context, key.shape[2])
-    mask = create_mask(rule, *query.shape[:3], key.shape[2], device="cpu")
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+def parts(causal: bool, cross: bool = False) -> list[Any]:
+    """Every mechanism that has a form for the site."""
+    made = []
+    for spec in SPECS:
+        try:
+            made.append(build(spec, causal=causal, cross=cross, form="flex"))
+        except InputError:
+            assert causal or cross
+    assert len(made) >= 9
+    return made
 
 
-@pytest.mark.parametrize(("spec", "causal"), CASES)
-def test_flex_equals_the_dense_form(
-    spec: str, causal: bool, monkeypatch: pytest.MonkeyPatch
+def layer(some: Sequence[Any]) -> PerHead:
+    """Two heads of each mechanism, which stand apart from each other."""
+    count = len(some)
+    return PerHead([([head, head + count], part) for head, part in enumerate(some)])
+
+
+def inputs(heads: int, queries: int = TOKENS) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries of all heads, keys and values of half as many."""
+    generator = torch.Generator().manual_seed(3)
+    shapes = ((2, heads, queries, 5), (2, heads // 2, TOKENS, 5), (2, heads // 2, TOKENS, 5))
+    return tuple(torch.randn(s, generator=generator, dtype=torch.float64) for s in shapes)
+
+
+VISIBLE: dict[str, Tensor | None] = {
+    "all real": None,
+    "padding behind": torch.arange(TOKENS) < torch.tensor([TOKENS, 11])[:, None],
+    "padding in front": torch.arange(TOKENS) >= torch.tensor([0, 6])[:, None],
+}
+
+
+@pytest.mark.parametrize("padding", VISIBLE)
+@pytest.mark.parametrize(("causal", "first"), [(False, 0), (True, 0), (True, 12)])
+def test_the_rule_is_the_support_of_each_head(causal: bool, first: int, padding: str) -> None:
+    some, visible = parts(causal), VISIBLE[padding]
+    query, key, _ = inputs(2 * len(some), TOKENS - first)
+    told: CallContext = {"first_query": first, "token_ids": drawn_ids(TOKENS, VOCABULARY)[:2]}
+    mechanism, context = layer(some), Context(visible, **told)
+    rule, batch = blocks.rule_of(mechanism.parts(), query, key, context)
+    found = create_mask(rule, batch, *query.shape[1:3], TOKENS, device="cpu")
+    rows = (
+        torch.ones(2, TOKENS - first, dtype=torch.bool) if visible is None else visible[:, first:]
+    )
+    for heads, part in mechanism.parts():
+        own = key[:, :2]
+        if isinstance(part, MaskedSoftmax):
+            expected = part.support(query[:, heads], own, visible, **told)
+        else:
+            expected = torch.zeros(2, 2, TOKENS - first, TOKENS, dtype=torch.bool)
+        same = found[:, heads].expand_as(expected) == expected
+        assert bool((same | ~rows[:, None, :, None]).all()), str(part.spec)
+
+
+@pytest.mark.parametrize("padding", VISIBLE)
+@pytest.mark.parametrize("cross", [False, True])
+def test_one_call_of_a_layer_gives_what_its_heads_give(cross: bool, padding: str) -> None:
+    some, visible = parts(False, cross), VISIBLE[padding]
+    query, key, value = inputs(2 * len(some))
+    told: CallContext = {"token_ids": drawn_ids(TOKENS, VOCABULARY)[:2]}
+    allowed = torch.rand(2, 1, TOKENS, TOKENS, generator=torch.Generator().manual_seed(1)) < 0.7
+    repeated = (key.repeat_interleave(2, 1), value.repeat_interleave(2, 1))
+    for scoring in (None, Scoring(allowed)):
+        dense = [build(str(part.spec), cross=cross) for part in some]
+        expected = layer(dense)(query, *repeated, visible, **told, scoring=scoring)
+        found = attend_layer(layer(some), query, key, value, visible, **told, scoring=scoring)
+        if cross and padding == "padding in front":
+            assert found is None
+            continue
+        rows = torch.ones(2, TOKENS, dtype=torch.bool) if visible is None or cross else visible
+        torch.testing.assert_close(
+            found.transpose(1, 2)[rows], expected.transpose(1, 2)[rows], **CLOSE
+        )
+
+
+def test_a_layer_without_the_form_or_with_other_scores_is_left_to_its_mechanism() -> None:
+    query, key, value = inputs(2)
+    mixed = PerHead([([0], make("band(window=1)", form="flex")), ([1], make("topk(k=2)"))])
+    assert attend_layer(mixed, query, key, value) is None
+    assert attend_layer(make("band(window=1)"), query, key, value) is None
+    band = make("band(window=1)", form="flex")
+    for scoring in (Scoring(softcap=2.0), Scoring(sinks=torch.zeros(2))):
+        assert attend_layer(band, query, key, value, scoring=scoring) is None
+    assert attend_layer(band, query, key, value, bias=torch.zeros(1, 2, TOKENS, TOKENS)) is None
+
+
+def test_masks_are_kept_by_length_and_only_where_positions_decide(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sparse, "attend_blocks", dense_blocks)
-    query, key, value, visible = ragged(67)
-    mechanism = make(spec, causal=causal)
-    assert isinstance(mechanism, UnionSoftmax)
-    for seen in (visible, None):
-        out = mechanism.flex(query, key, value, Context(seen))
-        expected = mechanism(query, key, value, seen)
-        torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
+    made = []
+    plain = blocks.rule_of
+    monkeypatch.setattr(blocks, "rule_of", lambda *given: made.append(1) or plain(*given))
+    blocks._MASKS.clear()
+    some = [build("band(window=(3, 1))", form="flex"), build("keys(first=1, last=1)", form="flex")]
+    query, key, value = inputs(4)
+    counts = []
+    for tokens, visible in ((19, None), (19, None), (7, None), (19, VISIBLE["padding behind"])):
+        attend_layer(layer(some), query[:, :, :tokens], key, value, visible)
+        counts.append(len(made))
+    assert counts == [1, 1, 2, 3]
+    by_token = build("keys(tokens=(1, 5))", form="flex")
+    for seed in (0, 1):
+        attend_layer(
+            by_token, query, key, value, token_ids=drawn_ids(TOKENS, VOCABULARY)[:2] + seed
+        )
+    assert len(made) == 5
+    for length in range(1, blocks.MASKS + 3):
+        attend_layer(some[0], query[:, :, :1], key[:, :, :1], value[:, :, :1], first_query=length)
+    assert len(blocks._MASKS) == blocks.MASKS
+
+
+PLAN = {
+    "decoder.0": "sigma(window=(2, 0), num_pos=1, columns='first')",
+    "decoder.0.1": "full",
+    "decoder.1.0": "longformer(window=1, dilation=2)",
+    "decoder.1.1": "keys(offsets=(-3, 0), tokens=(5, 9, 30), reach=4)",
+    "decoder.1.2": "none",
+}
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "mistral"])
+@torch.no_grad()
+def test_an_installed_plan_is_one_call_a_layer_and_gives_what_its_masks_give(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = model(name).float()
+    heads = random.config.num_attention_heads
+    plan = {at: spec for at, spec in PLAN.items() if at.count(".") < 2 or int(at[-1]) < heads}
+    given = {"input_ids": ids(3, 9), "attention_mask": torch.ones(3, 9, dtype=torch.long)}
+    given["attention_mask"][1, :4] = 0
+    put_in(random, plan).remove()
+    results, calls = [], []
+    plain = flex_attention
+
+    def noted(query: Tensor, key: Tensor, *more: Any, **options: Any) -> Tensor:
+        calls.append((query.shape[1], key.shape[1]))
+        return plain(query, key, *more, **options)
+
+    monkeypatch.setattr(blocks.flex, "flex_attention", noted)
+    for form in ("auto", "flex"):
+        installed = install(random, plan, form=form)
+        results.append(random(**given, use_cache=False).logits[given["attention_mask"].bool()])
+        installed.remove()
+    torch.testing.assert_close(results[1], results[0], rtol=1e-5, atol=1e-5)
+    assert calls == [(heads, getattr(random.config, "num_key_value_heads", heads))] * 2
+
+
+def test_what_has_no_form_is_refused_and_gradients_on_a_cpu() -> None:
+    with pytest.raises(InputError, match="has no form 'flex'; choose from: 'auto', 'dense'"):
+        install(model("llama"), "topk(k=2)", form="flex")
+    query, key, value = inputs(2)
+    band = make("band(window=1)", form="flex")
+    with pytest.raises(AttnlabError, match="no gradients on a CPU"):
+        band(query.requires_grad_(), key.expand(-1, 2, -1, -1), value.expand(-1, 2, -1, -1))
+    with torch.no_grad(), pytest.raises(AttnlabError, match="no dropout of weights"):
+        make("band(window=1)", form="flex", dropout=0.5)(query, query, query)
 
 
 def test_many_lengths_are_all_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch keeps 8 kernels of a function by default; `fullgraph` makes a ninth an error."""
     kernel = torch.compile(flex_attention, dynamic=False, fullgraph=True, backend="eager")
-    monkeypatch.setattr(flex, "_compiled", lambda: kernel)
+    monkeypatch.setattr(blocks.flex, "flex_attention", kernel)
+    monkeypatch.setattr(blocks, "_uncompiled", lambda _: torch.no_grad())
+    band = make("band(window=2)", form="flex")
     for tokens in range(20, 32):
         query, key, value, _ = ragged(tokens)
-        with torch.no_grad():
-            out = flex.attend_blocks(query, key, value, Union((2, 2)), Context())
-        expected = make("band(window=2)")(query, key, value)
-        torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
-
-
-def test_flex_is_refused_without_a_gpu_and_where_there_is_no_rule() -> None:
-    with pytest.raises(InputError, match="no FlexAttention form"):
-        make("sigma(window=1, columns='first', extra=1)", form="flex")
-    with pytest.raises(
-        InputError, match="has no form 'flex'; choose from: 'auto', 'dense', 'fast'"
-    ):
-        make("bigbird", form="flex")
-    query, key, value, visible = ragged(7)
-    with pytest.raises(AttnlabError, match="runs on a GPU only"):
-        make("band(window=1)", form="flex")(query, key, value, visible)
+        found = attend_layer(band, query, key, value)
+        torch.testing.assert_close(found, make("band(window=2)")(query, key, value), **CLOSE)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="the compiled kernel needs a GPU")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(("spec", "causal"), CASES)
-def test_compiled_flex_equals_the_dense_form(spec: str, causal: bool, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_compiled_kernel_equals_the_dense_form(causal: bool, dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(0)
-    shape = (2, 2, 300, 64)
-    inputs = [
-        torch.randn(shape, generator=generator).to("cuda", dtype).requires_grad_() for _ in range(3)
+    some = [part for part in parts(causal) if not getattr(part, "uses_tokens", False)]
+    shapes = [(2, heads, 300, 64) for heads in (2 * len(some), len(some), len(some))]
+    given = [
+        torch.randn(shape, generator=generator).to("cuda", dtype).requires_grad_()
+        for shape in shapes
     ]
     visible = (torch.arange(300) < torch.tensor([300, 211])[:, None]).cuda()
-    results = {}
-    for form in ("flex", "dense"):
-        out = make(spec, causal=causal, form=form)(*inputs, visible)
-        results[form] = (out, *torch.autograd.grad(out.float().square().sum(), inputs))
+    dense = layer([build(str(part.spec), causal=causal) for part in some]).to("cuda", dtype)
+    query, key, value = given
+    results = []
+    for out in (
+        attend_layer(layer(some).to("cuda", dtype), query, key, value, visible),
+        dense(query, key.repeat_interleave(2, 1), value.repeat_interleave(2, 1), visible),
+    ):
+        real = out * visible[:, None, :, None]
+        results.append((real, *torch.autograd.grad(real.float().square().sum(), given)))
     tolerance = 5e-3 if dtype == torch.float32 else 1e-1
-    torch.testing.assert_close(results["flex"], results["dense"], rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(results[0], results[1], rtol=tolerance, atol=tolerance)

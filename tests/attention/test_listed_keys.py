@@ -40,6 +40,8 @@ def listed_keys(spec: dict[str, Any], i: int, ids: list[int], causal: bool) -> s
         ({"last": 1}, False),
         ({"tokens": (1, 5)}, False),
         ({"tokens": (1, 5), "offsets": (0,), "reach": 2}, False),
+        ({"tokens": (1, 5), "reach": 1}, False),
+        ({"tokens": (1, 5), "reach": 1}, True),
         ({"tokens": (1, 5), "offsets": (-1,), "reach": 2}, True),
     ],
 )

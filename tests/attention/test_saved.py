@@ -1,5 +1,6 @@
 """Models saved with mechanisms in them come back with their plan, to the last digit."""
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,12 @@ def test_every_family_comes_back(name: str, tmp_path: Path) -> None:
     again = load_with_plan(tmp_path)
     assert type(again.model) is type(model(name))
     assert not again.model.training
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert f"# {type(again.model).__name__} with other attention" in card
+    assert "attnlab.attention.load_with_plan" in card
+    assert [line for line in card.splitlines() if line.startswith(("| en", "| de", "| cr"))] == [
+        f"| {address} | `{spec}` |" for address, spec in plan_of(planned).entries.items()
+    ]
     torch.testing.assert_close(output(again.model), expected, **CLOSE)
 
 
@@ -134,6 +141,29 @@ def test_plain_loading_of_a_model_with_a_plan_is_refused_by_what_reads_it(
     random.save_pretrained(tmp_path / "plain")
     again = type(random).from_pretrained(tmp_path / "plain").eval()
     torch.testing.assert_close(output(again), plain, rtol=1e-5, atol=1e-5)
+
+
+def test_a_card_is_written_only_where_there_is_none_and_while_mechanisms_stand(
+    tmp_path: Path,
+) -> None:
+    random = model("bert")
+    installed = install(random, Mean())
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "README.md").write_text("mine", encoding="utf-8")
+    random.save_pretrained(tmp_path / "own")
+    assert (tmp_path / "own" / "README.md").read_text(encoding="utf-8") == "mine"
+    random.save_pretrained(tmp_path / "second", is_main_process=False)
+    copied = copy.deepcopy(random)
+    with torch.no_grad():
+        copied.embeddings.word_embeddings.weight.fill_(0.5)
+    copied.save_pretrained(tmp_path / "copied")
+    weights = load_file(tmp_path / "copied" / "model.safetensors")
+    assert bool((weights["embeddings.word_embeddings.weight"] == 0.5).all())
+    assert "object of the class `Mean`" in (tmp_path / "copied" / "README.md").read_text("utf-8")
+    installed.remove()
+    random.save_pretrained(tmp_path / "plain")
+    for name in ("second", "plain"):
+        assert not (tmp_path / name / "README.md").exists()
 
 
 def test_the_mechanisms_can_be_taken_out_again(tmp_path: Path) -> None:

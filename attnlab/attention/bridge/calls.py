@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +11,12 @@ from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from attnlab.attention.bridge.sites import AttentionAt
+from attnlab.attention.bridge.streaming import NO_GAP, Gap, gaps_of
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.multihead import OwnAttention
 from attnlab.core import AttnlabError
 
+T = TypeVar("T")
 CALL = "attnlab_call"
 SITE = "attnlab_site"
 # Beside what an encoder returns: the ids that it read.
@@ -32,6 +34,7 @@ class CallRecord:
         past: how many tokens the decoder's cache held before the call.
         cached: whether the decoder was handed a cache.
         starts: of each layer of the cache, the position of the first key that it still holds.
+        gaps: of each layer of the cache, the positions behind the first keys that it let go.
         real: True at the decoder's real tokens, those in the cache included, where the call says so.
         known: the same, as read off the masks of this call and the ones before it.
     """
@@ -44,16 +47,23 @@ class CallRecord:
         self.past = 0
         self.cached = False
         self.starts: list[int] = []
+        self.gaps: list[Gap] = []
         self.real: Tensor | None = None
         self.known: Tensor | None = None
 
     def start_of(self, module: nn.Module) -> int:
         """The position of the first key that the layer's cache still holds."""
+        return self._of_layer(module, self.starts, 0)
+
+    def gap_of(self, module: nn.Module) -> Gap:
+        """The positions that the layer's cache let go."""
+        return self._of_layer(module, self.gaps, NO_GAP)
+
+    @staticmethod
+    def _of_layer(module: nn.Module, layers: list[T], other: T) -> T:
         layer = getattr(module, "layer_idx", None)
         # A module that layers share may have none, or -1.
-        if not isinstance(layer, int) or not 0 <= layer < len(self.starts):
-            return 0
-        return self.starts[layer]
+        return layers[layer] if isinstance(layer, int) and 0 <= layer < len(layers) else other
 
     def real_keys(self, mask: Tensor | None, queries: int) -> Tensor | None:
         """True at the decoder's real tokens so far, `[batch, key]`; None when nothing tells.
@@ -281,13 +291,15 @@ def _noting_cache(record: CallRecord) -> Any:
         mask = _given(module, args, kwargs, "attention_mask")
         of_keys = isinstance(mask, Tensor) and mask.ndim == 2
         record.real = mask.bool() if of_keys else None
+        record.gaps = gaps_of(cache, record.real)
 
     return note
 
 
 def _forgetting_cache(record: CallRecord) -> Any:
     def forget(*_: Any) -> None:
-        record.past, record.cached, record.starts, record.real = 0, False, [], None
+        record.past, record.cached, record.real = 0, False, None
+        record.starts, record.gaps = [], []
 
     return forget
 

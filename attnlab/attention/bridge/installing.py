@@ -23,6 +23,7 @@ from attnlab.attention.bridge.calls import (
     tokens_before,
     weights_wanted,
 )
+from attnlab.attention.bridge.card import write_cards, write_no_cards
 from attnlab.attention.bridge.sites import (
     NAME,
     AttentionAt,
@@ -33,9 +34,9 @@ from attnlab.attention.bridge.sites import (
     score_rules,
     without_scores,
 )
-from attnlab.attention.mechanism import Mechanism, Scoring
+from attnlab.attention.mechanism import Form, Mechanism, Scoring
 from attnlab.attention.mechanisms.linformer import share_projections
-from attnlab.attention.multihead import OwnAttention
+from attnlab.attention.multihead import OwnAttention, attend_layer
 from attnlab.attention.plan import AttentionPlan, plan_of, write_plan
 from attnlab.attention.registry import MECHANISMS
 from attnlab.attention.specification import Specification
@@ -141,16 +142,19 @@ def attention_function(  # noqa: PLR0917 - transformers' signature
     mechanism = mechanism_of(module)
     call = call_of(module)
     groups, held = query.shape[1] // key.shape[1], key.shape[2]
-    key, value = (x.repeat_interleave(groups, 1) if groups > 1 else x for x in (key, value))
+    past, real = tokens_before(module), None
     if mechanism.causal:
         key, value, attention_mask = _from_start(call.start_of(module), key, value, attention_mask)
+        real, gap = call.real_keys(attention_mask, query.shape[2]), call.gap_of(module)
+        real, attention_mask = gap.closed(real), gap.closed(attention_mask)
+        past -= gap.skipped
     reading = read_mask(
         attention_mask,
         query.shape[2],
         key.shape[2],
         causal=mechanism.causal,
-        past=tokens_before(module),
-        real=call.real_keys(attention_mask, query.shape[2]) if mechanism.causal else None,
+        past=past,
+        real=real,
     )
     if scaling is not None:
         query = query * (scaling * query.shape[-1] ** 0.5)
@@ -163,9 +167,14 @@ def attention_function(  # noqa: PLR0917 - transformers' signature
     for part in mechanism.modules():
         if isinstance(part, Mechanism):
             part.dropout = dropout  # the model decides at each call
-    out = mechanism(query, key, value, reading.visible, **context)
+    wanted = extra.get("output_attentions") or weights_wanted(module)
+    out = attend_layer(mechanism, query, key, value, reading.visible, **context)
+    if wanted or out is None:
+        key, value = (x.repeat_interleave(groups, 1) if groups > 1 else x for x in (key, value))
+    if out is None:
+        out = mechanism(query, key, value, reading.visible, **context)
     weights = None
-    if extra.get("output_attentions") or weights_wanted(module):
+    if wanted:
         weights = mechanism.implied_matrix(query, key, reading.visible, **context)
         weights = weights[..., key.shape[2] - held :]
     return out.transpose(1, 2).contiguous(), weights
@@ -279,6 +288,7 @@ class Installed(ShortRepr):
             setattr(self.model, OWN_PLAN, self.plan_before)
         else:
             note_in_configuration(self.model, self.entry_before)
+            write_no_cards(self.model)
         vars(self.model).pop(INSTALLED_PLAN, None)
         generation = getattr(self.model, "generation_config", None)
         if generation is not None:
@@ -299,27 +309,29 @@ class Installed(ShortRepr):
 
 
 @contextmanager
-def use(model: PreTrainedModel, planned: Planned) -> Iterator[Installed]:
+def use(model: PreTrainedModel, planned: Planned, *, form: Form = "auto") -> Iterator[Installed]:
     """The model with attnlab's mechanisms inside the `with` block, and as it was after it.
 
     Args:
         model: any transformers model that attends through AttentionInterface.
         planned: a plan, a mapping such as `{"encoder": "band(window=3)"}`, or one mechanism for
             every attention of the model. The plan in a file is read by `load_plan`.
+        form: how mechanisms are computed, see `make`. With `"flex"` each layer is one call of PyTorch's
+            FlexAttention with a mask of blocks for all its heads, and key-value heads are not repeated.
 
     Raises:
         InputError: the model hard-codes its attention, a mechanism cannot stand where it should (as one
             without scores behind a sliding window), or mechanisms that were installed before were not
             taken out.
     """
-    installed = install(model, planned)
+    installed = install(model, planned, form=form)
     try:
         yield installed
     finally:
         installed.remove()
 
 
-def install(model: PreTrainedModel, planned: Planned) -> Installed:
+def install(model: PreTrainedModel, planned: Planned, *, form: Form = "auto") -> Installed:
     """Puts mechanisms into the model, until `remove` is called on what comes back.
 
     Each attention module gets its mechanism as a submodule named `attnlab`, so that what it learns
@@ -335,7 +347,7 @@ def install(model: PreTrainedModel, planned: Planned) -> Installed:
     modules = attention_modules(model)
     plan = _plan(planned, modules)
     plan_before = getattr(model, OWN_PLAN, None)
-    made = [_made(plan, at, model) for at in modules]
+    made = [_made(plan, at, model, form) for at in modules]
     share_projections(nn.ModuleList(made))
     implementation = model.config._attn_implementation  # noqa: SLF001 - it has no public name
     before: list[Mechanism | None] = []
@@ -356,6 +368,7 @@ def install(model: PreTrainedModel, planned: Planned) -> Installed:
         setattr(model, OWN_PLAN, plan)
     else:
         note_in_configuration(model, plan.as_written())
+        write_cards(model, plan)
     vars(model)[INSTALLED_PLAN] = plan
     return Installed(
         model,
@@ -420,13 +433,6 @@ def installed_plan(model: nn.Module) -> AttentionPlan | None:
     return next((plan for plan in plans if isinstance(plan, AttentionPlan)), None)
 
 
-def mechanisms_in(model: PreTrainedModel) -> list[tuple[AttentionAt, Mechanism]]:
-    """Attnlab's mechanisms that stand in `model`, in order; none in a model with its own attention."""
-    if not any(isinstance(part, Mechanism) for part in model.modules()):
-        return []
-    return [(at, mechanism_of(at.module)) for at in attention_modules(model)]
-
-
 def _plan(planned: Planned, modules: list[AttentionAt]) -> AttentionPlan:
     _check_no_plan_file(planned)
     heads = {at.site: at.heads for at in modules}
@@ -464,7 +470,7 @@ def _names_file(text: str) -> bool:
         return False
 
 
-def _made(plan: AttentionPlan, at: AttentionAt, model: PreTrainedModel) -> Mechanism:
+def _made(plan: AttentionPlan, at: AttentionAt, model: PreTrainedModel, form: Form) -> Mechanism:
     config = model.config.get_text_config()
     special = "decoder_vocab_size" if at.site == "decoder" else "source_vocab_size"
     own = isinstance(at.module, OwnAttention)
@@ -475,6 +481,7 @@ def _made(plan: AttentionPlan, at: AttentionAt, model: PreTrainedModel) -> Mecha
         # Other models say at each call how much they drop.
         dropout=mechanism_of(at.module).dropout if own else 0.0,
         vocabulary=getattr(config, special, None) or config.vocab_size,
+        form=form,
     )
     if isinstance(at.module, OwnAttention):
         at.module.check_fits(mechanism, layer_name(at.site, at.layer))

@@ -149,6 +149,13 @@ def mechanism_of(module: nn.Module) -> Mechanism:
     return mechanism
 
 
+def mechanisms_in(model: PreTrainedModel) -> list[tuple[AttentionAt, Mechanism]]:
+    """Attnlab's mechanisms that stand in `model`, in order; none in a model with its own attention."""
+    if not any(isinstance(part, Mechanism) for part in model.modules()):
+        return []
+    return [(at, mechanism_of(at.module)) for at in attention_modules(model)]
+
+
 ScoreRule = Literal["bias", "allowed", "softcap", "sinks"]
 _SAID: dict[ScoreRule, str] = {
     "bias": "adds relative positions to its scores",

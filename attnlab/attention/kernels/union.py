@@ -6,22 +6,21 @@ over all three. Where gradients are wanted plain products are quicker than
 `scaled_dot_product_attention` on the same stretches; where none are, it is the other way round.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any, Protocol, no_type_check
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
-from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from attnlab.attention.mechanism import Context, visible_or_all
 from attnlab.attention.mechanisms.softmax import softmax_over
 from attnlab.matrices.supports import offsets
 
 KEYS_AT_ONCE = 64
+# No key is there.
+NOWHERE = -1
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,10 @@ class Indices:
 
     index: Tensor
     usable: Tensor
+
+    def marks(self) -> Tensor:
+        """The positions, `NOWHERE` in the stead of those that do not count."""
+        return self.index.masked_fill(~self.usable, NOWHERE)
 
     def at_rows(self, rows: slice) -> "Indices":
         """Those of some queries, where each query has its own."""
@@ -131,18 +134,28 @@ NO_WINDOW = (0, -1)
 FEW_BLOCKS = 4
 
 
+class Near(NamedTuple):
+    """Keys that only the rows within `reach` see: True in `listed`, `[#batch, #head, key]`."""
+
+    listed: Tensor
+    reach: int
+
+
 @dataclass(frozen=True)
 class Union:
-    """The keys that a row sees: multiples of `dilation` in the window, columns, entries.
+    """The keys that a row sees: multiples of `dilation` in the window, columns, entries, near ones.
 
-    `NO_WINDOW` holds no key. A key that is reached in two ways counts once. `causal` cuts columns and
-    entries behind the row; a causal window has no right side.
+    `NO_WINDOW` holds no key. A key that is reached in two ways counts once. `causal` cuts all behind
+    the row; a causal window has no right side. `wide` is True at rows that see every key, `[#batch,
+    #head, query]`. `attend` leaves near keys and wide rows to its caller.
     """
 
     window: tuple[int, int]
     dilation: int = 1
     columns: Indices | None = None
     entries: Indices | None = None
+    near: Near | None = None
+    wide: Tensor | None = None
     causal: bool = False
 
     def in_window(self, offset: Tensor) -> Tensor:
@@ -159,7 +172,19 @@ class Union:
             seen = seen | marked(self.columns, keys)[:, :, None]
         if self.entries is not None:
             seen = seen | marked(self.entries, keys)
+        if self.near is not None:
+            seen = seen | (self.near.listed[:, :, None] & (offset.abs() <= self.near.reach))
+        if self.wide is not None:
+            seen = seen | self.wide[..., None]
         return seen & (offset <= 0) if self.causal else seen
+
+
+@runtime_checkable
+class HasUnion(Protocol):
+    """A mechanism whose rows see a union of keys."""
+
+    def union(self, query: Tensor, key: Tensor, context: Context) -> Union:
+        """The keys that the rows at hand see; of `key` only the shape is read."""
 
 
 def marked(indices: Indices, keys: int) -> Tensor:
@@ -388,71 +413,3 @@ def replaced(out: Tensor, index: Tensor, usable: Tensor, rows: Tensor) -> Tensor
     target = torch.where(usable, index, spare).expand(rows.shape[:3])
     extended = F.pad(out, (0, 0, 0, 1))
     return extended.scatter(2, target.unsqueeze(-1).expand_as(rows), rows)[:, :, :spare]
-
-
-# One for each pair of lengths, with and without gradients.
-KERNELS = 1024
-Rule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-
-
-def attend_blocks(
-    query: Tensor, key: Tensor, value: Tensor, union: Union, context: Context
-) -> Tensor:
-    """Mixed values over the window and columns of `union`, by the compiled kernel."""
-    shape, device = (query.shape[2], key.shape[2]), query.device
-    if context.visible is None and union.columns is None:
-        blocks = _window_blocks(union, shape, context.first_query, device.type)
-    else:
-        rule = rule_of(union, context, shape[1])
-        blocks = create_block_mask(
-            rule,
-            query.shape[0],
-            query.shape[1],
-            shape[0],
-            shape[1],
-            device=device.type,
-            _compile=device.type == "cuda",
-        )
-    # torch would give up after 8 kernels, and score all pairs from then on.
-    with torch._dynamo.config.patch(recompile_limit=KERNELS):  # noqa: SLF001 - no public way
-        out: Tensor = _compiled()(query, key, value, block_mask=blocks)
-    return out
-
-
-def rule_of(union: Union, context: Context, keys: int) -> Rule:
-    """The rule `(batch, head, query, key) -> seen` that FlexAttention asks for; entries have none."""
-    left, right = (side * union.dilation for side in union.window)
-    visible, first = context.visible, context.first_query
-    columns = None if union.columns is None else marked(union.columns, keys)
-
-    # Checks of types, as tests make them, cannot be compiled.
-    @no_type_check
-    def rule(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        offset = key - query - first
-        seen = (offset >= -left) & (offset <= right) & (offset % union.dilation == 0)
-        if columns is not None:
-            seen = seen | columns[batch, head % columns.shape[1], key]
-        if union.causal:
-            seen = seen & (offset <= 0)
-        return seen if visible is None else seen & visible[batch, key]
-
-    # FlexAttention counts positional parameters, which decorated functions do not show.
-    return lambda batch, head, query, key: rule(batch, head, query, key)  # noqa: PLW0108
-
-
-@lru_cache(maxsize=32)
-def _window_blocks(
-    union: Union, shape: tuple[int, int], first_query: int, device: str
-) -> BlockMask:
-    """The blocks of a window without padding: the same for all sentences and heads, so kept."""
-    rule = rule_of(union, Context(first_query=first_query), shape[1])
-    return create_block_mask(
-        rule, None, None, shape[0], shape[1], device=device, _compile=device == "cuda"
-    )
-
-
-@lru_cache(maxsize=1)
-def _compiled() -> Any:
-    # One kernel for each pair of lengths: torch 2.13 cannot lower rules with symbolic sizes.
-    # Whole or not at all: a kernel that cannot be made is an error, not a slow answer.
-    return torch.compile(flex_attention, dynamic=False, fullgraph=True)

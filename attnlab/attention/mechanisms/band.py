@@ -43,6 +43,10 @@ class BandAttention(UnionSoftmax):
         """Offsets -left..right, cut at 0 when causal."""
         return self.band
 
+    def first_and_recent(self) -> tuple[int, int]:
+        """No first key; the left side and the row itself."""
+        return 0, self.band.window[0] + 1
+
     def slots(self) -> int:
         """Both sides and the query's own position."""
         return sum(self.band.window) + 1

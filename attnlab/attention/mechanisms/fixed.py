@@ -104,6 +104,11 @@ class FixedAttention(PaddingSafeMechanism):
         matrix = (matrix * visible[:, None, :] * some).to(key.dtype)
         return matrix[:, None].expand(-1, query.shape[1], -1, -1)
 
+    def first_and_recent(self) -> tuple[int, int] | None:
+        """The key of the pattern; None for a stretch of keys."""
+        shift = SHIFTS.get(self.spec.pattern)
+        return None if shift is None else (0, 1 - shift)
+
     def cost(self, queries: int, keys: int, dim: int) -> Cost:
         """One product a value: running sums, or rows taken as they are."""
         return Cost(multiply_adds=(queries + keys) * dim, bytes=4 * keys * dim)

@@ -7,9 +7,11 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.attention.mechanism import Context
+from attnlab.attention.kernels.union import Union
+from attnlab.attention.mechanism import Context, Form
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax
 from attnlab.attention.specification import Specification
+from attnlab.core import LONGEST_TEXT
 from attnlab.matrices.supports import offsets
 
 
@@ -25,6 +27,7 @@ class FullAttention(MaskedSoftmax):
 
     specification: ClassVar[type[Specification] | None] = Full
     source: ClassVar[str] = "Vaswani et al. 2017, arXiv 1706.03762"
+    forms: ClassVar[tuple[Form, ...]] = ("auto", "dense", "flex")
     spec: Full
 
     def pairs(
@@ -35,6 +38,10 @@ class FullAttention(MaskedSoftmax):
         if not self.causal or first >= keys - 1:
             return None
         return (offsets(queries, keys, first_query=first, device=query.device) <= 0)[None, None]
+
+    def union(self, query: Tensor, key: Tensor, context: Context) -> Union:  # noqa: ARG002 - all alike
+        """Every key of the sentence, which FlexAttention takes beside the other heads of a layer."""
+        return Union((LONGEST_TEXT, LONGEST_TEXT), causal=self.causal)
 
     def dense(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Torch's fused attention; without padding its own causal form, which skips half the work."""

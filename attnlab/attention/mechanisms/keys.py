@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Bool
 from torch import Tensor
+from torch.nn import functional as F
 
-from attnlab.attention.kernels.union import NO_WINDOW, Indices, Union, at, attend
+from attnlab.attention.kernels.union import NO_WINDOW, Indices, Near, Union, at
 from attnlab.attention.mechanism import (
     Context,
     Positions,
@@ -16,12 +16,11 @@ from attnlab.attention.mechanism import (
     nearest_real,
     visible_or_all,
 )
-from attnlab.attention.mechanisms.sparse import SparseSoftmax
+from attnlab.attention.mechanisms.sparse import UnionSoftmax
 from attnlab.attention.mechanisms.static import check_not_ahead, nearest_offset
 from attnlab.attention.padding import real_first
 from attnlab.attention.specification import Specification
 from attnlab.core import LONGEST_TEXT, AttnlabError, InputError
-from attnlab.matrices.supports import offsets
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class Keys(Specification):
             raise InputError(msg)
 
 
-class KeysAttention(SparseSoftmax):
+class KeysAttention(UnionSoftmax):
     """Softmax over the listed keys.
 
     ::
@@ -85,21 +84,10 @@ class KeysAttention(SparseSoftmax):
         self.uses_tokens = bool(spec.tokens)
         super().__init__(spec, setup)
 
-    def pairs(
-        self, query: Tensor, key: Tensor, context: Context
-    ) -> Bool[Tensor, "#batch 1 query key"]:
-        """Offsets, ends and tokens, and one key for rows without any."""
-        visible = visible_or_all(key, context.visible)
-        shape = query.shape[-2], key.shape[-2]
-        seen = self._union(query, visible, context).pairs(*shape, context.first_query, key.device)
-        if not self.uses_tokens:
-            return seen
-        offset = offsets(*shape, first_query=context.first_query, device=key.device)
-        seen = seen | self._tokens(offset, context)
-        empty = ~(seen & visible[:, None, None]).any(-1, keepdim=True)
-        alone = self._alone(query, visible, context)[:, None, :, None]
-        seen = seen | (empty & (torch.arange(shape[1], device=key.device) == alone))
-        return seen & (offset <= 0) if self.causal else seen
+    def first_and_recent(self) -> tuple[int, int] | None:
+        """The first keys, and those up to the farthest offset; None with tokens."""
+        spec = self.spec
+        return None if spec.tokens else (spec.first, 1 - min(spec.offsets, default=0))
 
     def slots(self) -> int | None:
         """One for each offset and end; None with tokens, of which a sentence may hold any number."""
@@ -110,18 +98,15 @@ class KeysAttention(SparseSoftmax):
         """The offsets."""
         return len(self.spec.offsets)
 
-    def fast(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
-        """Ends for all rows at once, offsets row by row, under one softmax."""
-        union = self._union(query, visible_or_all(key, context.visible), context)
-        return attend(query, key, value, union, context, dropout=self.active_dropout())
-
-    def _union(self, query: Tensor, visible: Tensor, context: Context) -> Union:
-        """All but tokens."""
+    def union(self, query: Tensor, key: Tensor, context: Context) -> Union:
+        """Ends for all rows at once, offsets row by row, tokens near a row."""
+        visible = visible_or_all(key, context.visible)
+        near = self._near(visible, context) if self.uses_tokens else None
         columns = self._ends(visible) if self.spec.first or self.spec.last else None
         entries = None
-        if self.spec.offsets:
-            entries = self._offsets(query, visible, context, fill=columns is None)
-        return Union(NO_WINDOW, 1, columns, entries, causal=self.causal)
+        if self.spec.offsets or columns is None:
+            entries = self._offsets(query, visible, context, near, fill=columns is None)
+        return Union(NO_WINDOW, 1, columns, entries, near, causal=self.causal)
 
     def _ends(self, visible: Tensor) -> Indices:
         """The first and the last real keys of each sentence, `[batch, 1, slot]`."""
@@ -135,15 +120,19 @@ class KeysAttention(SparseSoftmax):
         index = real_first(visible).gather(1, ordinal.clamp(0, visible.shape[-1] - 1))
         return Indices(index[:, None], usable[:, None])
 
-    def _offsets(self, query: Tensor, visible: Tensor, context: Context, *, fill: bool) -> Indices:
+    def _offsets(
+        self, query: Tensor, visible: Tensor, context: Context, near: Near | None, *, fill: bool
+    ) -> Indices:
         """The key at each offset of each row, `[batch, 1, query, offset]`; one where there is none."""
         rows = self._rows(query, context)
-        offset = torch.tensor(self.spec.offsets, device=query.device)
+        offset = torch.tensor(self.spec.offsets or (0,), device=query.device)
         target = (rows[:, None] + offset)[None, None].expand(len(visible), -1, -1, -1)
         index = target.clamp(0, visible.shape[-1] - 1)
-        usable = target == index
-        if fill and not self.uses_tokens:
+        usable = (target == index) & bool(self.spec.offsets)
+        if fill:
             empty = ~(usable & at(visible, index)).any(-1, keepdim=True)
+            if near is not None:
+                empty = empty & ~self._some(near, visible, rows)[:, None, :, None]
             alone = self._alone(query, visible, context)[:, None, :, None]
             index = torch.where(empty, alone, index)
             usable = usable | empty
@@ -154,16 +143,21 @@ class KeysAttention(SparseSoftmax):
         target = self._rows(query, context) + nearest_offset(self.spec.offsets)
         return nearest_real(target, visible)
 
-    def _tokens(self, offset: Tensor, context: Context) -> Tensor:
-        """True at keys whose token is listed, for the rows within reach, `[batch, 1, #query, key]`."""
+    def _near(self, visible: Tensor, context: Context) -> Near:
+        """The keys whose token is listed, for the rows within reach."""
         if context.token_ids is None:
             msg = f"'{self.spec}' chooses keys by token: hand over the token ids of the keys (token_ids=)."
             raise AttnlabError(msg)
-        wanted = torch.tensor(self.spec.tokens, device=offset.device)
-        listed = torch.isin(context.token_ids, wanted)[:, None, None]
-        if self.spec.reach is not None:
-            listed = listed & (offset.abs() <= self.spec.reach)
-        return listed & (offset <= 0) if self.causal else listed
+        wanted = torch.tensor(self.spec.tokens, device=visible.device)
+        listed = torch.isin(context.token_ids, wanted)[:, None]
+        return Near(listed, LONGEST_TEXT if self.spec.reach is None else self.spec.reach)
+
+    def _some(self, near: Near, visible: Tensor, rows: Tensor) -> Tensor:
+        """True at the rows that see a key whose token is listed, `[batch, query]`."""
+        before = F.pad((near.listed[:, 0] & visible).cumsum(-1), (1, 0))
+        first = (rows - near.reach).clamp(0, visible.shape[-1])
+        last = rows if self.causal else rows + near.reach
+        return before[:, (last + 1).clamp(0, visible.shape[-1])] > before[:, first]
 
     @staticmethod
     def _rows(query: Tensor, context: Context) -> Tensor:

@@ -8,13 +8,12 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from attnlab.attention.kernels.union import Indices, Union, replaced, taken
+from attnlab.attention.kernels.union import Indices, Union, marked, replaced, taken
 from attnlab.attention.mechanism import Context, Setup, Traits, ordinals, visible_or_all
 from attnlab.attention.mechanisms.softmax import scaled_scores, softmax_over
 from attnlab.attention.mechanisms.sparse import UnionSoftmax
 from attnlab.attention.specification import Specification, sides
 from attnlab.core import LONGEST_TEXT, InputError
-from attnlab.matrices.supports import offsets
 
 
 @dataclass(frozen=True)
@@ -86,29 +85,20 @@ class LongformerAttention(UnionSoftmax):
         usable = usable & ~same.tril(-1).any(-1)
         return Indices(index[:, None], usable[:, None])
 
-    def union(self, query: Tensor, key: Tensor, context: Context) -> Union:  # noqa: ARG002 - all alike
-        """Window and columns of the global tokens."""
-        columns = None
-        if self.spec.global_tokens:
-            columns = self.global_tokens(visible_or_all(key, context.visible))
-        return Union(self.window, self.spec.dilation, columns, causal=self.causal)
-
-    def pairs(
-        self, query: Tensor, key: Tensor, context: Context
-    ) -> Bool[Tensor, "#batch 1 query key"]:
+    def union(self, query: Tensor, key: Tensor, context: Context) -> Union:
         """Window, columns of the global tokens and their rows."""
-        pairs = super().pairs(query, key, context)
         if not self.spec.global_tokens:
-            return pairs
-        shape, first = (query.shape[-2], key.shape[-2]), context.first_query
+            return Union(self.window, self.spec.dilation, causal=self.causal)
         tokens = self.global_tokens(visible_or_all(key, context.visible))
-        index, usable = self._rows(tokens, shape[0], first)
-        is_global = usable.new_zeros(*index.shape[:2], shape[0] + 1)
-        is_global = is_global.scatter(-1, torch.where(usable, index, shape[0]), True)
-        pairs = pairs | is_global[:, :, : shape[0], None]
-        if self.causal:
-            pairs = pairs & (offsets(*shape, first_query=first, device=query.device) <= 0)
-        return pairs
+        wide = marked(
+            Indices(*self._rows(tokens, query.shape[-2], context.first_query)), query.shape[-2]
+        )
+        return Union(self.window, self.spec.dilation, tokens, wide=wide, causal=self.causal)
+
+    def first_and_recent(self) -> tuple[int, int]:
+        """All up to the last global token, and the window."""
+        left = self.window[0] * self.spec.dilation
+        return max(self.spec.global_tokens, default=-1) + 1, left + 1
 
     def slots(self) -> int:
         """The window, and one key for each global token."""
@@ -121,11 +111,6 @@ class LongformerAttention(UnionSoftmax):
     def fast(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Window and columns in chunks; the few global rows over all keys."""
         out = super().fast(query, key, value, context)
-        return self.with_global_rows(out, query, key, value, context)
-
-    def flex(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
-        """Window and columns through FlexAttention, then the global rows."""
-        out = super().flex(query, key, value, context)
         return self.with_global_rows(out, query, key, value, context)
 
     def with_global_rows(

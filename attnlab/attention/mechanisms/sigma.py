@@ -98,6 +98,13 @@ class SigmaAttention(UnionSoftmax):
             if self.uses_offsets and offsets is not None:
                 self.get_buffer("offsets").copy_(offsets)
 
+    def first_and_recent(self) -> tuple[int, int] | None:
+        """The columns where they are the first keys, and the band; None with columns or entries elsewhere."""
+        spec = self.spec
+        if spec.extra or (spec.num_pos and spec.columns != "first"):
+            return None
+        return spec.num_pos, self.window[0] + 1
+
     def slots(self) -> int:
         """The band, the columns and the entries; causal rows choose columns of their own."""
         return sum(self.window) + 1 + self.spec.num_pos + self.spec.extra

@@ -6,10 +6,11 @@ from typing import Any, ClassVar
 from jaxtyping import Bool
 from torch import Tensor
 
-from attnlab.attention.kernels.union import Union, attend, attend_blocks
+from attnlab.attention.kernels.blocks import attend_blocks
+from attnlab.attention.kernels.union import Union, attend
 from attnlab.attention.mechanism import Context, Cost, Form, Setup
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax
-from attnlab.core import AttnlabError, InputError
+from attnlab.core import InputError
 
 # Below this many queries torch's fused dense attention is quicker than any of the sparse forms
 # (two cores, 8 heads of 64; experiments/scaling/run.py measures it).
@@ -71,16 +72,9 @@ class SparseSoftmax(MaskedSoftmax):
 
 
 class UnionSoftmax(SparseSoftmax):
-    """Softmax over a window, columns and entries, which FlexAttention can skip to on a GPU."""
+    """Softmax over a window, columns and entries, which FlexAttention can skip to."""
 
     forms: ClassVar[tuple[Form, ...]] = ("auto", "dense", "fast", "flex")
-
-    def __init__(self, spec: Any, setup: Setup) -> None:
-        super().__init__(spec, setup)
-        # FlexAttention knows what all rows share from positions, not what each row has for itself.
-        if setup.form == "flex" and self.fetched():
-            msg = f"The mechanism '{self.name}' has no FlexAttention form; use form='auto'."
-            raise InputError(msg)
 
     @abstractmethod
     def union(self, query: Tensor, key: Tensor, context: Context) -> Union:
@@ -97,19 +91,12 @@ class UnionSoftmax(SparseSoftmax):
         """Mixed values by the form asked for, or the quicker of the dense and the fast one."""
         if self.form != "flex":
             return super().unbiased(query, key, value, context)
-        if not query.is_cuda:
-            msg = "form='flex' runs on a GPU only; use form='auto' on this machine."
-            raise AttnlabError(msg)
-        if self.active_dropout():
-            msg = "FlexAttention has no dropout of weights; set the attention dropout to 0."
-            raise AttnlabError(msg)
-        return self.flex(query, key, value, context)
+        heads = range(query.shape[1])
+        return attend_blocks(
+            [(heads, self)], query, key, value, context, dropout=self.active_dropout()
+        )
 
     def fast(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Window in chunks, columns at once, entries row by row, under one softmax."""
         union = self.union(query, key, context)
         return attend(query, key, value, union, context, dropout=self.active_dropout())
-
-    def flex(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
-        """The same output through FlexAttention, which skips all blocks outside the union."""
-        return attend_blocks(query, key, value, self.union(query, key, context), context)

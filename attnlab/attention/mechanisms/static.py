@@ -89,6 +89,10 @@ class StaticAttention(PaddingSafeMechanism):
         matrix = matrix.scatter_add(-1, index, weights).to(key.dtype)
         return matrix[:, None].expand(-1, query.shape[1], -1, -1)
 
+    def first_and_recent(self) -> tuple[int, int]:
+        """No first key; those up to the farthest offset."""
+        return 0, 1 - min(self.spec.offsets)
+
     def cost(self, queries: int, keys: int, dim: int) -> Cost:
         """One product a key and row: nothing is scored."""
         pairs = queries * min(len(self.spec.offsets), keys)
