@@ -19,6 +19,8 @@ from attnlab.budget.scores import MEASURED, measure_matrices
 from attnlab.budget.uniform import refusals, uniform
 from attnlab.core.addresses import SITES
 from attnlab.core.errors import InputError
+from attnlab.evaluation.parts import parts_of
+from attnlab.evaluation.sources import Texts
 from attnlab.models.loaded import Model
 from attnlab.models.run import load
 from attnlab.questions.compare.comparison import compare
@@ -386,7 +388,17 @@ def test_settings_are_chosen_on_other_sentences_than_tables_are_learned_on(maria
     assert counts[2] - counts[1] in {0, 1}
     pair = random_models.marian(), tokenizer()
     with pytest.raises(InputError, match="one training sentence alone"):
-        compare(pair, [5], sentences=PAIRS[:2], calibration=PAIRS[3:4])
+        compare(pair, [5], sentences=PAIRS[:2], calibration=PAIRS[3:4] * 2)
+
+
+def test_a_training_sentence_that_stands_there_twice_is_in_one_part() -> None:
+    model = Model(random_models.marian(), tokenizer())
+    twice = [pair for pair in PAIRS[2:] for _ in range(2)]
+    parts = parts_of(
+        model, Texts(tuple(PAIRS[:2])), calibration=twice, validation=9, with_loss=True
+    )
+    assert len(parts.validation) + len(parts.calibration) == len(PAIRS) - 2
+    assert not {*parts.validation.usable_texts} & {*parts.calibration.usable_texts}
 
 
 def test_a_budget_that_no_setting_fits_is_told(small_run: Path) -> None:
