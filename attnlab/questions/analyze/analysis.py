@@ -37,7 +37,7 @@ from attnlab.evaluation import (
     versions_in_words,
 )
 from attnlab.labels import HeadStructure
-from attnlab.models import Model, Run, Source
+from attnlab.models import Model, Run, Source, leaving_modes
 from attnlab.questions.analyze.fits import HeadFits, OffsetProfiles
 from attnlab.questions.analyze.generation import (
     check_generates,
@@ -100,6 +100,7 @@ Pass = Callable[[str, Sequence[PerLayer[Any, Any]], int | None], Coverage]
 
 
 @options_of(AnalysisSettings)
+@leaving_modes
 def analyze(source: Source, settings: AnalysisSettings) -> Result:
     """What every head of a model or a file does, looks like and is needed for, and a few whole matrices.
 

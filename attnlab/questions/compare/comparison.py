@@ -52,7 +52,15 @@ from attnlab.evaluation import (
     observe_part,
     parts_of,
 )
-from attnlab.models import Model, Run, Source, check_has_sentences, checksum, length_ratio
+from attnlab.models import (
+    Model,
+    Run,
+    Source,
+    check_has_sentences,
+    checksum,
+    leaving_modes,
+    length_ratio,
+)
 from attnlab.questions.compare.question import (
     MECHANISMS_BY_HEAD,
     QUESTION,
@@ -72,6 +80,7 @@ from attnlab.results import Result
 
 
 @options_of(ComparisonSettings)
+@leaving_modes
 def compare(source: Source, settings: ComparisonSettings) -> Result:
     """Every mechanism in place of full attention, on held-out sentences, at equal budgets of keys.
 
