@@ -189,9 +189,11 @@ class Evaluator(ShortRepr):
         decode = self.loaded.both_tokenizers.target.batch_decode
         texts, done = [""] * len(self), 0
         for batch in self.batches:
+            pairs = [self.sentences.usable[place] for place in batch.numbers]
             written = self.model.generate(
                 batch.inputs["input_ids"],
                 attention_mask=batch.inputs["attention_mask"],
+                **self.sentences.told_to_begin(pairs, self.model.device),
                 num_beams=1,
                 do_sample=False,
                 max_length=self.sentences.most_tokens,

@@ -42,6 +42,7 @@ from attnlab.questions.analyze.fits import HeadFits, OffsetProfiles
 from attnlab.questions.analyze.generation import (
     check_generates,
     compare_generated,
+    first_rows,
     written_sentences,
 )
 from attnlab.questions.analyze.kept_facts import kept_facts
@@ -156,7 +157,7 @@ def _analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View
     def run(what: str, read: Reading, consumers: Sequence[PerLayer[Any, Any]]) -> Coverage:
         return _run(settings, processes, what, read, consumers)
 
-    forced = SentenceStatistics(len(sentences.texts))
+    forced = SentenceStatistics(len(sentences.texts), first_rows(model.model, sentences))
     also: list[PerLayer[Any, Any]] = [] if labeller is None else [labeller.functions]
     tables, kept, notes, coverage = _measure(
         lambda what, to, first: run(what, reading if first is None else reading.first(first), to),
@@ -210,7 +211,7 @@ def _generated(
         reading.model, reading.sentences, settings.batch_size, settings.progress
     )
     sites = tuple(site for site in reading.sites if site != "encoder")
-    itself = SentenceStatistics(len(written.texts))
+    itself = SentenceStatistics(len(written.texts), forced.starts)
     run("Reading own output", replace(reading, sentences=written, sites=sites), [itself])
     return compare_generated(forced, itself, [one.number for one in written.usable], seed)
 
