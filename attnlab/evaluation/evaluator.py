@@ -31,6 +31,7 @@ from attnlab.evaluation.shared_settings import Progress, TextSettings
 from attnlab.evaluation.sources import first_pairs, model_and_texts
 from attnlab.models import IGNORED_LABEL, Model, Source, Tokenizers, translate_ids
 from attnlab.reading import (
+    GREEDY,
     Sentences,
     Text,
     few_tokens,
@@ -194,8 +195,7 @@ class Evaluator(ShortRepr):
                 batch.inputs["input_ids"],
                 attention_mask=batch.inputs["attention_mask"],
                 **self.sentences.told_to_begin(pairs, self.model.device),
-                num_beams=1,
-                do_sample=False,
+                **GREEDY,
                 max_length=self.sentences.most_tokens,
             )
             found = decode(written, skip_special_tokens=True)

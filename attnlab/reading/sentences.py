@@ -492,6 +492,11 @@ def _length(sentence: Sentence) -> int:
     return max(len(sentence.source), len(sentence.target or ()))
 
 
+# What `generate` is told beside a length, whatever a model has in its own options.
+GREEDY: dict[str, Any] = {
+    "num_beams": 1, "do_sample": False, "max_new_tokens": None, "return_dict_in_generate": False
+}  # fmt: skip
+
 # Their decoders begin with the last token of the translation, the code of its language.
 _WRAPPING = frozenset({"mbart", "plbart"})
 

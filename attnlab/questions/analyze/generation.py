@@ -13,7 +13,14 @@ from attnlab.ablation import paired_bootstraps
 from attnlab.core import InputError
 from attnlab.models import IGNORED_LABEL
 from attnlab.questions.analyze.question import GENERATION_CHANGE
-from attnlab.reading import Sentence, Sentences, SentenceStatistics, inputs_of, ready_to_show
+from attnlab.reading import (
+    GREEDY,
+    Sentence,
+    Sentences,
+    SentenceStatistics,
+    inputs_of,
+    ready_to_show,
+)
 
 Progress = Callable[[str, int, int], None]
 # A prompt of fewer tokens is none.
@@ -80,7 +87,7 @@ def _translated(model: Any, sentences: Sentences, batch_size: int) -> Iterator[l
         told = sentences.told_to_begin(batch, model.device)
         rows = model.generate(
             **{name: inputs[name] for name in ("input_ids", "attention_mask")}, **told,
-            num_beams=1, do_sample=False, max_length=min(sentences.most_tokens, MOST_TIMES * longest),
+            **GREEDY, max_length=min(sentences.most_tokens, MOST_TIMES * longest),
         )  # fmt: skip
         # The first tokens may be the same as the one that ends a text.
         begin = told["decoder_input_ids"].shape[1] if told else 1
@@ -102,7 +109,7 @@ def _continued(model: Any, sentences: Sentences, batch_size: int) -> Iterator[li
             # Prompts of one length, so that none is padded.
             ids = torch.tensor([one.source[:prompt] for one in batch], device=model.device)
             rows = model.generate(
-                ids, attention_mask=torch.ones_like(ids), num_beams=1, do_sample=False,
+                ids, attention_mask=torch.ones_like(ids), **GREEDY,
                 max_length=length + 1, pad_token_id=0,
             )  # fmt: skip
             yield [

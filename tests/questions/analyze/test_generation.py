@@ -175,6 +175,19 @@ def test_a_translation_is_written_in_the_language_of_its_reference(name: str) ->
     assert not written("bart")[1].told_to_begin(written("bart")[1].usable, "cpu")
 
 
+@pytest.mark.parametrize("name", ["gpt2", "marian"])
+def test_options_of_the_model_do_not_shorten_what_is_written(name: str) -> None:
+    model = random_models.ALL[name]()
+    loaded = attnlab.load((model, tokenizer()))
+    model.generation_config.update(max_new_tokens=1, return_dict_in_generate=True)
+    found = written_sentences(model, read_sentences(loaded, texts_of(name)), batch_size=2)
+    assert found.usable == written(name)[2].usable
+    if name == "marian":
+        evaluator = load_evaluator((model, tokenizer()), sentences=texts_of(name))
+        plain = load_evaluator((random_models.marian(), tokenizer()), sentences=texts_of(name))
+        assert evaluator.translations() == plain.translations()
+
+
 def test_texts_too_short_to_continue_are_left_out() -> None:
     model = attnlab.load((random_models.gpt2(), tokenizer()))
     sentences = read_sentences(model, [SENTENCES[0], "a"])
