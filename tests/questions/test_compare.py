@@ -354,6 +354,32 @@ def test_means_and_intervals_are_those_of_the_heads(compared: Result) -> None:
         assert row["output_error"] == pytest.approx(own["output_error"].mean())
 
 
+def test_keys_are_those_of_a_row_whichever_sentence_it_is_in() -> None:
+    """Of sentences of unlike lengths the mean of their means is another number."""
+    model, words = random_models.gpt2(), tokenizer()
+    held_out = [SENTENCES[4], SENTENCES[5], SENTENCES[1]]
+    found = compare(
+        (model, words),
+        [3],
+        sentences=held_out,
+        calibration=SENTENCES[2:4] * 2 + SENTENCES[6:],
+        mechanisms=["band"],
+    )
+    lengths = torch.tensor([len(words(text)["input_ids"]) for text in held_out])
+    band = found.mechanisms_by_head.query("mechanism == 'band'")
+    (written,) = set(band["written"])
+    left = int(written.removeprefix("band(window=(").split(",")[0])
+    of = {
+        "full": lengths * (lengths + 1) // 2,
+        "band": torch.tensor([sum(min(left + 1, row + 1) for row in range(n)) for n in lengths]),
+    }
+    for name, keys in of.items():
+        expected = pytest.approx(float(keys.sum() / lengths.sum()))
+        for table in (found.summary, found.mechanisms_by_head):
+            own = table.loc[table["mechanism"] == name, "visible_keys"]
+            assert own.to_numpy() == expected
+
+
 def test_the_table_says_how_far_a_row_is_from_its_budget(compared: Result) -> None:
     for table in (compared.summary, compared.mechanisms_by_head):
         known = table.dropna(subset=["visible_keys", "budget"])
