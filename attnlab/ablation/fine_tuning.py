@@ -145,6 +145,8 @@ def fine_tune(
 ) -> list[float]:
     """Trains the model's parameters by Adam, one step a batch, with some heads closed; the losses.
 
+    Parameters that need no gradient, as positions of Marian, stay as they are.
+
     The optimizer is the one that gates are learned beside (`attnlab.ablation.gates.train_gates`), so
     that models pruned and not pruned can have the same training.
 
@@ -157,7 +159,7 @@ def fine_tune(
         learning_rate: the highest.
         schedule: factor of it at a step, from 0.
     """
-    parameters = list(model.parameters())
+    parameters = [one for one in model.parameters() if one.requires_grad]
     optimizer = torch.optim.Adam(parameters, lr=learning_rate)
     losses = []
     with ablated(projections, closed, "zero"):

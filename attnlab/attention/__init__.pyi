@@ -1,5 +1,6 @@
 from .bridge.calls import always_returning_weights as always_returning_weights
 from .bridge.installing import PLAN_ENTRY as PLAN_ENTRY
+from .bridge.installing import PLAN_FILE as PLAN_FILE
 from .bridge.installing import holds_installed as holds_installed
 from .bridge.installing import install as install
 from .bridge.installing import installed_plan as installed_plan

@@ -70,8 +70,8 @@ L1_ERROR = Estimate(
 VISIBLE_KEYS = Column(
     "visible_keys",
     "keys per row",
-    "Attended keys per query on the held-out sentences, counted: fewer at the ends of a sentence, more "
-    "where global tokens attend to all, 1 for a fixed pattern; empty without a support.",
+    "Attended keys per query, counted over all rows of the held-out sentences: fewer at the ends of a "
+    "sentence, more where global tokens attend to all, 1 for a fixed pattern; empty without a support.",
     2,
     "keys",
 )

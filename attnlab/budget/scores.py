@@ -14,6 +14,7 @@ from attnlab.budget.choosing import Candidate
 from attnlab.reading import Observed
 
 MEASURED = ("mass_fraction", "output_error", "error", "visible_keys")
+_KEYS = MEASURED.index("visible_keys")
 
 
 class Entry(NamedTuple):
@@ -62,12 +63,18 @@ class Scores:
         self._index_of = {number: index for index, number in enumerate(numbers)}
         self._by_head: dict[tuple[Entry, int], Tensor] = {}
         self._by_sentence: dict[Entry, Tensor] = {}
+        self._rows: dict[str, Tensor] = {}
         self._known: dict[tuple[Entry, int], dict[str, Any]] = {}
 
     def add(self, candidate: Candidate, budget: int | None, layer: Observed) -> None:
         """Measures one candidate on one layer and batch."""
         support = candidate.mechanism.traits.support
         figures = measure_matrices(candidate.matrices(layer), layer, support=support).cpu()
+        places = [self._index_of[number] for number in layer.sentences]
+        rows = layer.real_queries.sum(-1).cpu().double()
+        self._rows.setdefault(layer.site, torch.zeros(len(self._index_of)).double())[places] = rows
+        # Keys are counted: a budget is one of rows, whichever sentences these are in.
+        figures[_KEYS] *= rows[:, None]
         entry = Entry(layer.site, budget, candidate.name)
         key = entry, layer.layer
         self._known[key] = {
@@ -77,16 +84,18 @@ class Scores:
         self._by_head[key] = self._by_head.get(key, 0) + figures.sum(1)
         whole = figures.new_zeros(len(MEASURED), len(self._index_of))
         sums = self._by_sentence.setdefault(entry, whole)
-        sums[:, [self._index_of[number] for number in layer.sentences]] += figures.sum(-1)
+        sums[:, places] += figures.sum(-1)
 
     def heads(self) -> pd.DataFrame:
-        """One row per site, budget, mechanism, layer and head: means over sentences."""
+        """One row per site, budget, mechanism, layer and head: means over sentences, of keys over rows."""
         order = list(self._by_sentence)
         rows = []
         for (entry, layer), sums in sorted(
             self._by_head.items(), key=lambda item: (order.index(item[0][0]), item[0][1])
         ):
-            means = (sums / len(self._index_of)).T.tolist()
+            counts = sums.new_full((len(MEASURED), 1), len(self._index_of))
+            counts[_KEYS] = self._rows[entry.site].sum()
+            means = (sums / counts).T.tolist()
             rows += [
                 entry._asdict()
                 | self._known[entry, layer]
@@ -97,9 +106,19 @@ class Scores:
         return pd.DataFrame(rows).astype({"budget": "Int64"})
 
     def sentences(self, entries: Collection[Entry]) -> Float[Tensor, "figure sentence"]:
-        """Means over all heads of these entries, by sentence."""
-        heads = sum(sums.shape[1] for (entry, _), sums in self._by_head.items() if entry in entries)
-        return torch.stack([self._by_sentence[entry] for entry in entries]).sum(0) / heads
+        """Means over all heads of these entries, by sentence; of keys per row see `keys`."""
+        heads = sum(self._heads(entry) for entry in entries)
+        return torch.stack([self._by_sentence[entry][:_KEYS] for entry in entries]).sum(0) / heads
+
+    def keys(self, entries: Collection[Entry]) -> float:
+        """Keys of a row of these entries, on average over all rows of all heads."""
+        keys = sum(float(self._by_sentence[entry][_KEYS].sum()) for entry in entries)
+        rows = (self._heads(entry) * float(self._rows[entry.site].sum()) for entry in entries)
+        return keys / sum(rows)
+
+    def _heads(self, entry: Entry) -> int:
+        """How many heads of all layers an entry has."""
+        return sum(sums.shape[1] for (one, _), sums in self._by_head.items() if one == entry)
 
 
 def mean_intervals(

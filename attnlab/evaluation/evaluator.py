@@ -31,6 +31,7 @@ from attnlab.evaluation.shared_settings import Progress, TextSettings
 from attnlab.evaluation.sources import first_pairs, model_and_texts
 from attnlab.models import IGNORED_LABEL, Model, Source, Tokenizers, translate_ids
 from attnlab.reading import (
+    GREEDY,
     Sentences,
     Text,
     few_tokens,
@@ -189,11 +190,12 @@ class Evaluator(ShortRepr):
         decode = self.loaded.both_tokenizers.target.batch_decode
         texts, done = [""] * len(self), 0
         for batch in self.batches:
+            pairs = [self.sentences.usable[place] for place in batch.numbers]
             written = self.model.generate(
                 batch.inputs["input_ids"],
                 attention_mask=batch.inputs["attention_mask"],
-                num_beams=1,
-                do_sample=False,
+                **self.sentences.told_to_begin(pairs, self.model.device),
+                **GREEDY,
                 max_length=self.sentences.most_tokens,
             )
             found = decode(written, skip_special_tokens=True)

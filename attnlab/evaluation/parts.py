@@ -64,7 +64,9 @@ def parts_of(
         chosen = first_pairs(texts.corpus(), "validation", validation, without=used)
     if not chosen:
         most = validation if isinstance(validation, int) else None
-        learning, chosen = learning[::2], learning[1::2][:most]
+        # A sentence that stands there twice must not be in both halves.
+        once = tuple({source_of(text): text for text in learning}.values())
+        learning, chosen = once[::2], once[1::2][:most]
     if not chosen:
         msg = (
             "There is one training sentence alone, and settings are chosen on another; give more, or "

@@ -20,6 +20,7 @@ from .metrics import read_metrics as read_metrics
 from .model import OwnModel as OwnModel
 from .model import TranslationModel as TranslationModel
 from .opening import Source as Source
+from .opening import leaving_modes as leaving_modes
 from .opening import load_transformers as load_transformers
 from .opening import model_of as model_of
 from .preparing import training_dataset as training_dataset

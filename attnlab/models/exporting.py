@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
-from attnlab.attention import AttentionPlan, model_with_layer_types
+from attnlab.attention import PLAN_FILE, AttentionPlan, model_with_layer_types
 from attnlab.core import InputError, replacing_result
 from attnlab.models.loaded import Model
 from attnlab.models.run_folder import check_not_run
 
 _WEIGHTS, _CONFIGURATION = "model.safetensors", "config.json"
+_READ_TOO = (
+    "*.safetensors", "*.safetensors.index.json", "generation_config.json", "chat_template.jinja", PLAN_FILE
+)  # fmt: skip
 
 
 def export_layer_types(
@@ -31,9 +34,14 @@ def export_layer_types(
         msg = f"{folder} is the model itself; name another folder."
         raise InputError(msg)
     made = model_with_layer_types(model.model, plan)
-    with replacing_result(folder, _WEIGHTS) as aside:
+    with replacing_result(folder, _WEIGHTS, _older) as aside:
         made.save_pretrained(aside)
         model.both_tokenizers.source.save_pretrained(aside)
+
+
+def _older(folder: Path) -> list[Path]:
+    """What an older model there would be read with, its plan among it."""
+    return [path for pattern in _READ_TOO for path in folder.glob(pattern)]
 
 
 def check_export_free(folder: str | Path, *, overwrite: bool) -> None:

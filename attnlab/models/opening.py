@@ -1,7 +1,9 @@
 """Whatever has a model in it, loaded: a run, a folder or name of transformers, a pair that was handed in."""
 
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from attnlab.attention import PLAN_ENTRY, install_saved, saved_plan
 from attnlab.core import InputError, model_source, read_pretrained, reason
@@ -18,6 +20,8 @@ from attnlab.models.safe_loading import (
 
 # What questions are asked of: a folder or the name of a model, one that is loaded, or (model, tokenizer).
 Source = str | Path | Model | tuple[Any, Any]
+Settings = TypeVar("Settings")
+Found = TypeVar("Found")
 
 
 def model_of(source: Source, *, scores: bool = True) -> Model:
@@ -37,6 +41,25 @@ def model_of(source: Source, *, scores: bool = True) -> Model:
     if isinstance(source, tuple):
         return Model(*source)
     return load(source) if is_run(source) else load_transformers(source, scores=scores)
+
+
+def leaving_modes(
+    study: Callable[[Source, Settings], Found],
+) -> Callable[[Source, Settings], Found]:
+    """Of a model that is handed in, afterwards the same modules are in training mode as before."""
+
+    @wraps(study)
+    def call(source: Source, settings: Settings) -> Found:
+        if not isinstance(source, Model | tuple):
+            return study(source, settings)
+        modes = {part: part.training for part in model_of(source).model.modules()}
+        try:
+            return study(source, settings)
+        finally:
+            for part, training in modes.items():
+                part.training = training
+
+    return call
 
 
 def load_transformers(source: str | Path, *, scores: bool) -> Model:

@@ -25,6 +25,7 @@ from .observing import additive_sites as additive_sites
 from .observing import most_heads as most_heads
 from .observing import observe as observe
 from .observing import sites_of as sites_of
+from .sentences import GREEDY as GREEDY
 from .sentences import KeptInPart as KeptInPart
 from .sentences import RowsNotNormalized as RowsNotNormalized
 from .sentences import Sentence as Sentence

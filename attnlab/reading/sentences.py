@@ -230,9 +230,9 @@ class Vocabulary:
     """What kind of token every id of a tokenizer is."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, start: int | None = None) -> None:
-        roles = (getattr(tokenizer, f"{role}_token_id") for role in _MARKS)
+        self.marks = {getattr(tokenizer, f"{role}_token_id") for role in _MARKS} | {start}
         # One token may be the unknown word and the mark of the beginning too, as in GPT-2.
-        content = {tokenizer.unk_token_id} - {*roles}
+        content = {tokenizer.unk_token_id} - self.marks
         self.special: set[int] = {*tokenizer.all_special_ids} - content
         if start is not None:
             self.special.add(start)
@@ -342,6 +342,24 @@ class Sentences:
     def half(self, first: int) -> "Sentences":
         """Every other one, from the one with index `first`."""
         return replace(self, usable=self.usable[first::2])
+
+    def told_to_begin(self, batch: Sequence[Sentence], device: Any) -> dict[str, Any]:
+        """What `generate` is told so that translations are in the language of their references.
+
+        That is to begin with the code that these all have in front, behind the marks before it; nothing where
+        there is none. A model that writes several languages would choose one by itself.
+        """
+        begun: list[int] = []
+        for ids in zip(*(one.target or () for one in batch), strict=False):
+            if len({*ids}) > 1 or ids[0] not in self.target.special:
+                break
+            begun.append(ids[0])
+        while begun and begun[-1] in self.target.marks:
+            begun.pop()
+        if not begun:
+            return {}
+        beginnings = torch.tensor([begun], device=device).expand(len(batch), -1)
+        return {"decoder_input_ids": beginnings, "decoder_start_token_id": begun[0]}
 
     def scored(self, most_tokens: int) -> "Sentences":
         """Those on which the model has a loss: some of their tokens are predicted, and they fit.
@@ -473,6 +491,11 @@ def _length(sentence: Sentence) -> int:
     """Tokens of the longer side."""
     return max(len(sentence.source), len(sentence.target or ()))
 
+
+# What `generate` is told beside a length, whatever a model has in its own options.
+GREEDY: dict[str, Any] = {
+    "num_beams": 1, "do_sample": False, "max_new_tokens": None, "return_dict_in_generate": False
+}  # fmt: skip
 
 # Their decoders begin with the last token of the translation, the code of its language.
 _WRAPPING = frozenset({"mbart", "plbart"})

@@ -1,7 +1,7 @@
 """What is counted of every head: sums that add up over batches, shares and processes."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 import torch
@@ -91,19 +91,22 @@ class SentenceStatistics(PerLayer[tuple[Site, int], Figures]):
 
     Args:
         count: how many texts were handed in; sentences have their numbers among them.
+        starts: by their numbers the first rows that count; 0 where there is none.
     """
 
     by_rows = True
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, starts: Mapping[int, int] | None = None) -> None:
         super().__init__()
-        self.count = count
+        self.count, self.starts = count, starts or {}
 
     def values_of(self, layer: LayerWeights) -> dict[tuple[Site, int], Figures]:
         """Every sum of one layer and batch, 0 for other sentences."""
         numbers = torch.tensor(layer.sentences)
+        starts = torch.tensor([[self.starts.get(number, 0)] for number in layer.sentences])
+        rows = layer.counted_queries & (layer.positions >= starts.to(layer.positions.device))
         found = {}
-        for name, value in _sums_by_sentence(layer, layer.counted_queries.double()).items():
+        for name, value in _sums_by_sentence(layer, rows.double()).items():
             found[name] = torch.zeros(self.count, *value.shape[1:], dtype=torch.float64)
             found[name][numbers] = value.double().cpu()
         return {(layer.site, layer.layer): Sums(found)}

@@ -10,6 +10,7 @@ from transformers import (
     AutoModelForCausalLM,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
+    GenerationConfig,
     MistralConfig,
     MistralForCausalLM,
     ModernBertConfig,
@@ -17,6 +18,7 @@ from transformers import (
     PreTrainedModel,
     Qwen2Config,
     Qwen2ForCausalLM,
+    Qwen2ForSequenceClassification,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
@@ -24,10 +26,13 @@ from typer.testing import CliRunner
 from zoo import random_models
 from zoo.random_models import IDS, TYPES, seeded, tokenizer
 
+import attnlab
 from attnlab.attention import Band, model_with_layer_types, use
+from attnlab.attention.bridge.installing import installed_plan
 from attnlab.attention.plan import plan_of, write_plan
 from attnlab.cli.app import app
 from attnlab.core.errors import InputError
+from attnlab.models import Model, export_layer_types
 
 SIZES: dict[str, Any] = {
     "vocab_size": TYPES, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -89,6 +94,45 @@ def test_plain_transformers_gives_what_the_plan_gives(name: str, tmp_path: Path)
     torch.testing.assert_close(scores(plain), expected, rtol=0, atol=1e-6)
     assert torch.equal(scores(model), whole), "the model is left as it was"
     assert [kind == "sliding_attention" for kind in plain.config.layer_types] == [True, False, True]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_models_of_half_precision_are_compared_in_single(name: str, dtype: torch.dtype) -> None:
+    model = FAMILIES[name]().to(dtype)
+    model.generation_config = GenerationConfig(max_new_tokens=7, eos_token_id=[2, 5])
+    drawn = torch.get_rng_state()
+    made = model_with_layer_types(model, plan_of(a_plan(name)))
+    assert torch.equal(drawn, torch.get_rng_state())
+    assert made.generation_config.to_dict() == model.generation_config.to_dict()
+    assert made.generation_config is not model.generation_config
+    for part, before in zip(made.parameters(), model.parameters(), strict=True):
+        assert part.dtype == dtype
+        assert torch.equal(part, before)
+    fresh = type(model)(made.config)
+    assert [part.dtype for part in made.buffers()] == [part.dtype for part in fresh.buffers()]
+
+
+def test_scores_of_whole_texts_are_compared_too() -> None:
+    model = seeded(lambda: Qwen2ForSequenceClassification(Qwen2Config(**GROUPED)))
+    made = model_with_layer_types(model, plan_of(a_plan("qwen2")))
+    assert made.config.layer_types == ["sliding_attention", FULL[0], "sliding_attention"]
+
+
+def test_nothing_of_an_older_model_is_read_with_the_new_one(tmp_path: Path) -> None:
+    model = FAMILIES["qwen3"]()
+    with use(model, {"decoder": "keys(first=1)"}) as installed:
+        model.save_pretrained(tmp_path)
+        installed.write(tmp_path)
+    for name in ("chat_template.jinja", "README.md"):
+        (tmp_path / name).write_text("old", encoding="utf-8")
+    export_layer_types(
+        Model(model, tokenizer()), plan_of(a_plan("qwen3")), tmp_path, overwrite=True
+    )
+    assert attnlab.load(tmp_path).model.config.layer_types[0] == "sliding_attention"
+    assert installed_plan(attnlab.load(tmp_path).model) is None
+    assert not (tmp_path / "chat_template.jinja").exists()
+    assert (tmp_path / "README.md").exists()
 
 
 def test_a_window_of_all_layers_where_there_are_no_types() -> None:

@@ -1,6 +1,7 @@
 """`attnlab.load` tells apart what stands at a path, and every question takes what it gives."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -8,12 +9,14 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+from zoo import random_models
+from zoo.random_models import SENTENCES, tokenizer
 
 import attnlab
 from attnlab.core.errors import InputError
 from attnlab.results.result import Result
 
-SENTENCES = ["a dog sees a cat", "the cat sleeps"]
+TEXTS = ["a dog sees a cat", "the cat sleeps"]
 
 
 @pytest.fixture
@@ -22,8 +25,8 @@ def bert(tmp_path: Path) -> Path:
         word: number
         for number, word in enumerate(["[PAD]", "a", "dog", "sees", "cat", "the", "sleeps"])
     }
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token="[PAD]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    inner = Tokenizer(models.WordLevel(words, unk_token="[PAD]"))
+    inner.pre_tokenizer = pre_tokenizers.Whitespace()
     with torch.random.fork_rng():
         torch.manual_seed(3)
         config = BertConfig(
@@ -34,7 +37,7 @@ def bert(tmp_path: Path) -> Path:
             intermediate_size=8,
         )
         BertModel(config).save_pretrained(tmp_path / "bert")
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="[PAD]").save_pretrained(
+    PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="[PAD]").save_pretrained(
         tmp_path / "bert"
     )
     return tmp_path / "bert"
@@ -44,8 +47,8 @@ def test_a_transformers_model_is_what_questions_take(bert: Path, tmp_path: Path)
     loaded = attnlab.load(bert)
     assert loaded.model.config.num_attention_heads == 3
     assert not loaded.model.training
-    found = attnlab.inspect(loaded, *SENTENCES)
-    expected = attnlab.inspect(bert, *SENTENCES)
+    found = attnlab.inspect(loaded, *TEXTS)
+    expected = attnlab.inspect(bert, *TEXTS)
     assert found.heads.equals(expected.heads)
     found.save(tmp_path / "result")
     again = attnlab.load(str(tmp_path / "result"))
@@ -98,3 +101,22 @@ def test_first_guesses_of_a_new_user(small_run: Path, tmp_path: Path) -> None:
     assert attnlab.plot.heads(heads) is not None
     with pytest.raises(TypeError, match="did you mean 'sentences'"):
         attnlab.analyze(run, sentense=4)
+
+
+@pytest.mark.parametrize(
+    ("question", "options"),
+    [
+        ("analyze", {"quick": True, "fit_sentences": 0}),
+        ("importance", {"replacements": ["zero"]}),
+        ("compare", {"budgets": [2], "mechanisms": ["band"], "calibration": SENTENCES[4:]}),
+        ("plan", {"budgets": [2], "families": ["none", "band"], "calibration": SENTENCES[4:]}),
+    ],
+)
+def test_a_model_that_is_handed_in_goes_on_training_as_before(
+    question: str, options: dict[str, Any]
+) -> None:
+    model = random_models.gpt2().train()
+    model.transformer.h[0].eval()
+    before = [part.training for part in model.modules()]
+    getattr(attnlab, question)((model, tokenizer()), sentences=SENTENCES[:4], **options)
+    assert [part.training for part in model.modules()] == before

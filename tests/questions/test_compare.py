@@ -19,6 +19,8 @@ from attnlab.budget.scores import MEASURED, measure_matrices
 from attnlab.budget.uniform import refusals, uniform
 from attnlab.core.addresses import SITES
 from attnlab.core.errors import InputError
+from attnlab.evaluation.parts import parts_of
+from attnlab.evaluation.sources import Texts
 from attnlab.models.loaded import Model
 from attnlab.models.run import load
 from attnlab.questions.compare.comparison import compare
@@ -352,6 +354,32 @@ def test_means_and_intervals_are_those_of_the_heads(compared: Result) -> None:
         assert row["output_error"] == pytest.approx(own["output_error"].mean())
 
 
+def test_keys_are_those_of_a_row_whichever_sentence_it_is_in() -> None:
+    """Of sentences of unlike lengths the mean of their means is another number."""
+    model, words = random_models.gpt2(), tokenizer()
+    held_out = [SENTENCES[4], SENTENCES[5], SENTENCES[1]]
+    found = compare(
+        (model, words),
+        [3],
+        sentences=held_out,
+        calibration=SENTENCES[2:4] * 2 + SENTENCES[6:],
+        mechanisms=["band"],
+    )
+    lengths = torch.tensor([len(words(text)["input_ids"]) for text in held_out])
+    band = found.mechanisms_by_head.query("mechanism == 'band'")
+    (written,) = set(band["written"])
+    left = int(written.removeprefix("band(window=(").split(",")[0])
+    of = {
+        "full": lengths * (lengths + 1) // 2,
+        "band": torch.tensor([sum(min(left + 1, row + 1) for row in range(n)) for n in lengths]),
+    }
+    for name, keys in of.items():
+        expected = pytest.approx(float(keys.sum() / lengths.sum()))
+        for table in (found.summary, found.mechanisms_by_head):
+            own = table.loc[table["mechanism"] == name, "visible_keys"]
+            assert own.to_numpy() == expected
+
+
 def test_the_table_says_how_far_a_row_is_from_its_budget(compared: Result) -> None:
     for table in (compared.summary, compared.mechanisms_by_head):
         known = table.dropna(subset=["visible_keys", "budget"])
@@ -386,7 +414,17 @@ def test_settings_are_chosen_on_other_sentences_than_tables_are_learned_on(maria
     assert counts[2] - counts[1] in {0, 1}
     pair = random_models.marian(), tokenizer()
     with pytest.raises(InputError, match="one training sentence alone"):
-        compare(pair, [5], sentences=PAIRS[:2], calibration=PAIRS[3:4])
+        compare(pair, [5], sentences=PAIRS[:2], calibration=PAIRS[3:4] * 2)
+
+
+def test_a_training_sentence_that_stands_there_twice_is_in_one_part() -> None:
+    model = Model(random_models.marian(), tokenizer())
+    twice = [pair for pair in PAIRS[2:] for _ in range(2)]
+    parts = parts_of(
+        model, Texts(tuple(PAIRS[:2])), calibration=twice, validation=9, with_loss=True
+    )
+    assert len(parts.validation) + len(parts.calibration) == len(PAIRS) - 2
+    assert not {*parts.validation.usable_texts} & {*parts.calibration.usable_texts}
 
 
 def test_a_budget_that_no_setting_fits_is_told(small_run: Path) -> None:

@@ -205,7 +205,7 @@ def test_tables_hold_every_head_and_plan(found: Result) -> None:
 
 
 def test_the_error_of_a_plan_is_the_mean_of_its_heads(found: Result) -> None:
-    """The two are summed apart: by head over rows, and by sentence over heads."""
+    """Errors are summed apart: by head over rows, and by sentence over heads."""
     summary = found.summary.set_index(["mechanism", "budget"])
     for budget, own in found.mechanisms.groupby("budget"):
         row = summary.loc[("searched", budget)]

@@ -85,10 +85,30 @@ def test_the_training_loss_is_that_of_the_model_it_is_measured_by() -> None:
     assert float(found) == pytest.approx(float(expected), rel=1e-5)
 
 
+@pytest.mark.parametrize("name", ["gpt2", "marian"])
+def test_the_model_is_trained_along_but_for_what_it_keeps_frozen(name: str) -> None:
+    pruner = load_pruner(
+        (random_models.ALL[name]().double(), tokenizer()), PruningSettings(**texts_of(name))
+    )
+    before = copy.deepcopy(pruner.start)
+    pruner.tune("Every head", 2)
+    frozen = {key for key, one in pruner.loaded.model.named_parameters() if not one.requires_grad}
+    assert bool(frozen) == (name == "marian"), "its positions are sines"
+    parameters = dict(pruner.loaded.model.named_parameters())
+    for key, one in parameters.items():
+        assert torch.equal(one, before[key]) == (key in frozen), key
+    title = attnlab.prune(
+        (pruner.loaded.model, tokenizer()), [1.0], steps=1, **texts_of(name)
+    ).title
+    assert title == f"Heads left against {'BLEU' if name == 'marian' else 'loss'}"
+
+
 def test_what_runs_alone_can_is_refused_before_work() -> None:
     model = random_models.gpt2(), tokenizer()
     for options in ({"keep_models": True}, {"batch_tokens": 64}):
         with pytest.raises(InputError, match="leave keep_models and batch_tokens out"):
             attnlab.prune(model, [0.1], **texts_of("gpt2"), **options)
+    with pytest.raises(InputError, match="has no encoder attention; it has: decoder"):
+        attnlab.prune(model, [0.1], sites=["encoder"], **texts_of("gpt2"))
     with pytest.raises(InputError, match="brings no training sentences"):
         attnlab.prune(model, [0.1], sentences=SENTENCES)

@@ -18,6 +18,7 @@ from attnlab.core import InputError, layer_name
 FULL, SLIDING = "full_attention", "sliding_attention"
 # Of the largest logit; rounding of another kernel is below it.
 TOLERANCE = 1e-5
+_EXACT = {torch.float32, torch.float64}
 # Windows longer than that are tried on as many tokens as the model takes.
 TRIED_TOKENS = 64
 SEED = 0
@@ -39,7 +40,7 @@ def model_with_layer_types(model: PreTrainedModel, plan: AttentionPlan) -> PreTr
     """A copy of a model whose own configuration says what a plan does; `save_pretrained` writes it.
 
     Its scores or states are compared with those of the plan installed in the model, on tokens drawn by
-    seed, some of them padded.
+    seed, some of them padded; of half precision in float32, since two kernels differ by its rounding.
 
     Args:
         model: of one stack; left as it is.
@@ -49,22 +50,35 @@ def model_with_layer_types(model: PreTrainedModel, plan: AttentionPlan) -> PreTr
         InputError: the plan has another form, the family has no such configuration, or the copy computes
             something else.
 
-    Cost: a copy of the model and two forward passes.
+    Cost: a copy of the model, of half precision two in float32, and two forward passes.
     """
     modules = attention_modules(model)
     found = layer_types_of(plan, modules)
     config = copy.deepcopy(model.config)
     _set(config, found, type(model).__name__)
     try:
-        made = type(model)(config)
-        made.load_state_dict(model.state_dict())
+        made = _again(model, config)
     except Exception as error:  # any family checks its configuration in its own way
         msg = f"{type(model).__name__} cannot be made with the layer types of the plan: {error}"
         raise InputError(msg) from error
-    made = made.to(device=model.device, dtype=model.dtype).eval()
+    if getattr(model, "generation_config", None) is not None:
+        made.generation_config = copy.deepcopy(model.generation_config)
     note_in_configuration(made, None)
-    _check_equal(model, plan, made, found.window)
+    exact = model if model.dtype in _EXACT else _again(model, copy.deepcopy(model.config))
+    _check_equal(exact, plan, made.to(exact.dtype), found.window)
+    like = model.state_dict()
+    for name, part in made.state_dict(keep_vars=True).items():
+        part.data = part.data.to(like[name].dtype)
     return made
+
+
+def _again(model: PreTrainedModel, config: Any) -> PreTrainedModel:
+    """The same weights in another model of the class, in float32."""
+    # New weights are drawn before they are overwritten.
+    with torch.random.fork_rng(devices=[]):
+        made = type(model)(config)
+    made.load_state_dict(model.state_dict())
+    return made.to(model.device).eval()
 
 
 def layer_types_of(plan: AttentionPlan, modules: Sequence[AttentionAt]) -> LayerTypes:
@@ -168,7 +182,8 @@ def _check_equal(
             expected = model(**given, return_dict=True)[0]
     finally:
         model.train(training)
-    real = mask.bool().to(expected.device)
+    # Scores of whole texts are not one a token.
+    real = mask.bool().to(expected.device) if expected.shape[:2] == mask.shape else ...
     apart = (made(**given, return_dict=True)[0] - expected)[real].abs().max()
     largest = float(expected[real].abs().max())
     if not float(apart) <= TOLERANCE * largest:

@@ -37,11 +37,12 @@ from attnlab.evaluation import (
     versions_in_words,
 )
 from attnlab.labels import HeadStructure
-from attnlab.models import Model, Run, Source
+from attnlab.models import Model, Run, Source, leaving_modes
 from attnlab.questions.analyze.fits import HeadFits, OffsetProfiles
 from attnlab.questions.analyze.generation import (
     check_generates,
     compare_generated,
+    first_rows,
     written_sentences,
 )
 from attnlab.questions.analyze.kept_facts import kept_facts
@@ -100,6 +101,7 @@ Pass = Callable[[str, Sequence[PerLayer[Any, Any]], int | None], Coverage]
 
 
 @options_of(AnalysisSettings)
+@leaving_modes
 def analyze(source: Source, settings: AnalysisSettings) -> Result:
     """What every head of a model or a file does, looks like and is needed for, and a few whole matrices.
 
@@ -155,7 +157,7 @@ def _analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View
     def run(what: str, read: Reading, consumers: Sequence[PerLayer[Any, Any]]) -> Coverage:
         return _run(settings, processes, what, read, consumers)
 
-    forced = SentenceStatistics(len(sentences.texts))
+    forced = SentenceStatistics(len(sentences.texts), first_rows(model.model, sentences))
     also: list[PerLayer[Any, Any]] = [] if labeller is None else [labeller.functions]
     tables, kept, notes, coverage = _measure(
         lambda what, to, first: run(what, reading if first is None else reading.first(first), to),
@@ -209,7 +211,7 @@ def _generated(
         reading.model, reading.sentences, settings.batch_size, settings.progress
     )
     sites = tuple(site for site in reading.sites if site != "encoder")
-    itself = SentenceStatistics(len(written.texts))
+    itself = SentenceStatistics(len(written.texts), forced.starts)
     run("Reading own output", replace(reading, sentences=written, sites=sites), [itself])
     return compare_generated(forced, itself, [one.number for one in written.usable], seed)
 

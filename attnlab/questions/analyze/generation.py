@@ -13,7 +13,14 @@ from attnlab.ablation import paired_bootstraps
 from attnlab.core import InputError
 from attnlab.models import IGNORED_LABEL
 from attnlab.questions.analyze.question import GENERATION_CHANGE
-from attnlab.reading import Sentence, Sentences, SentenceStatistics, inputs_of, ready_to_show
+from attnlab.reading import (
+    GREEDY,
+    Sentence,
+    Sentences,
+    SentenceStatistics,
+    inputs_of,
+    ready_to_show,
+)
 
 Progress = Callable[[str, int, int], None]
 # A prompt of fewer tokens is none.
@@ -31,12 +38,6 @@ def check_generates(model: Any, sentences: Sentences) -> None:
         return
     if not sentences.paired or any(one.features is not None for one in sentences.usable):
         msg = "An encoder-decoder is compared with translations of text; give pairs, or leave generation out."
-        raise InputError(msg)
-    if model.config.decoder_start_token_id is None:
-        msg = (
-            f"{type(model).__name__} must be told which language to write, which analyze does not; leave "
-            "generation out."
-        )
         raise InputError(msg)
 
 
@@ -67,16 +68,30 @@ def written_sentences(
     return replace(sentences, usable=tuple(sorted(found, key=lambda one: one.number)))
 
 
+def first_rows(model: Any, sentences: Sentences) -> dict[int, int]:
+    """By the number of a sentence the first row that the model writes itself, where it is not the first."""
+    if model.config.is_encoder_decoder:
+        return {}
+    return {one.number: _prompt(one) for one in sentences.usable}
+
+
+def _prompt(sentence: Sentence) -> int:
+    """How many tokens of a text are continued."""
+    return len(sentence.source) // 2
+
+
 def _translated(model: Any, sentences: Sentences, batch_size: int) -> Iterator[list[Sentence]]:
     for batch in sentences.batches(batch_size, weights_a_cell=1):
         inputs = inputs_of(model, {"source": sentences.axes(batch, model.device)["source"]})
         longest = max(max(len(one.source), len(one.labels)) for one in batch)
+        told = sentences.told_to_begin(batch, model.device)
         rows = model.generate(
-            **{name: inputs[name] for name in ("input_ids", "attention_mask")},
-            num_beams=1, do_sample=False, max_length=min(sentences.most_tokens, MOST_TIMES * longest),
+            **{name: inputs[name] for name in ("input_ids", "attention_mask")}, **told,
+            **GREEDY, max_length=min(sentences.most_tokens, MOST_TIMES * longest),
         )  # fmt: skip
-        # The first token may be the same as the one that ends a text.
-        written = [_ended(row.tolist(), model, begin=1) for row in rows]
+        # The first tokens may be the same as the one that ends a text.
+        begin = told["decoder_input_ids"].shape[1] if told else 1
+        written = [_ended(row.tolist(), model, begin=begin) for row in rows]
         yield [
             replace(one, target=tuple(ids[:-1]), labels=tuple(ids[1:]))
             for one, ids in zip(batch, written, strict=True)
@@ -90,11 +105,11 @@ def _continued(model: Any, sentences: Sentences, batch_size: int) -> Iterator[li
     for length, alike in groupby(ordered, key=lambda one: len(one.source)):
         same = list(alike)
         for start in range(0, len(same), batch_size):
-            batch, prompt = same[start : start + batch_size], length // 2
+            batch, prompt = same[start : start + batch_size], _prompt(same[0])
             # Prompts of one length, so that none is padded.
             ids = torch.tensor([one.source[:prompt] for one in batch], device=model.device)
             rows = model.generate(
-                ids, attention_mask=torch.ones_like(ids), num_beams=1, do_sample=False,
+                ids, attention_mask=torch.ones_like(ids), **GREEDY,
                 max_length=length + 1, pad_token_id=0,
             )  # fmt: skip
             yield [
@@ -123,8 +138,8 @@ def compare_generated(
 ) -> pd.DataFrame:
     """A row a head of a decoder and statistic: under teacher forcing, in own output, and the change.
 
-    Intervals are of a paired bootstrap over the sentences that were read and written. A statistic that no row
-    has is left out.
+    Intervals are of a paired bootstrap over the sentences with rows of a statistic in both. A statistic that
+    no sentence has is left out.
 
     Args:
         forced: fed the sentences with their references.
@@ -135,23 +150,22 @@ def compare_generated(
     before, rows = forced.ratios(), []
     for (site, layer), own in written.ratios().items():
         for statistic, (sums, counts) in own.items():
-            first_sums, first_counts = (
-                one[list(numbers)] for one in before[site, layer][statistic]
-            )
-            if not first_counts.any() or not counts.any():
+            first_sums, first_counts = before[site, layer][statistic]
+            there = [one for one in numbers if first_counts[one] > 0 and counts[one] > 0]
+            if not there:
                 continue
             for head in range(sums.shape[1]):
                 (found,) = paired_bootstraps(
-                    _mean(first_sums[:, head], first_counts),
-                    [_mean(sums[list(numbers), head], counts[list(numbers)])],
-                    len(numbers),
+                    _mean(first_sums[there, head], first_counts[there]),
+                    [_mean(sums[there, head], counts[there])],
+                    len(there),
                     seed=seed,
                 )
                 rows.append(
                     {
                         "site": site, "layer": layer, "head": head, "statistic": statistic,
                         "teacher_forced": found.before, "generated": found.after,
-                        **found.cells(GENERATION_CHANGE), "sentences": len(numbers),
+                        **found.cells(GENERATION_CHANGE), "sentences": len(there),
                     }
                 )  # fmt: skip
     return pd.DataFrame(rows)

@@ -332,7 +332,7 @@ def describe_generation(generated: pd.DataFrame) -> str:
         f"({Head(row['site'], row['layer'], row['head'])})"
         for row in largest.to_dict("records")
     ]
-    sentences = counted(int(generated["sentences"].iloc[0]), "sentence")
+    sentences = counted(int(generated["sentences"].max()), "sentence")
     return f"While the model writes itself ({sentences}), no head changes more than: {'; '.join(changes)}."
 
 

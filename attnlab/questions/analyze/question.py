@@ -75,7 +75,7 @@ GENERATED = Table(
         Column(
             "teacher_forced",
             "teacher forcing",
-            "The figure while the model reads the reference, or the text itself.",
+            "The figure while the model reads the reference, or the second half of the text itself.",
             3,
         ),
         Column(
@@ -85,7 +85,7 @@ GENERATED = Table(
             3,
         ),
         *GENERATION_CHANGE,
-        Column("sentences", "sentences", "How many were read and written."),
+        Column("sentences", "sentences", "How many have such rows in both."),
     ),
     keys=(*HEAD_KEYS, "statistic"),
 )

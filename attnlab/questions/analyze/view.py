@@ -290,7 +290,7 @@ def _generation_parts(result: Result) -> Iterator[Part]:
         Section(
             "generated",
             "While the model writes itself",
-            f"{describe_generation(table)} Rows of a prompt are the same in both. In brackets are 95 % "
+            f"{describe_generation(table)} Rows of a prompt are not counted. In brackets are 95 % "
             "intervals of a paired bootstrap over sentences.",
             (page_table(table, columns_named(names, GENERATED.columns)),),
         )

@@ -52,7 +52,15 @@ from attnlab.evaluation import (
     observe_part,
     parts_of,
 )
-from attnlab.models import Model, Run, Source, check_has_sentences, checksum, length_ratio
+from attnlab.models import (
+    Model,
+    Run,
+    Source,
+    check_has_sentences,
+    checksum,
+    leaving_modes,
+    length_ratio,
+)
 from attnlab.questions.compare.question import (
     MECHANISMS_BY_HEAD,
     QUESTION,
@@ -72,6 +80,7 @@ from attnlab.results import Result
 
 
 @options_of(ComparisonSettings)
+@leaving_modes
 def compare(source: Source, settings: ComparisonSettings) -> Result:
     """Every mechanism in place of full attention, on held-out sentences, at equal budgets of keys.
 
@@ -375,7 +384,7 @@ def _means(
     choosing: Choosing,
     seed: int,
 ) -> pd.DataFrame:
-    """A row a case: means over its heads and the held-out sentences."""
+    """A row a case: means over its heads and the held-out sentences, of keys over all rows."""
     means = [scores.sentences(case.entries) for case in cases]
     intervals = {
         estimate.name: mean_intervals(torch.stack([one[index] for one in means]), seed=seed)
@@ -383,7 +392,7 @@ def _means(
     }
     several = len(choosing.by_site) > 1
     rows = []
-    for number, (case, mean) in enumerate(zip(cases, means, strict=True)):
+    for number, case in enumerate(cases):
         own = by_head[
             by_head["site"].isin(case.sites)
             & (by_head["mechanism"] == case.name)
@@ -404,7 +413,7 @@ def _means(
                 choosing.tried(case.name, site) for site in case.sites
             ) if case.is_mechanism else None,
             "replaced_heads": 0 if case.name == FULL else len(own), "steps": 0,
-            "visible_keys": float(mean[3].mean()), "multiply_adds": own["multiply_adds"].mean(),
+            "visible_keys": scores.keys(case.entries), "multiply_adds": own["multiply_adds"].mean(),
         }  # fmt: skip
         for estimate in (MASS, ERROR, L1_ERROR):
             row |= estimate.cells(*intervals[estimate.name][number].tolist())

@@ -39,7 +39,7 @@ from attnlab.evaluation import (
     load_evaluator,
     versions_in_words,
 )
-from attnlab.models import Source, score
+from attnlab.models import Source, leaving_modes, score
 from attnlab.questions.importance.question import (
     BLEU,
     FEWEST_SENTENCES,
@@ -162,6 +162,7 @@ _OF_GRADIENTS = {
 
 
 @options_of(ImportanceSettings)
+@leaving_modes
 def importance(source: Source, settings: ImportanceSettings) -> Result:
     """Importance of every head of a model, by its gradient and by ablation.
 

@@ -21,7 +21,7 @@ from attnlab.evaluation import (
     observe_part,
     parts_of,
 )
-from attnlab.models import Model, Source, check_has_sentences, checksum
+from attnlab.models import Model, Source, check_has_sentences, checksum, leaving_modes
 from attnlab.questions.plan.criteria import costs
 from attnlab.questions.plan.question import (
     BASELINES,
@@ -46,6 +46,7 @@ Plans = Mapping[tuple[int, str], FoundPlan]
 
 
 @options_of(PlanSettings)
+@leaving_modes
 def plan(source: Source, settings: PlanSettings) -> Result:
     """For each head the mechanism that serves all heads best under one budget of keys, and its price.
 

@@ -227,6 +227,11 @@ def load_pruner(source: Source, settings: PruningSettings) -> Pruner:
     )
     projections = evaluators["test"].projections
     check_closable(projections, projections)
+    there = dict.fromkeys(site for site, _ in projections)
+    missing = [site for site in settings.sites or () if site not in there]
+    if missing:
+        msg = f"The model has no {missing[0]} attention; it has: {', '.join(there)}."
+        raise InputError(msg)
     return Pruner(
         loaded=model,
         evaluators=evaluators,

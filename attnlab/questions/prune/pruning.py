@@ -106,7 +106,7 @@ def prune(source: Source, settings: PruningSettings) -> Result:
     }
     return Result(
         QUESTION.name,
-        "Heads left against BLEU",
+        f"Heads left against {'BLEU' if before['test'].references else 'loss'}",
         {
             "curve": pd.DataFrame(rows).astype({"unsettled": "Int64"}),
             "gates": pd.DataFrame([row for part in found for row in part.gates]),

@@ -12,9 +12,11 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 import attnlab
 from attnlab.core.errors import InputError
+from attnlab.evaluation.evaluator import load_evaluator
 from attnlab.questions.analyze.generation import (
     LEAST_TOKENS,
     compare_generated,
+    first_rows,
     written_sentences,
 )
 from attnlab.reading.capture import prepare
@@ -99,7 +101,7 @@ def test_changes_and_intervals_are_of_the_same_sentences() -> None:
     forced, itself = SentenceStatistics(3), SentenceStatistics(3)
     rows = torch.tensor([4.0, 2.0, 5.0], dtype=torch.float64)
 
-    def fed(statistics: SentenceStatistics, confidence: list[float]) -> None:
+    def fed(statistics: SentenceStatistics, confidence: list[float], rows: torch.Tensor) -> None:
         sums = {
             "rows": rows,
             "confidence": (torch.tensor(confidence, dtype=torch.float64) * rows)[:, None],
@@ -110,8 +112,8 @@ def test_changes_and_intervals_are_of_the_same_sentences() -> None:
         }
         statistics.sums[("decoder", 0)] = sums  # type: ignore[assignment]
 
-    fed(forced, [0.5, 0.7, 0.1])
-    fed(itself, [0.6, 0.8, 0.9])
+    fed(forced, [0.5, 0.7, 0.1], rows)
+    fed(itself, [0.6, 0.8, 0.9], rows)
     (row,) = compare_generated(forced, itself, [0, 1], seed=0).to_dict("records")
     assert row["statistic"] == "confidence"
     assert row["sentences"] == 2
@@ -119,6 +121,71 @@ def test_changes_and_intervals_are_of_the_same_sentences() -> None:
     assert row["generated"] == pytest.approx((0.6 * 4 + 0.8 * 2) / 6)
     ends = row["generation_change_low"], row["generation_change_high"]
     assert ends == pytest.approx((0.1, 0.1))
+    # Of what has no rows in one of the two there is no change, and a draw may hold nothing else.
+    fed(itself, [0.6, 0.8, 0.9], torch.tensor([4.0, 2.0, 0.0], dtype=torch.float64))
+    (again,) = compare_generated(forced, itself, [0, 1, 2], seed=0).to_dict("records")
+    assert again == row
+
+
+def test_rows_of_a_prompt_do_not_count() -> None:
+    model, sentences, again = written("gpt2")
+    starts = first_rows(model.model, sentences)
+    apart = SentenceStatistics(len(sentences.texts), starts)
+    prepare(model, sentences).feed([apart], batch_size=4)
+    for one in sentences.usable[:3]:
+        rows = range(len(one.source) // 2, len(one.source))
+        alone = attnlab.capture(model, [sentences.texts[one.number].text], rows=rows)
+        heads = alone.statistics.heads()
+        for (site, layer), own in apart.ratios().items():
+            sums, counts = own["confidence"]
+            at = (heads["site"] == site) & (heads["layer"] == layer)
+            expected = torch.tensor(heads.loc[at, "confidence"].to_numpy())
+            torch.testing.assert_close(
+                sums[one.number] / counts[one.number], expected, rtol=1e-5, atol=1e-6
+            )
+    assert {one.number for one in again.usable} <= {*starts}
+    assert not first_rows(written("marian")[0].model, written("marian")[1])
+
+
+@pytest.mark.parametrize("name", ["nllb", "mbart"])
+def test_a_translation_is_written_in_the_language_of_its_reference(name: str) -> None:
+    """As with `forced_bos_token_id` (NLLB), or behind the code of the language (mBART)."""
+    tokenizers = getattr(random_models, f"{name}_tokenizer")()
+    tokenizers.tgt_lang = {"nllb": "ita_Latn", "mbart": "it_IT"}[name]
+    code = tokenizers.convert_tokens_to_ids(tokenizers.tgt_lang)
+    model = getattr(random_models, name)()
+    loaded = attnlab.load((model, tokenizers))
+    sentences = read_sentences(loaded, PAIRS[:COUNT])
+    again = written_sentences(model, sentences, batch_size=2)
+    evaluator = load_evaluator((model, tokenizers), sentences=PAIRS[:COUNT])
+    translations = evaluator.translations()
+    start = {"decoder_start_token_id": code} if name == "mbart" else {"forced_bos_token_id": code}
+    for one in sentences.usable:
+        ids = torch.tensor([one.source])
+        most = sentences.most_tokens
+        rows = model.generate(
+            ids, attention_mask=torch.ones_like(ids), num_beams=1, do_sample=False,
+            max_length=most, **start,
+        )  # fmt: skip
+        assert code in rows[0, :2]
+        expected = tokenizers.batch_decode(rows, skip_special_tokens=True)[0]
+        assert translations[one.number] == expected
+        read = next(list(own.target or ()) for own in again.usable if own.number == one.number)
+        assert rows[0, : len(read)].tolist() == read
+    assert not written("bart")[1].told_to_begin(written("bart")[1].usable, "cpu")
+
+
+@pytest.mark.parametrize("name", ["gpt2", "marian"])
+def test_options_of_the_model_do_not_shorten_what_is_written(name: str) -> None:
+    model = random_models.ALL[name]()
+    loaded = attnlab.load((model, tokenizer()))
+    model.generation_config.update(max_new_tokens=1, return_dict_in_generate=True)
+    found = written_sentences(model, read_sentences(loaded, texts_of(name)), batch_size=2)
+    assert found.usable == written(name)[2].usable
+    if name == "marian":
+        evaluator = load_evaluator((model, tokenizer()), sentences=texts_of(name))
+        plain = load_evaluator((random_models.marian(), tokenizer()), sentences=texts_of(name))
+        assert evaluator.translations() == plain.translations()
 
 
 def test_texts_too_short_to_continue_are_left_out() -> None:
@@ -132,10 +199,17 @@ def test_texts_too_short_to_continue_are_left_out() -> None:
 
 
 def test_analyze_shows_both_and_refuses_an_encoder(tmp_path: Path) -> None:
-    model, *_ = written("marian")
+    model, _, again = written("marian")
+    # Of a translation without any word no row counts.
+    texts = [
+        texts_of("marian")[one.number]
+        for one in again.usable
+        if {*(one.target or ())} - again.target.special
+    ]
     options: dict[str, Any] = {"quick": True, "generation": True, "fit_sentences": 0}
-    found = attnlab.analyze(model, sentences=texts_of("marian"), **options)
+    found = attnlab.analyze(model, sentences=texts, **options)
     table = found.tables["generated"]
+    assert (table["sentences"] == len(texts)).all()
     assert set(table["site"]) == {"decoder", "cross"}
     known = found.heads.set_index(["site", "layer", "head"])["confidence"]
     own = table[table["statistic"] == "confidence"].set_index(["site", "layer", "head"])
