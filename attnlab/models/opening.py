@@ -5,6 +5,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
+from torch import nn
+
 from attnlab.attention import PLAN_ENTRY, install_saved, saved_plan
 from attnlab.core import InputError, model_source, read_pretrained, reason
 from attnlab.models.loaded import Model
@@ -50,9 +52,10 @@ def leaving_modes(
 
     @wraps(study)
     def call(source: Source, settings: Settings) -> Found:
-        if not isinstance(source, Model | tuple):
+        model = model_of(source).model if isinstance(source, Model | tuple) else None
+        if not isinstance(model, nn.Module):
             return study(source, settings)
-        modes = {part: part.training for part in model_of(source).model.modules()}
+        modes = {part: part.training for part in model.modules()}
         try:
             return study(source, settings)
         finally:
