@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from attnlab.questions.neighbours.neighbours import neighbours
     from attnlab.questions.plan.planning import plan
     from attnlab.questions.prune.pruning import prune
+    from attnlab.questions.rollout.rolling import rollout
     from attnlab.reading.capture import capture
     from attnlab.results import Result, load
     from attnlab.results.notes import describe_notes
@@ -51,6 +52,7 @@ __all__ = [
     "plot",
     "prune",
     "resume",
+    "rollout",
     "run_study",
     "train",
     "view",

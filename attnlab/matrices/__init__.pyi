@@ -37,6 +37,7 @@ from .references import uniform_matrix as uniform_matrix
 from .references import zero_matrix as zero_matrix
 from .residual import check_error as check_error
 from .residual import fit_residual as fit_residual
+from .rollout import attention_rollout as attention_rollout
 from .sigma_sets import fit_sigma as fit_sigma
 from .supports import Values as Values
 from .supports import band_dimension as band_dimension

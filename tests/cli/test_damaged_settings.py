@@ -26,6 +26,7 @@ COMMANDS = (
     "prune RUN --out OUT",
     "neighbours RUN cat",
     "inspect RUN cat",
+    "rollout RUN cat",
     "check RUN",
     "detect RUN",
     "train RUN --resume",

@@ -79,6 +79,7 @@ OTHERS = {
         for command, more in (
             ("inspect", " a"),
             ("inspect", " a b"),
+            ("rollout", " a"),
             ("importance", ""),
             ("compare", " --budget 7"),
             ("plan", " --budget 9"),

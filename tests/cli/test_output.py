@@ -25,7 +25,7 @@ from attnlab.evaluation.shared_settings import Steps
 NO_TABLES = {"train", "embed", "translate", "generate", "export"}
 ON_A_DEVICE = {
     "demo", "train", "translate", "score", "analyze", "importance", "compare", "plan",
-    "prune", "inspect", "generate", "align", "check", "detect",
+    "prune", "inspect", "rollout", "generate", "align", "check", "detect",
 }  # fmt: skip
 
 

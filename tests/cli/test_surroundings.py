@@ -134,6 +134,7 @@ ALONE = {
     "plan": "plan RUN --budget 5",
     "prune": "prune RUN --out OUT",
     "report": "report OUT",
+    "rollout": "rollout RUN cat",
     "score": "score RUN",
     "table": "table a.csv",
     "translate": "translate RUN -",

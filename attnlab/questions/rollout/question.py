@@ -1,0 +1,89 @@
+"""What `attnlab rollout` can be told, and what its columns mean; nothing heavy is imported."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from attnlab.core import Column, InputError, Note, Option, Table
+from attnlab.evaluation import DeviceSettings
+from attnlab.results import Question
+
+ROLLOUT = Table(
+    "rollout.csv",
+    "position and token of the input",
+    (
+        Column("query", "position", "A position of the last layer, counted from 0."),
+        Column(
+            "query_token", "token", "The token that stands there; a decoder predicts the next one."
+        ),
+        Column("key_side", "side", "Whether the other token is of the source or the target."),
+        Column("key", "of position", "Position of a token of the input, counted from 0."),
+        Column("key_token", "of token", "That token."),
+        Column("share", "share", "Share of that token in the state at the position.", 3),
+    ),
+    keys=("query", "key_side", "key"),
+)
+
+
+@dataclass(frozen=True)
+class OtherLayers(Note):
+    """Layers without attention, which count as if they moved nothing between tokens.
+
+    Attributes:
+        attention: how many layers have attention.
+        layers: how many there are.
+    """
+
+    attention: int
+    layers: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutSettings(DeviceSettings):
+    """What `attnlab rollout` can be told.
+
+    Raises:
+        InputError: a text is empty.
+    """
+
+    sentence: Annotated[str, Option("A sentence.", argument=True)] = field(kw_only=False)
+    translation: Annotated[
+        str | None,
+        Option(
+            "What an encoder-decoder writes for it; without it the encoder is read.", argument=True
+        ),
+    ] = field(kw_only=False, default=None)
+    top: Annotated[
+        int, Option("Number of tokens per position in the table, those of largest share.", least=1)
+    ] = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("sentence", "translation"):
+            text = getattr(self, name)
+            if text is not None and not text.strip():
+                msg = f"The {name} is empty; give a text."
+                raise InputError(msg)
+
+
+QUESTION = Question(
+    name="rollout",
+    what="rollout",
+    panel="Words",
+    help="Show how much of each token is in each position, through all layers (attention rollout).\n\n"
+    "Of an encoder-decoder with a translation: of the source, and of the words written so far, in each "
+    "position of the decoder.",
+    settings=RolloutSettings,
+    tables=(ROLLOUT,),
+    arrays={
+        "shares": "[layer, query, key], float64, after each layer, rows sum to 1; the keys of a decoder with "
+        "cross-attention are the tokens of the source, then those of the target."
+    },
+    run="attnlab.questions.rollout.rolling:rollout",
+    figures=("rollout",),
+    notes={
+        OtherLayers: lambda note: (
+            f"{note.attention} of {note.layers} layers have attention; the others count "
+            "as if they moved nothing between tokens."
+        )
+    },
+)
