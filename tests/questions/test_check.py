@@ -75,6 +75,7 @@ HEALTHY: dict[str, Callable[[], Any]] = {
     "xlnet": ANALYZED["xlnet"],
 }
 ONE_KERNEL = {"gpt_neo", "xlnet"}
+FLEX = {"bert", "llama", "mistral", "gemma3", "modernbert", "albert"}
 DECODERS = {"gpt2", "llama", "mistral", "gemma3", "gpt_neo"}
 
 
@@ -92,6 +93,7 @@ def test_models_as_they_are_made_are_all_right(name: str, untouched_randomness: 
     assert (rows["property"] == "keys read").sum() == len(rows[rows["layer"].notna()])
     checked = {"keys read", "causality", "padding on the right"}
     checked |= {"eager against SDPA"} - ({"eager against SDPA"} if name in ONE_KERNEL else set())
+    checked |= {"eager against flex"} if name in FLEX else set()
     checked |= {"cache", "padding on the left"} if name in DECODERS else set()
     assert checked <= set(rows[rows["outcome"] == "ok"]["property"])
     attnlab.assert_attends(model)
@@ -251,16 +253,22 @@ def test_packing_that_is_not_seen_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     assert outcome(attnlab.check(model), "packing") == "mismatch"
 
 
-def test_a_kernel_that_computes_something_else_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("kernel", "told"),
+    [("sdpa", "Eager against sdpa"), ("flex_attention", "Eager against flex")],
+)
+def test_a_kernel_that_computes_something_else_is_found(
+    kernel: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = seeded(llama)
-    right = modeling_llama.ALL_ATTENTION_FUNCTIONS["sdpa"]
+    right = modeling_llama.ALL_ATTENTION_FUNCTIONS[kernel]
 
     def other(*args: Any, scaling: float, **kwargs: Any) -> Any:
         return right(*args, scaling=2 * scaling, **kwargs)
 
-    monkeypatch.setitem(modeling_llama.ALL_ATTENTION_FUNCTIONS, "sdpa", other)
+    monkeypatch.setitem(modeling_llama.ALL_ATTENTION_FUNCTIONS, kernel, other)
     found = attnlab.check(model)
-    assert [line.partition(":")[0] for line in mismatches(found)] == ["Eager against sdpa"]
+    assert [line.partition(":")[0] for line in mismatches(found)] == [told]
 
 
 @pytest.mark.parametrize("by", [0, 1])
@@ -309,6 +317,21 @@ def test_what_can_be_done_with_each_layer() -> None:
     falcon = attnlab.check(seeded(ANALYZED["falcon"])).abilities
     assert falcon["captured"].all()
     assert not falcon["replaced"].any()
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("mistral", ""),
+        ("modernbert", "Some layers of ModernBertModel are no full attention already"),
+        ("bert", "BertModel has no sliding_window"),
+        ("bart", "an encoder-decoder has none"),
+    ],
+)
+def test_layers_that_can_be_exported_are_told_from_others(name: str, told: str) -> None:
+    found = attnlab.check(seeded(HEALTHY[name])).abilities
+    assert set(found["exported"]) == {not told}
+    assert all(told in reason for reason in found["reason"])
 
 
 def test_expected_pairs_equal_loops() -> None:

@@ -1,4 +1,4 @@
-"""What attnlab can do with each attention layer: read its weights, switch its heads off, replace it."""
+"""What attnlab can do with each attention layer: read it, switch its heads off, replace and export it."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -7,7 +7,13 @@ import pandas as pd
 import torch
 
 from attnlab.ablation import Layer, projections_of
-from attnlab.attention import AttentionAt, attention_modules, use
+from attnlab.attention import (
+    AttentionAt,
+    attention_modules,
+    model_with_layer_types,
+    plan_of,
+    use,
+)
 from attnlab.core import SITES, AttnlabError, InputError, reason
 from attnlab.questions.check.moved_rows import LayerAt
 from attnlab.questions.check.probing import STOPS, Probe, compared, last_states
@@ -21,6 +27,7 @@ def abilities(probe: Probe, layers: Iterable[LayerAt]) -> pd.DataFrame:
         "captured": lambda: _captured(probe),
         "ablated": lambda: _ablated(probe),
         "replaced": lambda: _replaced(probe),
+        "exported": lambda: _exported(probe),
     }
     found: dict[str, set[Layer]] = {}
     reasons: dict[str, str] = {}
@@ -70,6 +77,21 @@ def _replaced(probe: Probe) -> set[Layer]:
     if not same:
         msg = f"With full attention of attnlab in its place the states change by {change:.2g} of the largest."
         raise InputError(msg)
+    return _every_layer(probe)
+
+
+def _exported(probe: Probe) -> set[Layer]:
+    """The layers for which a band was written into the configuration of a copy, if it reads as the plan.
+
+    Raises:
+        InputError: transformers alone cannot run it.
+    """
+    layers = _every_layer(probe)
+    model_with_layer_types(probe.model, plan_of({site: "band(window=1)" for site, _ in layers}))
+    return layers
+
+
+def _every_layer(probe: Probe) -> set[Layer]:
     return {one for at in attention_modules(probe.model) for one in _layers(at)}
 
 

@@ -52,6 +52,12 @@ ABILITIES = Table(
             "replaced",
             "Whether attnlab's mechanisms can stand in it; full attention was put there and gave the same.",
         ),
+        Column(
+            "exported",
+            "exported",
+            "Whether a band can be written into the configuration, which transformers then runs without "
+            "attnlab (`attnlab export`); tried with one for all layers.",
+        ),
         Column("reason", "reason", "Why not, where one of them is not."),
     ),
     keys=("site", "layer"),

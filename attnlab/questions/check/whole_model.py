@@ -1,5 +1,6 @@
 """What is expected of a model as a whole and what is found: causality, padding, packing, cache, kernels."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest.mock import patch
@@ -42,9 +43,8 @@ def whole_model(probe: Probe, precision: Precision, causal: bool | None) -> Iter
         "packing": lambda name: packing(name, probe, precision, causal),
         "cache": lambda name: cache(name, probe, causal, like_alone),
         "eager against SDPA": lambda name: kernel(name, "sdpa", probe, precision),
+        "eager against flex": lambda name: flex(name, probe, precision),
     }
-    if probe.device.type == "cuda":
-        whole["eager against flex"] = lambda name: kernel(name, "flex_attention", probe, precision)
     for name, find in whole.items():
         try:
             yield find(name)
@@ -166,3 +166,17 @@ def kernel(name: str, other: str, probe: Probe, precision: Precision) -> Finding
     finally:
         model.set_attn_implementation(before)
     return alike(name, plain, fused, precision)
+
+
+def flex(name: str, probe: Probe, precision: Precision) -> Finding:
+    """Whether FlexAttention reads a padded text as eager attention does.
+
+    On a CPU it is not compiled, which would take a minute and has no float64: masks are the same.
+    """
+    on_gpu = probe.device.type == "cuda"
+    with (
+        torch.compiler.set_stance("default" if on_gpu else "force_eager"),
+        warnings.catch_warnings(),
+    ):
+        warnings.filterwarnings("ignore", "flex_attention called without torch.compile")
+        return kernel(name, "flex_attention", probe, precision)
