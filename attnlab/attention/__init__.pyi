@@ -33,6 +33,7 @@ from .calibration import load_frequencies as load_frequencies
 from .mechanism import CallContext as CallContext
 from .mechanism import Context as Context
 from .mechanism import Mechanism as Mechanism
+from .mechanism import Scoring as Scoring
 from .mechanism import Setup as Setup
 from .mechanism import ordinals as ordinals
 from .mechanisms.band import Band as Band

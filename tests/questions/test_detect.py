@@ -18,10 +18,12 @@ from zoo import random_models
 
 import attnlab
 from attnlab.ablation import rank_agreement
+from attnlab.attention import use
 from attnlab.core.errors import InputError
 from attnlab.models.loaded import Model
 from attnlab.questions.detect.detecting import _compared
 from attnlab.questions.detect.head_scores import Scores, emitted, figures, only_emitted
+from attnlab.questions.detect.learned_gates import Gated
 from attnlab.questions.detect.planted import copied, needles, repeated, sides_of_model
 from attnlab.questions.detect.question import (
     AGREEMENT,
@@ -36,7 +38,7 @@ from attnlab.questions.detect.question import (
     NoPairs,
     Shortened,
 )
-from attnlab.reading import prepare, read_sentences
+from attnlab.reading import prepare, read_sentences, ready_to_show
 from attnlab.results.result import Result
 
 FEW: dict[str, Any] = {"sequences": 6, "seed": 3}
@@ -482,3 +484,51 @@ def test_the_shuffled_control_has_the_same_tokens_in_another_order() -> None:
         assert one.source[12:] == one.source[1:12]
         assert sorted(other.source[12:]) == sorted(one.source[12:])
         assert other.source[12:] != one.source[12:]
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt_neox", "gemma3", "marian"])
+def test_gates_that_are_open_change_nothing_and_closed_ones_stream(name: str) -> None:
+    """Weights equal a loop over both parts; what a window of the model hides stays hidden."""
+    model = loaded(name)
+    torch.manual_seed(0)
+    ids = torch.randint(4, 50, (1, 12))
+    given = {"input_ids": ids}
+    if model.model.config.is_encoder_decoder:
+        given |= {"decoder_input_ids": ids, "use_cache": False}
+    site = "decoder_attentions" if model.model.config.is_encoder_decoder else "attentions"
+    with torch.no_grad(), ready_to_show(model.model):
+        full = model.model(**given, output_attentions=True)[site]
+        for gate in (1.0, 0.0, 0.25):
+            gated = Gated(4, (2, 3))
+            gated.gates.data.fill_(gate)
+            with use(model.model, {"decoder.0": gated}):
+                found = model.model(**given, output_attentions=True)[site][0]
+            own = full[0].clone()
+            for query in range(12):
+                kept = [k < 2 or k > query - 3 for k in range(12)]
+                streaming = own[..., query, :] * torch.tensor(kept)
+                streaming = streaming / streaming.sum(-1, keepdim=True)
+                expected = gate * own[..., query, :] + (1 - gate) * streaming
+                torch.testing.assert_close(found[..., query, :], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_gates_of_heads_that_matter_stay_open_and_others_close() -> None:
+    """In a model whose second layer adds nothing its gates fall to 0 by the penalty alone."""
+    model = llama()
+    model.model.layers[1].self_attn.o_proj.weight.data.zero_()
+    before = {name: one.clone() for name, one in model.state_dict().items()}
+    pair = model, tokenizer()
+    found = attnlab.detect(
+        pair, sequences=4, context=48, gate_steps=60, first=2, recent=4, controls=False
+    )
+    gates = found.detectors.set_index(["layer", "head"])["learned_gate"]
+    assert (gates[1] == 0).all()
+    assert (gates[0] > 0.9).any()
+    assert all(torch.equal(before[name], one) for name, one in model.state_dict().items())
+    pairs = found.agreement[["measure", "other"]].to_numpy().tolist()
+    assert any("learned gate" in pair and "outside window" in pair for pair in pairs)
+
+
+def test_an_encoder_has_no_gates() -> None:
+    with pytest.raises(InputError, match="Gates are learned for heads of a decoder"):
+        attnlab.detect((bert(), tokenizer()), **FEW, gate_steps=5)

@@ -18,6 +18,7 @@ from attnlab.evaluation import Texts, model_and_texts, versions_in_words
 from attnlab.labels import untrained_twin
 from attnlab.models import Model, Run, Source, model_of
 from attnlab.questions.detect.head_scores import Scores, emitted, figures, only_emitted
+from attnlab.questions.detect.learned_gates import learned_gates
 from attnlab.questions.detect.planted import (
     Planted,
     Side,
@@ -34,6 +35,7 @@ from attnlab.questions.detect.question import (
     DETECTORS,
     FEWEST_CONTEXT,
     FEWEST_COUNTED,
+    GATE,
     MOST_OF_TEXT,
     NEEDLE,
     OUTSIDE,
@@ -81,7 +83,7 @@ def detect(source: Source, settings: DetectSettings) -> Result:
     if not scored:
         msg = f"There is nothing to score in {loaded.label}; choose other sites, or give sentence pairs."
         raise InputError(msg)
-    frames = [frame for one in scored for frame in _frames(one, settings)]
+    frames = [frame for one in scored for frame in _frames(one, settings)] + asked.gates
     heads = reduce(partial(pd.merge, how="outer", on=list(HEAD_KEYS)), frames)
     heads = heads.sort_values(
         list(HEAD_KEYS), key=lambda own: own.map(site_order) if own.name == "site" else own
@@ -107,6 +109,7 @@ class _Asked:
     notes: list[Note] = field(default_factory=list)
     about: dict[str, str] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)
+    gates: list[pd.DataFrame] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         seed, wanted = self.model.seed, self.settings.controls
@@ -204,6 +207,9 @@ def _on_generated(asked: _Asked) -> Iterator[_Scored]:
     )
     if sides[-1].site == "decoder":
         yield _on_needles(asked, every, space)
+    elif settings.gate_steps:
+        msg = "Gates are learned for heads of a decoder, and there is none; leave gate_steps out."
+        raise InputError(msg)
     elif asked.given and not model.model.config.is_encoder_decoder:
         msg = "Sentences are for needles of language models and pairs of encoder-decoders; leave them out."
         raise InputError(msg)
@@ -238,6 +244,8 @@ def _on_needles(asked: _Asked, sides: Sequence[Side], space: int) -> _Scored:
     around = "random tokens" if haystack is None else f"{len(haystack):,} tokens of the sentences"
     asked.about["Needles"] = f"{settings.sequences} in texts of {context} tokens, among {around}"
     asked.about["Window"] = f"first {first} and recent {recent} keys"
+    if settings.gate_steps:
+        asked.gates.append(_gates(asked, planted, (first, recent)))
     rows = (
         None if two else emitted(asked.reading(planted), planted, NEEDLE.name, settings.batch_size)
     )
@@ -250,6 +258,27 @@ def _on_needles(asked: _Asked, sides: Sequence[Side], space: int) -> _Scored:
         asked.notes.append(FewEmitted(count, total))
     targets = only_emitted(planted, NEEDLE.name, rows)
     return asked.scored("Texts with needles", planted, targets=targets)
+
+
+def _gates(asked: _Asked, planted: Planted, window: tuple[int, int]) -> pd.DataFrame:
+    """A row per head of the decoder with its learned gate."""
+    mine, tell = asked.settings, asked.settings.progress
+    found = learned_gates(
+        asked.reading(planted),
+        planted,
+        window,
+        steps=mine.gate_steps,
+        penalty=mine.gate_penalty,
+        batch_size=mine.batch_size,
+        progress=lambda done, total: None if tell is None else tell("Learning gates", done, total),
+    )
+    asked.about["Gates"] = f"learned in {mine.gate_steps} steps of up to {mine.batch_size} texts"
+    rows = [
+        ("decoder", layer, head, gate)
+        for layer, gates in found.items()
+        for head, gate in enumerate(gates.tolist())
+    ]
+    return pd.DataFrame(rows, columns=[*HEAD_KEYS, GATE.name])
 
 
 def _haystack(asked: _Asked) -> Int[Tensor, " token"]:
@@ -333,6 +362,7 @@ def _agreement(heads: pd.DataFrame, seed: int) -> pd.DataFrame:
     tables = []
     for site, own in heads.groupby("site", sort=False):
         there = [one for one in DETECTORS if one.name in own and own[one.name].notna().any()]
-        measures = pd.DataFrame({one.estimate.column.heading: own[one.name] for one in there})
+        columns = [one.estimate.column for one in there] + [GATE] * (GATE.name in own)
+        measures = pd.DataFrame({one.heading: own[one.name] for one in columns})
         tables.append(rank_agreement(measures, seed=seed).assign(site=site))
     return pd.concat(tables, ignore_index=True)[list(AGREEMENT)]

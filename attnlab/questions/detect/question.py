@@ -134,11 +134,19 @@ COPY = _detector(
     "The same rows and positions with the source of another pair.",
     "a bootstrap over sentences",
 )
+GATE = Column(
+    "learned_gate",
+    "learned gate",
+    "Gate between all keys (1) and first and recent ones (0), learned so that the model's states stay what "
+    "they are (gate_steps).",
+    2,
+    "learned\ngate",
+)
 DETECTORS = (PREVIOUS, DUPLICATE, INDUCTION, OUTSIDE, NEEDLE, COPY)
 TABLE = Table(
     "detectors.csv",
     "head",
-    (*HEAD, *(column for one in DETECTORS for column in one)),
+    (*HEAD, *(column for one in DETECTORS for column in one), GATE),
     keys=HEAD_KEYS,
 )
 _SPEARMAN = Column(
@@ -241,6 +249,17 @@ class DetectSettings(CorpusTextSettings):
             least=1,
         ),
     ] = RECENT
+    gate_steps: Annotated[
+        int,
+        Option(
+            "Number of steps of learning a gate for each head of a decoder, which takes gradients; 0 learns "
+            "none.",
+            least=0,
+        ),
+    ] = 0
+    gate_penalty: Annotated[
+        float, Option("Price of an open gate; the larger, the more of them close.", least=0)
+    ] = 0.05
     controls: Annotated[
         bool,
         Option(

@@ -8,9 +8,9 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
-from attnlab.core import HEAD_KEYS, counted, layer_name
+from attnlab.core import HEAD_KEYS, Column, counted, layer_name
 from attnlab.figures import check_table, draw_heads
-from attnlab.questions.detect.question import AGREEMENT, DETECTORS, TABLE, Detector
+from attnlab.questions.detect.question import AGREEMENT, DETECTORS, GATE, TABLE, Detector
 from attnlab.results import (
     MOST_ROWS,
     Contents,
@@ -46,12 +46,12 @@ def contents(result: Result) -> Contents:
 
 def terminal(result: Result) -> Iterator[TerminalTable]:
     """The scores of all heads, or of those that lead in a detector where a model has many; then agreement."""
-    there = _there(result.detectors)
+    there, figures = _there(result.detectors), _columns(result.detectors)
     heads = _first(result.detectors, there)
     more = len(result.detectors) - len(heads)
-    headings = tuple(one.estimate.column.narrow for one in there)
+    headings = tuple(one.narrow for one in figures)
     rows = tuple(
-        (name, *(_cell(one, row) for one in there))
+        (name, *(_cell(one, row) for one in figures))
         for name, row in zip(head_names(heads), heads.to_dict("records"), strict=True)
     )
     left = f"\n{counted(more, 'more head')} in {TABLE.file}." if more else ""
@@ -67,6 +67,11 @@ def _there(heads: pd.DataFrame) -> list[Detector]:
     return [one for one in DETECTORS if one.name in heads and heads[one.name].notna().any()]
 
 
+def _columns(heads: pd.DataFrame) -> list[Column]:
+    gates = [GATE] * (GATE.name in heads and bool(heads[GATE.name].notna().any()))
+    return [one.estimate.column for one in _there(heads)] + gates
+
+
 def _first(heads: pd.DataFrame, there: list[Detector]) -> pd.DataFrame:
     """As many heads as a terminal shows: those that stand highest in any detector."""
     ranks = heads[[one.name for one in there]].rank(ascending=False).min(axis=1)
@@ -74,9 +79,10 @@ def _first(heads: pd.DataFrame, there: list[Detector]) -> pd.DataFrame:
     return heads.loc[sorted(kept)]
 
 
-def _cell(detector: Detector, row: dict[Any, Any]) -> str:
-    shown = detector.estimate.column.shown(row[detector.name])
-    return shown + (_MARK if row.get(detector.above) is True else " ") if shown else ""
+def _cell(column: Column, row: dict[Any, Any]) -> str:
+    shown = column.shown(row[column.name])
+    above = row.get(f"{column.name}_above_controls") is True
+    return shown + (_MARK if above else " ") if shown else ""
 
 
 def _answers(result: Result) -> list[str]:
@@ -108,7 +114,7 @@ def draw_detectors(heads: pd.DataFrame) -> Figure:
         InputError: it is no table, or lacks a column.
     """
     check_table(heads, HEAD_KEYS, "detect(...).detectors or detectors.csv")
-    there = _there(heads)
+    there = _columns(heads)
     layers, numbers = sorted(set(heads["layer"])), range(int(heads["head"].max()) + 1)
     maps = [
         heads.pivot(index="layer", columns="head", values=one.name).reindex(
@@ -122,6 +128,6 @@ def draw_detectors(heads: pd.DataFrame) -> Figure:
         [layer_name(site, int(layer)) for layer in layers],
         [str(number) for number in numbers],
         title=f"Scores of heads, {site}",
-        names=[one.estimate.column.heading for one in there],
+        names=[one.heading for one in there],
         legend=_LEGEND,
     )
