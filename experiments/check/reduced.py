@@ -64,6 +64,15 @@ def cache(model: Any, ids: Tensor) -> tuple[Tensor, Tensor]:
     return states(model, ids, use_cache=False), torch.cat(found, 1)
 
 
+def flex(model: Any, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """A text with eager attention, and with FlexAttention, which on a CPU need not be compiled."""
+    model.set_attn_implementation("eager")
+    eager = states(model, ids, use_cache=False)
+    model.set_attn_implementation("flex_attention")
+    with torch.compiler.set_stance("force_eager"):
+        return eager, states(model, ids, use_cache=False)
+
+
 def weights_of_last_query(model: Any, ids: Tensor) -> tuple[Tensor, Tensor]:
     """Whether the last query of the first layer with weights has some for every key."""
     model.set_attn_implementation("eager")
@@ -124,6 +133,14 @@ CAUSES = (
         "Without position_ids each call counts positions from 0, whatever the cache holds; `generate` hands "
         "them in.",
         cache,
+    ),
+    Cause(
+        "doge",
+        "eager against flex",
+        DEFECT,
+        "Its attention adds a bias of its own to the mask, and in place of FlexAttention's mask hands on the "
+        "bias alone: tokens read those behind them, and padding.",
+        flex,
     ),
     Cause(
         "convbert",
