@@ -61,6 +61,7 @@ def _draw_models(axes: Axes, models: pd.DataFrame) -> None:
                 markerfacecolor=filled, linewidth=0,
             )  # fmt: skip
     axes.set_xticks(range(len(LANGUAGES)), LANGUAGES)
-    axes.set_title("w90 by model (hollow: untrained)", loc="left")
-    axes.set_ylim(bottom=0)
+    axes.set_title("w90 by model", loc="left")
+    axes.set(xlabel="hollow: untrained", xlim=(-0.5, len(LANGUAGES) - 0.5))
+    axes.set_ylim(0, 1.08 * models["w90"].max())
     axes.spines[["top", "right"]].set_visible(False)
