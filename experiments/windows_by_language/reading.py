@@ -1,6 +1,6 @@
 """How far encoder heads reach: captured weight by window and by columns beyond it, in words and in tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -95,7 +95,7 @@ class Windows:
         units: of each text that is read, by level.
     """
 
-    def __init__(self, units: dict[str, Sequence[Units]]) -> None:
+    def __init__(self, units: Mapping[str, Sequence[Units]]) -> None:
         self.units = units
         self.sizes: dict[tuple[str, str], list[int]] = {}
         self.sums: dict[tuple[str, str, str], Tensor] = {}

@@ -10,6 +10,7 @@ With `--targets 2` each source language takes part with the first two of its fou
 import argparse
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -189,7 +190,7 @@ def write_result(folder: Path, command: str) -> None:
         folder / "by_language.csv", over_models(models, ["source", *VIEW], MEASURES).round(DIGITS)
     )
     drawn = curves[(curves["unit"] == WORDS) & (curves["keys"] == ONLY_WORDS)]
-    mean = drawn.groupby(["source", "condition", "window"], as_index=False)["captured"].mean()
+    mean = drawn.groupby(["source", "condition", "window"], as_index=False)[["captured"]].mean()
     own = models[(models["unit"] == WORDS) & (models["keys"] == ONLY_WORDS)]
     write_figure(draw_windows(mean, read_table(folder, "gold"), own), folder, "windows")
     write_facts(
@@ -203,13 +204,16 @@ def readme(folder: Path) -> str:
     """The README of the result, from its tables and facts."""
     models, described, gold = (read_table(folder, name) for name in ("by_model", "models", "gold"))
     languages = read_table(folder, "by_language")
-    rows = read_table(folder, "contrasts").set_index([*VIEW, "measure"])
+    rows = {
+        tuple(row[name] for name in (*VIEW, "measure")): row
+        for row in read_table(folder, "contrasts").to_dict("records")
+    }
     tests = read_table(folder, "tests").set_index("test")
     there = set(described[MODEL].itertuples(index=False, name=None))
     missing = [f"{source}-{target}" for source, target in PAIRS if (source, target) not in there]
     return render(
         __file__, read_facts(folder),
-        row=lambda *key: rows.loc[key], tests=tests, missing=missing, models=described,
+        row=lambda *key: rows[key], tests=tests, missing=missing, models=described,
         languages=_shown(languages, gold), estimates=_estimates(rows),
         heads=int(read_table(folder, "heads")["head"].nunique()),
         whole=view_of(models), twins=view_of(models, UNTRAINED), by_source=_words_per_verse(described),
@@ -253,13 +257,13 @@ def _shown(languages: pd.DataFrame, gold: pd.DataFrame) -> pd.DataFrame:
                 "columns": _interval(trained, "num_pos"),
                 "w90, untrained": _interval(views[UNTRAINED, WORDS, ONLY_WORDS], "w90"),
                 "w90, shuffled": _interval(views[SHUFFLED, WORDS, ONLY_WORDS], "w90"),
-                "w90, gold arcs": f"{arcs.loc[language, 'w90']}",
+                "w90, gold arcs": int(arcs["w90"][language]),
             }
         )
     return pd.DataFrame(rows)
 
 
-def _estimates(rows: pd.DataFrame) -> pd.DataFrame:
+def _estimates(rows: Mapping[tuple[str, ...], Any]) -> pd.DataFrame:
     """German minus the others, a row a measure, in the views that are told."""
     views = {
         "trained, words": (TRAINED, WORDS, ONLY_WORDS),
@@ -272,7 +276,7 @@ def _estimates(rows: pd.DataFrame) -> pd.DataFrame:
         [
             {"measure": measure}
             | {
-                name: _interval(rows.loc[(*view, measure)], "difference", "+.2f")
+                name: _interval(rows[*view, measure], "difference", "+.2f")
                 for name, view in views.items()
             }
             for measure in MEASURES
