@@ -66,7 +66,7 @@ CITATION = re.compile(rf"\b({PAGES})\.md((?:,? (?:sections?|traps?) \d+)?)")
 CODE = re.compile(r"(``.+?``|`.+?`)")
 FILE_BESIDE = re.compile(r"\]\(([\w./]+\.(?:csv|json|png|svg))\)")
 FOLDER_BESIDE = re.compile(r"\[(\w+)\]\(\w+\)")
-RESULT = re.compile(r"^\| \[([\w-]+)\]\(\S*\1/README\.md\) \| (.+) \|$", flags=re.MULTILINE)
+RESULT = re.compile(r"^\| \[([\w-]+)\]\(\1/README\.md\) \| (.+) \|$", flags=re.MULTILINE)
 
 
 def mend_docstring(
@@ -96,9 +96,9 @@ def write_results(app: Sphinx) -> None:
     """Writes a page for each folder of results and benchmarks, and the tables of both, from the READMEs."""
     folder = Path(app.srcdir) / "results"
     folder.mkdir(exist_ok=True)
-    for kind, listed in (("results", "README.md"), ("benchmarks", "benchmarks/README.md")):
+    for kind in ("results", "benchmarks"):
         rows = ["| page | what it shows |", "|---|---|"]
-        for name, shows in RESULT.findall((ROOT / listed).read_text(encoding="utf-8")):
+        for name, shows in RESULT.findall((ROOT / kind / "README.md").read_text(encoding="utf-8")):
             text = (ROOT / kind / name / "README.md").read_text(encoding="utf-8")
             title = text.partition("\n")[0].lstrip("# ")
             rows.append(f"| [{title}](results/{name}) | {shows} |")

@@ -78,7 +78,7 @@ VISIBLE_KEYS = Column(
 KEYS_OVER_BUDGET = Column(
     "keys_over_budget",
     "over budget",
-    "Keys per row less the budget. Below 0 where no setting sees more within the budget; a little above "
+    "Keys per row less the budget. Below 0 where no setting has more within the budget; a little above "
     "0 where held-out sentences have more keys than those that the setting was chosen on.",
     2,
 )

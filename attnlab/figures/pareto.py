@@ -90,7 +90,7 @@ def draw_pareto(
             beyond = int((means[value] > top).sum())
             axes.set_ylim(0, top)
             axes.text(
-                0.01, 0.98, f"{beyond} beyond", transform=axes.transAxes, va="top", fontsize=6.5
+                0.01, 0.98, f"{beyond} beyond", transform=axes.transAxes, va="top", fontsize=7
             )
         prices = sorted(means[price].unique())
         if len(prices) <= _MOST_TICKS:

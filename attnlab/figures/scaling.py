@@ -13,7 +13,7 @@ from attnlab.figures.drawing import PAGE, check_table
 FULL = "full"
 _WANTED = ("mechanism", "tokens", "seconds_both", "peak_bytes")
 _STYLES = ("-", "--", ":")
-_HEIGHT, _LEGEND_ROW, _LEGEND_COLUMNS = 2.5, 0.125, 2
+_HEIGHT, _LEGEND_ROW, _LEGEND_COLUMNS = 2.5, 0.14, 2
 
 
 def crossover(table: pd.DataFrame, name: str) -> float:
@@ -65,7 +65,7 @@ def draw_scaling(table: pd.DataFrame, *, width: float = PAGE) -> Figure:
         _scale(memory_axes, table.dropna(subset=["peak_bytes"])["tokens"])
         figure.legend(
             *time_axes.get_legend_handles_labels(), loc="lower center", ncols=_LEGEND_COLUMNS,
-            frameon=False, labelspacing=0.2, handlelength=2.2, fontsize=6,
+            frameon=False, labelspacing=0.2, handlelength=2.2, fontsize=7,
         )  # fmt: skip
     return figure
 

@@ -12,6 +12,7 @@ from .gold import gold_of_treebank as gold_of_treebank
 from .gold import shuffled as shuffled
 from .label_columns import AER as AER
 from .label_columns import AGREEMENT as AGREEMENT
+from .label_columns import BASELINE as BASELINE
 from .label_columns import CONTROLS as CONTROLS
 from .label_columns import DETAIL as DETAIL
 from .label_columns import LABELS as LABELS
@@ -19,7 +20,6 @@ from .label_columns import LINKS as LINKS
 from .label_columns import LOSS_CHANGE as LOSS_CHANGE
 from .label_columns import NO_STRUCTURE as NO_STRUCTURE
 from .label_columns import NO_STRUCTURE_MEANS as NO_STRUCTURE_MEANS
-from .label_columns import OFFSET_OR_CHANCE as OFFSET_OR_CHANCE
 from .label_columns import POSITIONAL as POSITIONAL
 from .label_columns import RELATIONS as RELATIONS
 from .label_columns import SINK as SINK

@@ -114,10 +114,10 @@ SECOND_VALUE_COLUMNS = (
     Column("second_threshold", "second threshold", "What the second figure must reach.", 2),
 )
 # What a figure is held against that comes without the function.
-OFFSET_OR_CHANCE = "offset or chance"
+BASELINE = "baseline"
 SECOND_CONTROL = Column(
     "second_control",
-    f"second {OFFSET_OR_CHANCE}",
+    f"second {BASELINE}",
     "What the second figure would be without the function.",
     2,
 )
@@ -142,7 +142,7 @@ CONTROLS = Table(
         *VALUE_COLUMNS,
         Column(
             "control",
-            OFFSET_OR_CHANCE,
+            BASELINE,
             "What the figure would be without the function: by the best offset or by chance.",
             2,
         ),

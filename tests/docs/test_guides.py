@@ -29,11 +29,16 @@ from attnlab.grammar.embedded import draw_pairs
 from attnlab.labels import counting
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = ["start", *(f"guides/{path.stem}" for path in sorted((DOCS / "guides").glob("*.md")))]
+PAGES = [
+    "start",
+    "tutorial",
+    *(f"guides/{path.stem}" for path in sorted((DOCS / "guides").glob("*.md"))),
+]
 PAGES += ["running_studies"]
 # Pages whose commands take more than a few seconds even so.
 LONG = {
     "start",
+    "tutorial",
     *(
         f"guides/{name}"
         for name in (

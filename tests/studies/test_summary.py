@@ -10,6 +10,7 @@ from attnlab.labels.label_columns import CONTROLS as CONTROLS_TABLE
 from attnlab.labels.label_tables import with_strength
 from attnlab.questions.analyze.figures import draw_heads
 from attnlab.questions.analyze.head_phrases import (
+    describe_heads,
     describe_roles,
     evidence_phrase,
     heads_shown,
@@ -85,11 +86,10 @@ def test_the_figure_that_decides_the_strength_is_shown(*, deciding: bool) -> Non
     )
     labels = labels.assign(status="borderline", stands_status="borderline")
     (row,) = closest_roles(labels, controls).itertuples(index=False)
-    said = "case: head to dependent 71 %, offset or chance 56 %"
     if deciding:
         assert row.strength == pytest.approx(0.6)
-        said += "; on the other half of the sentences 62 %, offset or chance 56 %"
-    assert evidence_phrase(row) == said
+    share = 62 if deciding else 71
+    assert evidence_phrase(row) == f"case: head to dependent {share} %, baseline 56 %"
     assert pd.notna(row.second_value) == deciding
 
 
@@ -100,13 +100,13 @@ def test_the_legend_of_the_terminal_says_what_strength_and_marks_mean() -> None:
     table = summary(LABELS).assign(**loss, structure="diffuse", structure_tie=True)
     lines = legend(table).splitlines()
     assert lines[0] == (
-        "strength: control 0, threshold 1, the least where a rule asks for several figures"
+        "strength: 0 at the control (baseline, untrained model), 1 at the threshold"
     )
     assert "†: 95 % interval without 0, not corrected for 4 heads" in "; ".join(lines)
     assert "*" not in "".join(lines), "in importance it stands for a corrected test"
     assert max(map(len, lines[1:])) <= 80
     assert SUMMARY["role"].narrow == "closest role"
-    assert SUMMARY["control"].heading == CONTROLS_TABLE["control"].heading == "offset or chance"
+    assert SUMMARY["control"].heading == CONTROLS_TABLE["control"].heading == "baseline"
 
 
 def test_what_was_not_measured_has_no_columns() -> None:
@@ -127,13 +127,21 @@ def test_terminal_page_map_and_sentence_count_alike() -> None:
     shown, columns = heads_shown(found)
     assert list(shown["mark"]) == ["✓", "", "", ""]
     assert list(shown["evidence"]) == [
-        "+1 in 95 %", "weight on the start token 90 %",
-        "case: head to dependent 40 %, offset or chance 30 %", "",
+        "offset +1 in 95 %", "weight on the start token 90 %",
+        "case: head to dependent 40 %, baseline 30 %", "",
     ]  # fmt: skip
     assert "output" not in [column.name for column in columns]
     assert describe_roles(found) == (
         "1 of 4 heads has a role that is confirmed and significant against controls: 1 positional."
     )
+
+
+def test_the_head_that_is_needed_most_is_said_where_an_interval_lies_above_0() -> None:
+    change = {"ablation_loss_change": [0.3, 0.2, 0.1, 0.0], "ablation_loss_change_high": 0.5}
+    found = summary(LABELS).assign(**change, ablation_loss_change_low=[-0.1, 0.1, 0.05, -0.2])
+    *_, said = describe_heads(found)
+    assert said == "The loss rises most without encoder.0.1, by 0.200 nats per token."
+    assert len(describe_heads(found.assign(ablation_loss_change_low=-0.1))) == 1
 
 
 def test_columns_that_never_vary_are_left_out() -> None:

@@ -54,7 +54,7 @@ class BigBirdAttention(SparseSoftmax):
     traits: ClassVar[Traits] = Traits(subquadratic=True, causal=False, cross=False, cached=False)
     positions: ClassVar[Positions] = "pairs"
     refusals: ClassVar[Mapping[str, str]] = {
-        "causal": "its last block is seen by all and sees all, which needs the end of the sentence",
+        "causal": "every query attends to its last block, which needs the end of the sentence",
         "cross": "its blocks of queries and of keys are the same tokens",
     }
 

@@ -18,7 +18,7 @@ from attnlab.core import LONGEST_TEXT, InputError
 
 @dataclass(frozen=True)
 class Longformer(Specification):
-    """A dilated window, and global tokens that see all and are seen by all.
+    """A dilated window, and global tokens that attend to all and are attended to by all.
 
     `global_tokens` are positions in the sentence, negative ones counted from its end.
     """

@@ -207,7 +207,7 @@ def draw_offsets(heads: pd.DataFrame, keys: View = ALL, *, width: float = COLUMN
         title=_OFFSET_TITLES[keys],
         across="offset: key - query position (tokens)",
         scale="mean weight (square root scale)",
-        ticks=(0.0, 0.05, 0.25, 0.5, 1.0),
+        ticks=(0.0, 0.05, 0.25, 1.0),
         norm=WEIGHTS,
     )
     tables = {str(site): _by_offset(table, prefix) for site, table in sites}
@@ -337,12 +337,12 @@ def draw_grids(tables: Mapping[str, pd.DataFrame], grid: Grid, *, width: float) 
 
 
 def _draw_scale(figure: Figure, grid: Grid, whole: float) -> None:
-    bar = panel(figure, _GRID_LEFT, whole - 0.2, 1.0, 0.07)
+    bar = panel(figure, _GRID_LEFT, whole - 0.22, 1.0, 0.07)
     shades = ScalarMappable(grid.norm, "Blues")
     figure.colorbar(shades, cax=bar, orientation="horizontal", ticks=grid.ticks, format="{x:g}")
-    bar.tick_params(length=2, pad=1, labelsize=6)
+    bar.tick_params(length=2, pad=1, labelsize=7)
     bar.set_title("")
-    at = (_GRID_LEFT + 1.1) / figure.get_figwidth(), 0.165 / whole
+    at = (_GRID_LEFT + 1.1) / figure.get_figwidth(), 0.185 / whole
     figure.text(*at, grid.scale, va="center", fontsize=7)
 
 
@@ -381,7 +381,7 @@ def _write_numbers(axes: Axes, table: pd.DataFrame, grid: Grid) -> None:
             if not pd.isna(value):
                 axes.text(
                     column + 0.5, index + 0.54, f"{value:.2f}".removeprefix("0"), ha="center",
-                    va="center", fontsize=5.5,
+                    va="center", fontsize=7,
                     color="#ffffff" if grid.norm(value) > _DARK else "#000000",
                 )  # fmt: skip
 

@@ -8,6 +8,7 @@ import pandas as pd
 
 from attnlab.core import HEAD_COLUMNS, Column, Head, counted, rounded
 from attnlab.labels import (
+    BASELINE,
     BELOW,
     BORDERLINE,
     HOLDS,
@@ -15,7 +16,6 @@ from attnlab.labels import (
     NO_STRUCTURE,
     NO_STRUCTURE_MEANS,
     NOT_COMPARED,
-    OFFSET_OR_CHANCE,
     STRUCTURE_SAID,
     TIE_BITS_PER_ROW,
     UNDECIDED,
@@ -24,14 +24,14 @@ from attnlab.labels import (
 )
 from attnlab.matrices import NO_FAMILY
 from attnlab.questions.analyze.question import SUMMARY
-from attnlab.questions.analyze.summary import NO_ROLE, marked
+from attnlab.questions.analyze.summary import NO_ROLE, marked, most_needed
 from attnlab.results import columns_named, family_words, head_names
 
 MARK = "✓"
 # Of a confirmed role where there is nothing to say whether an untrained head would have it too.
 MARK_WITHOUT_CONTROLS = "(✓)"
 TIE = "~"
-STRENGTH = "control 0, threshold 1, the least where a rule asks for several figures"
+STRENGTH = "0 at the control (baseline, untrained model), 1 at the threshold"
 _SHOWN = (
     "head_name",
     "role",
@@ -116,16 +116,31 @@ def words_of_heads(summary: pd.DataFrame) -> tuple[tuple[str, str], ...]:
         compared = "significant" in summary
         against = ", significant against controls" if compared else "; controls were left out"
         words += [("strength", STRENGTH), (mark_of(summary), f"confirmed{against}")]
+        roles = set(summary["role"])
+        words += [(name, meaning) for name, meaning in _EVIDENCE_WORDS if name in roles]
+        if roles & {name for name, (_, beside) in _EVIDENCE.items() if beside == BASELINE}:
+            words.append((BASELINE, "the most frequent offset of such words, or chance"))
     if "structure" in summary:
         words += [
-            ("structure", "the family of the fewest bits per row"),
-            (TIE, f"the next within {TIE_BITS_PER_ROW:g}"),
+            ("structure", "the family that takes fewest bits per row"),
+            (TIE, f"the next takes under {TIE_BITS_PER_ROW:g} more"),
         ]
         if (summary["structure"] == NO_FAMILY).any():
             words += [(f"structure {NO_STRUCTURE}", NO_STRUCTURE_MEANS)]
     if LOSS_CHANGE.name in summary:
-        words += [("loss", "its change without the head, nats per token")]
+        words += [("loss", "change without the head, nats per token")]
     return tuple(words)
+
+
+def describe_heads(summary: pd.DataFrame) -> list[str]:
+    """What was found, in sentences: how many heads have a role, and without which one the loss rises most."""
+    said = [describe_roles(summary)] if "role" in summary else []
+    needed = most_needed(summary)
+    if needed is not None:
+        head, change = needed
+        by = LOSS_CHANGE.column.shown(change)
+        said.append(f"The loss rises most without {head}, by {by} nats per token.")
+    return said
 
 
 def describe_roles(summary: pd.DataFrame) -> str:
@@ -149,9 +164,10 @@ def describe_roles(summary: pd.DataFrame) -> str:
 _BESIDE = {HOLDS: "above", BORDERLINE: "about", BELOW: "below", UNDECIDED: "against"}
 # The others are shares, and shown in percent.
 _NO_SHARES = ("mean_rank_correlation", "mean_slope")
+_OTHER_HALF = "argmax_accuracy_choosing"
 _SECOND = {
     "argmax_rate_contested": "among more uncommon tokens",
-    "argmax_accuracy_choosing": "on the other half of the sentences",
+    _OTHER_HALF: "on the other half of the sentences",
     "mean_slope": "slope",
 }
 
@@ -170,7 +186,8 @@ def function_phrase(found: Any) -> str:
     ...     status="below", counted=2000, needed=1000, unit="rows")))
     positional, offset +1: 83 % [81, 85], below 90 %
     """
-    name = f"{found.function}, {found.detail}" if found.detail else found.function
+    detail = str(found.detail or "").replace(">", " to ")
+    name = f"{found.function}, {detail}" if detail else found.function
     if found.status == UNDECIDED:
         few = f"only {found.counted:,} {found.unit}, {found.needed:,} needed"
         figures = few if math.isnan(found.value) else f"{_figure(found, '', UNDECIDED)}; {few}"
@@ -194,9 +211,10 @@ def _figure(found: Any, which: str, status: str) -> str:
 
 
 def evidence_phrase(found: Any) -> str:
-    """The figure of the role that a head is shown with, and the one that decides its strength.
+    """The figure of the role that a head is shown with, or the one that decides its strength.
 
-    Empty where it has no role; a second figure stands there only where it lowers the strength.
+    Empty where it has no role. Of a relation the half of the sentences counts that gives less strength;
+    a second figure of another kind stands there only where it lowers the strength.
 
     Args:
         found: a row of `analyze(...).summary`, with attributes.
@@ -204,22 +222,24 @@ def evidence_phrase(found: Any) -> str:
     >>> from types import SimpleNamespace
     >>> print(evidence_phrase(SimpleNamespace(role="positional", detail="offset +1",
     ...     statistic="argmax_rate", value=0.63, control=0.4)))
-    +1 in 63 %
+    offset +1 in 63 %
     >>> print(evidence_phrase(SimpleNamespace(role="syntactic", detail="case head>dependent",
     ...     statistic="argmax_accuracy", value=0.65, control=0.56)))
-    case: head to dependent 65 %, offset or chance 56 %
+    case: head to dependent 65 %, baseline 56 %
     >>> print(evidence_phrase(SimpleNamespace(role="rare tokens", detail="two rarest",
     ...     statistic="argmax_rate", value=0.4, control=0.3)))
     two rarest in 40 %, by chance among more uncommon tokens 30 %
     """
     if not found.role or found.role == NO_ROLE or pd.isna(found.value):
         return ""
-    figure = _value(found.value, found.statistic)
-    subject, beside = _EVIDENCE.get(found.role, (_named, ""))
-    text = f"{subject(str(found.detail or ''))} {figure}".strip()
-    text += _beside(beside, found.control, found.statistic)
     second = getattr(found, "second_statistic", "")
-    if not second or pd.isna(second):
+    value, control = found.value, found.control
+    if second == _OTHER_HALF:
+        value, control = found.second_value, found.second_control
+    subject, beside = _EVIDENCE.get(found.role, (_named, ""))
+    text = f"{subject(str(found.detail or ''))} {_value(value, found.statistic)}".strip()
+    text += _beside(beside, control, found.statistic)
+    if not second or pd.isna(second) or second == _OTHER_HALF:
         return text
     other = f"{_SECOND[second]} {_value(found.second_value, second)}"
     return f"{text}; {other}{_beside(beside, found.second_control, second)}"
@@ -239,7 +259,7 @@ def _named(detail: str) -> str:
 
 
 def _offset(detail: str) -> str:
-    return f"{detail.removeprefix('offset ')} in"
+    return f"{detail} in"
 
 
 def _relation(detail: str) -> str:
@@ -258,11 +278,16 @@ _SINKS = {
     "closing": "end or separator",
     "punctuation": "punctuation",
 }
+# Of roles whose name does not say what is counted.
+_EVIDENCE_WORDS = (
+    ("positional", "share of rows whose largest weight is at the offset"),
+    ("monotone", "the key moves on with the query"),
+)
 # How the figure of each role is introduced, and what the figure beside it is.
 _EVIDENCE: dict[str, tuple[Callable[[str], str], str]] = {
     "positional": (_offset, ""),
-    "syntactic": (_relation, OFFSET_OR_CHANCE),
-    "alignment": (_relation, OFFSET_OR_CHANCE),
+    "syntactic": (_relation, BASELINE),
+    "alignment": (_relation, BASELINE),
     "rare tokens": (_always("two rarest in"), "by chance among more uncommon tokens"),
     "sink": (lambda detail: f"weight on {_SINKS.get(detail, detail)}", ""),
     "broad": (_always("entropy, of the largest,"), ""),

@@ -20,6 +20,7 @@ from attnlab.questions.analyze.question import SUMMARY
 from attnlab.questions.analyze.summary import (
     NO_ROLE,
     marked,
+    most_needed,
     roles_of,
     structure_of_heads,
     table_of,
@@ -216,18 +217,11 @@ def _by_labels(result: Result) -> list[tuple[Head, str, str]]:
             for row in _rows(heads)[:1]
         ]
     found = []
-    if LOSS_CHANGE.name in summary:
-        change = LOSS_CHANGE.column
-        needed = summary[summary[LOSS_CHANGE.low] > 0]
-        ranked = needed.sort_values(change.name, ascending=False, kind="stable")
-        found += [
-            (
-                _name(row),
-                "Most needed",
-                f"loss {change.shown(getattr(row, change.name), signed=True)} nats per token without it",
-            )
-            for row in _rows(ranked)[:1]
-        ]
+    needed = most_needed(summary)
+    if needed is not None:
+        head, change = needed
+        said = LOSS_CHANGE.column.shown(change, signed=True)
+        found.append((head, "Most needed", f"loss {said} nats per token without it"))
     clear = summary.assign(mark=marked(summary))[summary["confirmed"].astype(bool)]
     clear = clear.sort_values(["mark", "strength"], ascending=False, kind="stable")
     return [

@@ -19,12 +19,12 @@ from attnlab.core import (
 from attnlab.evaluation import MEMORY, SEED, SENTENCE_FLAGS, CorpusTextSettings, TextsAsked
 from attnlab.labels import (
     AGREEMENT,
+    BASELINE,
     CONTROLS,
     DETAIL,
     LABELS,
     LINKS,
     LOSS_CHANGE,
-    OFFSET_OR_CHANCE,
     RELATIONS,
     STRUCTURE,
     STRUCTURE_SAID,
@@ -104,7 +104,7 @@ SUMMARY = Table(
         Column("value", "value", "The figure that the role rests on.", 2),
         Column(
             "control",
-            OFFSET_OR_CHANCE,
+            BASELINE,
             "What that figure would be without the role: by the best offset or by chance; of rare tokens, by "
             "chance on the rows that see more uncommon tokens than the two rarest.",
             2,
@@ -117,7 +117,7 @@ SUMMARY = Table(
         Column("second_value", "deciding figure", "That other figure.", 2),
         Column(
             "second_control",
-            f"deciding figure, {OFFSET_OR_CHANCE}",
+            f"deciding figure, {BASELINE}",
             "What that other figure would be without the role.",
             2,
         ),
@@ -499,18 +499,19 @@ def _too_little(note: TooLittleCounted) -> str:
 
 
 def _sinks(note: SinksByThreshold) -> str:
-    """Such as `3 of 8 heads have more than 0.3 of their weight on one special token ... (0.4: 2, 0.5: 0)`."""
+    """Such as `3 of 8 heads have more than 0.3 of the weight on one special token ... (0.4: 2, 0.5: 0)`."""
     (threshold, number), *higher = note.above
     others = ", ".join(f"{share:g}: {count}" for share, count in higher)
+    have = "has" if number == 1 else "have"
     return (
-        f"{number} of {note.heads} heads have more than {threshold:g} of {_SINK_KEYS[note.keys]} "
+        f"{number} of {note.heads} heads {have} more than {threshold:g} of {_SINK_KEYS[note.keys]} "
         f"(more than {others}); a count of sinks depends on the threshold."
     )
 
 
 _SINK_KEYS = {
-    "all": "their weight on one special token, the first token or punctuation",
-    "content": "their weight among ordinary tokens on the first token, where that is one of them, or on "
+    "all": "the weight on one special token, the first token or punctuation",
+    "content": "the weight among ordinary tokens on the first token, where that is one of them, or on "
     "punctuation",
 }
 

@@ -185,6 +185,16 @@ def _role(row: Mapping[Any, Any]) -> dict[str, Any]:
     }
 
 
+def most_needed(summary: pd.DataFrame) -> tuple[Head, float] | None:
+    """The head without which the loss rises most, and by how much; None where no interval lies above 0."""
+    if LOSS_CHANGE.name not in summary:
+        return None
+    needed = summary[summary[LOSS_CHANGE.low] > 0]
+    ranked = needed.sort_values(LOSS_CHANGE.name, ascending=False, kind="stable")
+    rows = ranked[[*HEAD_COLUMNS, LOSS_CHANGE.name]].itertuples(index=False, name=None)
+    return next(((Head(*head), change) for *head, change in rows), None)
+
+
 def marked(summary: pd.DataFrame) -> "pd.Series[bool]":
     """Which heads have a role that is confirmed and, where there were controls, significant against them.
 

@@ -28,6 +28,7 @@ from attnlab.questions.analyze.head_phrases import (
     STATUS_WORDS,
     describe_agreement,
     describe_generation,
+    describe_heads,
     describe_roles,
     heads_shown,
     titled_heads,
@@ -189,7 +190,7 @@ def contents(result: Result) -> Contents:
     known = [name for name in _FACTS if name in result.about]
     kept = result.matrices
     return Contents(
-        [describe_roles(result.table)] if "role" in result.table else [],
+        describe_heads(result.table),
         {name: str(result.about[name]) for name in known[:_MOST_FACTS]},
         parts=[
             Part(_summary_section(result)),
@@ -215,10 +216,9 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
     more = len(summary) - len(heads)
     below = [f"and {more} more heads in {SUMMARY.file}"] if more > 0 else []
     below.append(legend(result.table))
-    if "role" in result.table:
-        below += [describe_roles(result.table), describe_agreement(table_of(result, "agreement"))]
     if "generated" in result.tables:
         below.append(describe_generation(result.tables["generated"]))
+    below += describe_heads(result.table)
     yield TerminalTable(
         tuple(column.narrow for column in columns),
         tuple(tuple(_cell(column.name, row) for column in columns) for _, row in heads.iterrows()),

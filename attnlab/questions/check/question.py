@@ -109,9 +109,9 @@ QUESTION = Question(
     tables=(PROPERTIES, ABILITIES),
     run="attnlab.questions.check.checking:check",
     notes={
-        WiderThanTokens: "A layer looks {keys:,} keys far, and only {tokens:,} tokens were read; give "
+        WiderThanTokens: "A layer attends to {keys:,} keys, and only {tokens:,} tokens were read; give "
         "more tokens.",
-        SinglePrecision: "The model cannot compute in float64; changes below 1 in 1,000,000 were not seen.",
+        SinglePrecision: "The model cannot compute in float64; changes below 1 in 1,000,000 go unnoticed.",
     },
     printed=2,
 )

@@ -94,7 +94,7 @@ class ComparisonSettings(TextSettings):
         Sequence[str] | None,
         Option(
             "Mechanisms by their names in the table, commas between.",
-            shown="all that have a form for a model",
+            shown="all that the model can have",
             read=words_in,
         ),
     ] = None
@@ -106,7 +106,7 @@ class ComparisonSettings(TextSettings):
         str | None,
         Option(
             "Name of a row, such as band or the file of a plan, whose gain in loss and BLEU over every other "
-            "row of the same sites and budget is told too."
+            "row of the same sites and budget is given too."
         ),
     ] = None
     per_head: Annotated[

@@ -51,7 +51,7 @@ _LARGER = (MASS, BLEU_CHANGE)
 LIMITS = {MASS.name: 1.0, ERROR.name: 1.5}
 # Up to there an axis of a change is linear.
 _LINEAR = {LOSS_CHANGE.name: 0.1, BLEU_CHANGE.name: 1.0}
-_LEFT, _GAP, _TOP = 1.9, 0.25, 0.75
+_LEFT, _GAP, _TOP, _BESIDE = 1.9, 0.25, 0.75, 2
 
 
 def contents(result: Result) -> Contents:
@@ -198,7 +198,7 @@ def _label(row: Mapping[Any, Any]) -> str:
 
 
 def draw_comparison(summary: pd.DataFrame, sites: str | None = None) -> Figure:
-    """A row of panels per budget: each mechanism's figures with their intervals, by level.
+    """Two panels a line, a page wide: each mechanism's figures with their intervals, by level and budget.
 
     The best mechanism that could be used has a ring and its figure beside it: an oracle is fitted to what
     it is measured on.
@@ -225,23 +225,24 @@ def draw_comparison(summary: pd.DataFrame, sites: str | None = None) -> Figure:
     cases = list(summary[["steps", "budget"]].dropna().drop_duplicates().itertuples(index=False))
     order = summary.groupby("mechanism")[ERROR.name].mean().sort_values(ascending=False)
     names = [str(name) for name in order.index]
-    width, height = 2.9 if len(axes_shown) < 3 else 2.1, 0.2 * len(names) + 0.2
-    row = height + 0.75 + 0.15 * (len(axes_shown) > 2)
-    whole = _LEFT + len(axes_shown) * (width + _GAP), _TOP + len(cases) * row - 0.05
+    width, height = (PAGE_WIDTH - _LEFT) / _BESIDE - _GAP, 0.2 * len(names) + 0.2
+    lines = -(-len(axes_shown) // _BESIDE)
+    row = height + 0.75 + 0.15 * (lines > 1)
     with style():
-        figure = blank(*whole)
+        figure = blank(PAGE_WIDTH, _TOP + len(cases) * lines * row - 0.05)
         for index, (steps, budget) in enumerate(cases):
             # A plan stands at every budget.
             at = (summary["budget"] == budget).fillna(True)
             rows = summary[at & (summary["steps"] == steps)]
-            for column, (estimate, label) in enumerate(axes_shown.items()):
-                left = _LEFT + column * (width + _GAP)
-                axes = panel(figure, left, _TOP + index * row, width, height)
+            for number, (estimate, label) in enumerate(axes_shown.items()):
+                line, column = divmod(number, _BESIDE)
+                left, top = _LEFT + column * (width + _GAP), _TOP + (index * lines + line) * row
+                axes = panel(figure, left, top, width, height)
                 stretched = _draw(axes, rows, names, estimate)
                 _mark_winner(axes, rows, names, estimate)
                 axes.set_xlabel(f"{label}{stretched}")
                 axes.tick_params(axis="y", labelleft=column == 0, length=0)
-                if column == 0:
+                if number == 0:
                     tuned = f", after {counted(int(steps), 'batch')}" if steps else ""
                     title = f"{sites}, {counted(int(budget), 'key')} per row{tuned}"
                     axes.set_title(title, loc="left")

@@ -272,7 +272,7 @@ def _draw_heads(axes: Axes, table: pd.DataFrame, row: float, unit: str) -> None:
         )  # fmt: skip
     axes.axvline(0, color=INK, linewidth=0.8, linestyle=":")
     names = [f"{layer}.{head}" for layer, head in zip(table["layer"], table["head"], strict=True)]
-    axes.set_yticks(range(len(table)), names, fontsize=8 if row > 0.2 else 6)
+    axes.set_yticks(range(len(table)), names, fontsize=8 if row > 0.2 else 7)
     axes.set_ylim(len(table) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel(f"change of loss ({unit})", fontsize=8.5)

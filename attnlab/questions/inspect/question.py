@@ -27,7 +27,7 @@ TOKENS = Table(
             "special",
             "Whether it is special, such as [CLS], or padding; an unknown word is neither.",
         ),
-        Column("mask", "mask", "1 for a real token, 0 for padding, which no query sees."),
+        Column("mask", "mask", "1 for a real token, 0 for padding, which no query attends to."),
         Column(
             "token_type",
             "type",

@@ -100,7 +100,7 @@ def draw_moves(moves: pd.DataFrame, *, width: float = COLUMN) -> Figure:
                 end = (rows["layer"].iloc[-1], rows["cosine"].iloc[-1])
                 axes.annotate(
                     shown(str(word)), end, xytext=(4, 0), textcoords="offset points",
-                    fontsize=6.5, va="center", color=INK,
+                    fontsize=7, va="center", color=INK,
                 )  # fmt: skip
         common = moves.drop_duplicates("layer")
         axes.plot(common["layer"], common["anisotropy"], color=INK, linestyle="--", linewidth=0.9)

@@ -72,7 +72,7 @@ def draw_embedding_map(table: pd.DataFrame, *, width: float = PAGE) -> Figure:
             for word, x, y in zip(rows["word"], across, up, strict=True):
                 axes.annotate(
                     shown(str(word)), (x, y), xytext=(3, 2), textcoords="offset points",
-                    fontsize=6.5, color=INK, weight="bold" if word == group else "normal",
+                    fontsize=7, color=INK, weight="bold" if word == group else "normal",
                 )  # fmt: skip
         axes.set_aspect("equal", adjustable="datalim")
         first, second = (float(table[f"{name}_share"].iloc[0]) for name in ("first", "second"))

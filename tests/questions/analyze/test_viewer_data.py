@@ -146,7 +146,8 @@ def test_maps_tell_significant_roles_from_those_that_are_only_confirmed(analysis
         ("syntactic", 2, 0),
     ]
     assert analysis.contents().answers == [
-        "2 of 6 heads have a role that is confirmed and significant against controls: 1 positional, 1 sink."
+        "2 of 6 heads have a role that is confirmed and significant against controls: 1 positional, 1 sink.",
+        "The loss rises most without encoder.0.2, by 0.020 nats per token.",
     ]
     assert [word for word, _ in overview.words] == [
         "closest role", "strength", "confirmed", "significant", "structure", "loss",
