@@ -15,6 +15,7 @@ import shape_checks
 import torch
 from browser.skipped import skipped_browser_tests
 from filelock import FileLock
+from forks import Forks
 from hypothesis import HealthCheck, settings
 
 # Before anything of attnlab is imported, which is then decorated.
@@ -148,6 +149,14 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_once(
         tmp_path_factory, "small", lambda folder: train(folder, small_settings(), command=command)
     )
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """Runs commands in processes that need not import the libraries."""
+    made = Forks()
+    yield made
+    made.close()
 
 
 @pytest.fixture

@@ -5,14 +5,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+from forks import Forks
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
 class Distribution:
     """A distribution in a folder of its own, as pip would install one."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, forks: Forks) -> None:
         self.folder = folder
+        self._forks = forks
+        self._paths = [folder, ROOT]
 
     def register(self, group: str, name: str, code: str, value: str) -> None:
         """Puts a module with `code` there, whose `value` is the entry point `name`."""
@@ -25,11 +29,13 @@ class Distribution:
 
     def attnlab(self, *words: str) -> subprocess.CompletedProcess[str]:
         """The command in a process of its own that finds the distribution."""
-        return self.python("-m", "attnlab", *words)
+        return self._forks.attnlab(
+            *words, folder=self.folder, paths=self._paths, env={**os.environ, "COLUMNS": "200"}
+        )
 
     def python(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Python in a process of its own that finds the distribution and attnlab."""
-        paths = os.pathsep.join((str(self.folder), str(ROOT)))
+        paths = os.pathsep.join(map(str, self._paths))
         return subprocess.run(
             [sys.executable, *words],
             capture_output=True,

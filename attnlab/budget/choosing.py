@@ -199,9 +199,10 @@ def made(spec: str | Specification, heads: int, types: int, site: str) -> Mechan
     Raises:
         InputError: the site does not allow it.
     """
-    # Linformer draws its projections from torch's generator: the caller's is left as it is.
+    # Linformer draws its projections from torch's generator of the CPU: the caller's is left as it is,
+    # and those of other devices are not concerned.
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         found = make(
             spec, causal=site == "decoder", cross=site == "cross", heads=heads, vocabulary=types
         )

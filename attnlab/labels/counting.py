@@ -293,7 +293,7 @@ def untrained_twin(model: Model, seed: int) -> Model:
     such as counts of tokens, are those of `model`.
     """
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         twin = type(model)(copy.deepcopy(model.config))
         plan = installed_plan(model)
         if plan is not None:

@@ -8,13 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from distributions import Distribution
+from forks import Forks
 from zoo import random_models
 from zoo.random_models import SENTENCES, tokenizer
 
 
 @pytest.fixture
-def distribution(tmp_path: Path) -> Distribution:
-    return Distribution(tmp_path)
+def distribution(tmp_path: Path, forks: Forks) -> Distribution:
+    return Distribution(tmp_path, forks)
 
 
 READER = """
@@ -162,7 +163,8 @@ def test_a_mechanism_to_train_with_and_to_compare(distribution: Distribution) ->
     assert trained.returncode == 0, trained.stderr
     assert '"toy_near"' in (distribution.folder / "run" / "config.json").read_text()
     trained = distribution.attnlab("train", "full", *sizes)
-    words = ["compare", "full", "--budget", "5", "-n", "4", "--calibration", "8", "--out", "table"]
+    words = ["compare", "full", "--budget", "5", "-n", "4", "--calibration", "8", "--quick"]
+    words += ["--out", "table"]
     compared = distribution.attnlab(*words)
     assert compared.returncode == 0, compared.stderr
     tables = [path.read_text() for path in (distribution.folder / "table").glob("*.csv")]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from distributions import Distribution
+from forks import Forks
 from zoo import random_models
 from zoo.random_models import tokenizer
 
@@ -112,9 +113,9 @@ WRITTEN = {
 
 
 @pytest.fixture(scope="module")
-def distribution(tmp_path_factory: pytest.TempPathFactory) -> Distribution:
+def distribution(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Distribution:
     """A distribution with a question, beside a model."""
-    made = Distribution(tmp_path_factory.mktemp("norms"))
+    made = Distribution(tmp_path_factory.mktemp("norms"), forks)
     made.register("attnlab.questions", "norms", QUESTION, "QUESTION")
     random_models.bert().save_pretrained(made.folder / "bert")
     tokenizer().save_pretrained(made.folder / "bert")
@@ -307,11 +308,11 @@ BROKEN = {
 
 @pytest.mark.parametrize("fault", BROKEN)
 def test_a_broken_question_is_one_sentence(
-    fault: str, distribution: Distribution, tmp_path: Path
+    fault: str, distribution: Distribution, tmp_path: Path, forks: Forks
 ) -> None:
     code, words, message = BROKEN[fault]
     assert code != QUESTION
-    broken = Distribution(tmp_path)
+    broken = Distribution(tmp_path, forks)
     broken.register("attnlab.questions", "norms", code, "QUESTION")
     (tmp_path / "bert").symlink_to(distribution.folder / "bert")
     refused = broken.attnlab(*words.split())

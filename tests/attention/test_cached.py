@@ -136,13 +136,14 @@ def test_mechanisms_that_choose_by_token_refuse_a_cache_of_keys(name: str, spec:
         in_chunks(random, given(name), [1] * TARGET)
 
 
-@pytest.mark.parametrize("beams", [1, 3])
 @pytest.mark.parametrize(
-    ("name", "spec"),
+    ("name", "spec", "beams"),
     [
-        pytest.param(name, spec, marks=() if spec in QUICK else pytest.mark.slow)
+        pytest.param(name, spec, beams, marks=() if spec in QUICK else pytest.mark.slow)
         for name, spec in CASES
-        if spec in KINDS
+        for beams in (1, 3)
+        # Beams are put in another order in each family's cache, and in each mechanism's of two families.
+        if spec in KINDS and (beams == 1 or spec in QUICK or name in ("llama", "marian"))
     ],
 )
 def test_generation_with_a_cache_equals_generation_without(

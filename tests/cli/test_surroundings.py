@@ -35,22 +35,22 @@ def in_shell(line: str, **variables: str) -> tuple[int, str]:
     return found.returncode, found.stderr
 
 
-def test_a_closed_standard_output_is_an_error(table: Path) -> None:
-    status, said = in_shell(f'"$@" table {table} >&-')
+def test_a_closed_standard_output_is_an_error() -> None:
+    status, said = in_shell('"$@" corpora >&-')
     assert (status, said.count("\n")) == (2, 1)
     assert "Standard output is closed" in said
 
 
-def test_a_full_disk_behind_standard_output_is_an_error(table: Path) -> None:
-    status, said = in_shell(f'"$@" table {table} >/dev/full')
+def test_a_full_disk_behind_standard_output_is_an_error() -> None:
+    status, said = in_shell('"$@" corpora >/dev/full')
     assert (status, said) == (
         1,
         "Error: Could not write to standard output: No space left on device.\n",
     )
 
 
-def test_a_closed_standard_error_changes_nothing(table: Path) -> None:
-    assert in_shell(f'"$@" table {table} >/dev/null 2>&-') == (0, "")
+def test_a_closed_standard_error_changes_nothing() -> None:
+    assert in_shell('"$@" corpora >/dev/null 2>&-') == (0, "")
 
 
 def test_variables_of_launchers_and_of_matplotlib_are_no_matter_of_a_table(table: Path) -> None:

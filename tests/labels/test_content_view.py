@@ -178,8 +178,8 @@ def sink_beside_a_diagonal(length: int, offset: int = -1, sink: float = 0.7) -> 
 @pytest.mark.parametrize("site", ["encoder", "decoder"])
 def test_a_sink_hides_no_diagonal(site: str, left: bool) -> None:
     found, structure, statistics = functions(site), HeadStructure(99), HeadStatistics()
-    for first in range(0, 400, 4):
-        words = [["start", *["word"] * (14 + n), "end"] for n in range(4)]
+    for first in range(0, 400, 40):
+        words = [["start", *["word"] * (14 + n % 4), "end"] for n in range(40)]
         matrices = [sink_beside_a_diagonal(len(row)) for row in words]
         batch = layer(matrices, words, site=site, first=first, left=left, padding=math.nan)
         for consumer in (found, structure, statistics):

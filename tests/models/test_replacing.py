@@ -214,24 +214,24 @@ def is_new_or_begun(folder: Path) -> bool:
     return read_record(folder)["command"] == "new"
 
 
+OTHERS = ("disk full", "refused once", "read-only", "interrupted")
+# Every step of a kill; of other faults one in four, and all with `make torture`.
 FAULTS = (
-    "killed",
-    *(
-        pytest.param(fault, marks=pytest.mark.slow)
-        for fault in ("disk full", "refused once", "read-only", "interrupted")
-    ),
+    ("killed", 1),
+    *(pytest.param(fault, 4, marks=pytest.mark.slow) for fault in OTHERS),
+    *(pytest.param(fault, 1, marks=pytest.mark.torture) for fault in OTHERS),
 )
 
 
 @pytest.mark.filterwarnings(
     "ignore:This process"
 )  # that it has threads, which the child leaves alone
-@pytest.mark.parametrize("fault", FAULTS)
-def test_overwriting_that_is_stopped_at_any_step(run: Path, fault: str) -> None:
+@pytest.mark.parametrize(("fault", "stride"), FAULTS)
+def test_overwriting_that_is_stopped_at_any_step(run: Path, fault: str, stride: int) -> None:
     old, outside = content(run), content(run.parent / "outside")
-    at, met, passed = 0, True, set()
+    at, met, passed = 1 - stride, True, set()
     while met:
-        at += 1
+        at += stride
         folder = Path(shutil.copytree(run, run.with_name(f"at-{at}"), symlinks=True))
         status, met = in_child(lambda folder=folder: VERBS["--overwrite"](folder), fault, at)
         assert status != BROKEN, f"step {at} raises what is no sentence"
@@ -246,11 +246,13 @@ def test_overwriting_that_is_stopped_at_any_step(run: Path, fault: str) -> None:
     assert at > 30, "every step is met"
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_first_training_that_is_stopped_at_any_step(tmp_path: Path, fault: str) -> None:
-    at, met, passed = 0, True, set()
+@pytest.mark.parametrize(("fault", "stride"), FAULTS)
+def test_a_first_training_that_is_stopped_at_any_step(
+    tmp_path: Path, fault: str, stride: int
+) -> None:
+    at, met, passed = 1 - stride, True, set()
     while met:
-        at += 1
+        at += stride
         folder = tmp_path / f"at-{at}"
         status, met = in_child(lambda folder=folder: VERBS["train"](folder), fault, at)
         assert status != BROKEN, f"step {at} raises what is no sentence"

@@ -47,7 +47,22 @@ SPECS = [
 SITES = {name: ["encoder", "decoder", "cross"] for name in random_models.TWO_STACKS}
 SITES |= {"bert": ["encoder"], "distilbert": ["encoder"], "llama": ["decoder"], "gpt2": ["decoder"]}
 COUNTS = torch.arange(random_models.TYPES).roll(5)
-CASES = [(name, site, spec) for name in ALL for site in SITES[name] for spec in SPECS]
+# What a family of models can treat in its own way; all of SPECS stand in two of them.
+KINDS = (
+    "full",
+    "band(window=1)",
+    "sigma(window=1, num_pos=2, columns='frequency')",
+    "linear(feature='elu')",
+    "linformer(k=3, max_length=37)",
+    "topk(k=2)",
+    "static(offsets=(-1, 0), weights=(0.5, 0.25))",
+)
+CASES = [
+    (name, site, spec)
+    for name in ALL
+    for site in SITES[name]
+    for spec in (SPECS if name in ("llama", "marian") else KINDS)
+]
 
 
 def texts(name: str) -> list[Any]:
