@@ -26,10 +26,11 @@ from attnlab.core import SITES, path_label, quiet, write_table
 from attnlab.figures import write_figure
 from attnlab.labels import untrained_twin
 from attnlab.matrices import fit_sigma, l1_distance, normalized_rows, uniform_matrix
-from attnlab.matrices.random_search import ATTEMPTS, COEFFICIENTS, random_search
+from attnlab.matrices.random_search import random_search
 from attnlab.models import Run
 from attnlab.reading import KeptMatrices, load_matrices
 from experiments.models.run import described
+from experiments.shared.published_search import ATTEMPTS, COEFFICIENTS
 from experiments.shared.readme import (
     RESULTS,
     put_rows,
@@ -299,7 +300,7 @@ def readme(out: Path) -> str:
         long=long["matrices"].max(),
         distances=shown(distances[distances["sentences"] == LONG], ["w", "num_pos"], DISTANCES[:-1]),
         searched=shown(distances[distances["sentences"] == ONE], ["w", "num_pos"], DISTANCES),
-        draws=f"{3 * ATTEMPTS * len(COEFFICIENTS) ** 3:,}",
+        draws=f"{3 * ATTEMPTS * COEFFICIENTS**3:,}",
         published=published, means=means(published), timing=read_table(out, "timing"),
         within=within.sum(), worse=(published["published"] >= published["zero_matrix"]).sum(),
         nearer=(published["published"] < published["uniform_matrix"]).sum(),
