@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from attnlab.ablation import over_models
 from attnlab.budget import FULL
 from attnlab.core import write_text
 from experiments.heads_of_small_models.readme import test_bleu
@@ -100,7 +101,12 @@ def thesis(folder: Path) -> Row:
         "alike": row_of(contrasts, contrast=ALIKE),
         "starts": read_table(folder, "starts").set_index("init").to_dict("index"),
         "nearer": NEARER,
-        "neighbours": encoder.groupby(["init", "trained"])["neighbours"].mean(),
+        "neighbours": {
+            (row["init"], row["trained"]): row
+            for row in over_models(
+                encoder.reset_index(), ["init", "trained"], ["neighbours"]
+            ).to_dict("records")
+        },
         "numerical_rank": encoder.groupby("trained")["rank"].mean(),
         "published": len(published),
         "worse": int((published["published"] >= published["zero_matrix"]).sum()),
