@@ -65,6 +65,7 @@ CITATION = re.compile(rf"\b({PAGES})\.md((?:,? (?:sections?|traps?) \d+)?)")
 # Formulas in docstrings hold vertical bars, which would name a substitution.
 CODE = re.compile(r"(``.+?``|`.+?`)")
 FILE_BESIDE = re.compile(r"\]\(([\w./]+\.(?:csv|json|png|svg))\)")
+RESULT_BESIDE = re.compile(r"\]\(\.\./([\w-]+)/README\.md\)")
 FOLDER_BESIDE = re.compile(r"\[(\w+)\]\(\w+\)")
 RESULT = re.compile(r"^\| \[([\w-]+)\]\(\1/README\.md\) \| (.+) \|$", flags=re.MULTILINE)
 
@@ -102,7 +103,8 @@ def write_results(app: Sphinx) -> None:
             text = (ROOT / kind / name / "README.md").read_text(encoding="utf-8")
             title = text.partition("\n")[0].lstrip("# ")
             rows.append(f"| [{title}](results/{name}) | {shows} |")
-            page = FILE_BESIDE.sub(rf"](../../{kind}/{name}/\1)", FOLDER_BESIDE.sub(r"`\1`", text))
+            page = RESULT_BESIDE.sub(r"](\1)", FOLDER_BESIDE.sub(r"`\1`", text))
+            page = FILE_BESIDE.sub(rf"](../../{kind}/{name}/\1)", page)
             (folder / f"{name}.md").write_text(page, encoding="utf-8")
         (folder / f"{kind}.txt").write_text("\n".join(rows), encoding="utf-8")
 

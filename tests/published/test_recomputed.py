@@ -52,13 +52,13 @@ def script(name: str) -> Any:
     return importlib.import_module(f"experiments.{name}.run")
 
 
-@recomputes("thesis_tables")
+@recomputes("thesis")
 def _(folder: Path, request: pytest.FixtureRequest) -> None:
     from attnlab.matrices.sigma_sets import fit_sigma
     from attnlab.reading.matrix_files import load_matrices
 
     H = load_matrices(request.getfixturevalue("shared_data") / "thesis" / "heads.npz")
-    table = pd.read_csv(folder / "table.csv")
+    table = pd.read_csv(folder / "published.csv")
     uniform = (H - 1 / H.shape[-1]).abs().sum((-2, -1))
     of_heads = uniform[torch.tensor(table["head"].to_numpy() - 1)]
     torch.testing.assert_close(of_heads, torch.tensor(table["uniform_matrix"].to_numpy()))

@@ -1,13 +1,5 @@
-"""The thesis's four published tables beside exact fits, the zero matrix and its own search run again.
+"""The thesis's published tables beside exact fits, the zero matrix and its own search run again."""
 
-    python experiments/thesis_tables/run.py ../shared/data/thesis
-
-writes results/thesis_tables/. The path of heads.npz will do too: the published tables are looked for
-beside it. With --keep-search the search is not run again: what it found is taken from the table that is
-there.
-"""
-
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -22,16 +14,8 @@ from attnlab.matrices import Values, fit_sigma, l1_distance, uniform_matrix, zer
 from attnlab.matrices.random_search import random_search
 from attnlab.reading import load_matrices
 from experiments.shared.published_search import seconds_per_head
-from experiments.shared.readme import (
-    RESULTS,
-    read_facts,
-    read_table,
-    render,
-    write_facts,
-    write_readme,
-)
+from experiments.shared.readme import read_table
 
-OUT = RESULTS / "thesis_tables"
 SEEDS = range(5)
 BOUNDS = (0.05, 0.1, 0.5)
 # Combinations of coefficients on which the plain form is timed, of 1,331.
@@ -49,26 +33,21 @@ MEANS = [
 ]  # fmt: skip
 
 
-def main(source: Path, *, keep_search: bool) -> None:
-    """Compares, times and writes the tables; `source` is the folder of the data or its heads.npz."""
-    torch.set_num_threads(1)
-    folder = source.parent if source.is_file() else source
-    H = load_matrices(folder / "heads.npz")
-    path_label = pd.read_csv(folder / "thesis_tables.csv")
-    known = pd.read_csv(OUT / "table.csv") if keep_search else None
+def write_published(data: Path, out: Path, *, keep_search: bool) -> None:
+    """Compares, times and writes `published.csv` and `timing.csv`; `data` holds the thesis's files."""
+    H = load_matrices(data / "heads.npz")
+    rows = pd.read_csv(data / "thesis_tables.csv")
+    known = read_table(out, "published") if keep_search else None
     tables, timings = [], []
-    for window, num_pos in path_label[["w", "num_pos"]].drop_duplicates().to_numpy().tolist():
+    for window, num_pos in rows[["w", "num_pos"]].drop_duplicates().to_numpy().tolist():
         print(f"w={window} num_pos={num_pos}", flush=True)
         options = {"window": window, "num_pos": num_pos}
-        rows = of_table(path_label, **options)
         searches = search_again(H, **options) if known is None else of_table(known, **options)
-        tables.append(compare(H, rows, searches[SEARCHED].reset_index(drop=True), **options))
+        searches = searches[SEARCHED].reset_index(drop=True)
+        tables.append(compare(H, of_table(rows, **options), searches, **options))
         timings.append(measure_times(H, **options))
-    table, timing = pd.concat(tables, ignore_index=True), pd.DataFrame(timings)
-    write_table(OUT / "table.csv", table)
-    write_table(OUT / "timing.csv", timing)
-    write_facts(OUT, __file__, "torch", "numpy", "scipy", search_kept=keep_search)
-    write_readme(OUT, readme(OUT))
+    write_table(out / "published.csv", pd.concat(tables, ignore_index=True))
+    write_table(out / "timing.csv", pd.DataFrame(timings))
 
 
 def of_table(table: pd.DataFrame, window: int, num_pos: int) -> pd.DataFrame:
@@ -152,29 +131,3 @@ def means(table: pd.DataFrame) -> pd.DataFrame:
         for w, num_pos in pairs
     ]
     return grouped.reset_index(names="mean l1 over 8 heads")
-
-
-def readme(folder: Path) -> str:
-    """The README: what was compared, what it means, how it was made."""
-    table = read_table(folder, "table")
-    within = table["published"].between(
-        table["search_again_lowest"] - 1, table["search_again_highest"] + 1
-    )
-    proofs = table.filter(like="proven_")
-    return render(
-        __file__, read_facts(folder), table=table, means=means(table),
-        timing=read_table(folder, "timing"), within=within.sum(),
-        worse=(table["published"] >= table["zero_matrix"]).sum(),
-        nearer=(table["published"] < table["uniform_matrix"]).sum(),
-        difference=(table["search_again"] - table["published"]).mean(),
-        proofs=proofs.size, unproven=(~proofs).sum().sum(),
-        seeds=SEEDS, sample=SAMPLE, repeats=REPEATS,
-    )  # fmt: skip
-
-
-if __name__ == "__main__":
-    paths = [argument for argument in sys.argv[1:] if argument != "--keep-search"]
-    main(
-        Path(paths[0] if paths else "../shared/data/thesis"),
-        keep_search="--keep-search" in sys.argv,
-    )

@@ -1,0 +1,207 @@
+"""What the results say, on one page that is made from their tables.
+
+    python experiments/findings/run.py
+
+writes docs/findings.md. Results whose folders are not there yet are named as not measured.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from attnlab.ablation import over_models
+from attnlab.budget import FULL
+from attnlab.core import write_text
+from experiments.heads_of_small_models.readme import test_bleu
+from experiments.heads_of_small_models.summary import models_with, sites_in_short
+from experiments.shared.readme import RESULTS, read_table, render
+from experiments.shared.sinks import sink_counts
+from experiments.thesis.run import ALIKE, EFFECTIVE_RANK, MODEL, NEARER
+
+PAGE = RESULTS.parent / "docs" / "findings.md"
+# Keys per row at which mechanisms are compared, and families left out of the searched plan.
+BUDGET, ABLATED = 5, 4
+Row = dict[str, Any]
+
+
+def main() -> None:
+    """Writes the page."""
+    write_text(PAGE, page(RESULTS))
+
+
+def page(results: Path) -> str:
+    """The page, from the tables of a folder of results."""
+    optional = {"models": models, "plan_ablation": plan_ablation, "windows": windows}
+    folders = {name: results / name for name in ("models", "plan_ablation")}
+    folders["windows"] = results / "windows_by_language"
+    return render(
+        __file__, {"versions": {}, "date": ""}, estimate=estimate, bleus=bleus,
+        small=small_models(results / "heads_of_small_models"),
+        minilm=minilm(results / "heads_of_minilm"),
+        thesis=thesis(results / "thesis"),
+        search=plan_search(results / "plan_search"),
+        replaced=substitution(results / "substitution_tatoeba"),
+        aligned=alignment(results / "alignment"),
+        **{
+            name: read(folders[name]) if (folders[name] / "facts.json").exists() else None
+            for name, read in optional.items()
+        },
+    )  # fmt: skip
+
+
+def estimate(row: Row, name: str, digits: int = 2, sign: str = "+") -> str:
+    """A figure in bold with its interval, where it has one."""
+    value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
+    ends = "" if pd.isna(low) else f" [{low:{sign}.{digits}f}, {high:{sign}.{digits}f}]"
+    return f"**{value:{sign}.{digits}f}**{ends}"
+
+
+def bleus(values: "pd.Series[float]") -> str:
+    """The range of BLEU of some models."""
+    low, high = f"{values.min():.1f}", f"{values.max():.1f}"
+    return f"BLEU {low}" if low == high else f"BLEU {low} to {high}"
+
+
+def row_of(table: pd.DataFrame, **values: Any) -> Row:
+    """The only row of a table with these values."""
+    (row,) = table[(table[list(values)] == pd.Series(values)).all(axis=1)].to_dict("records")
+    return {str(name): value for name, value in row.items()}
+
+
+def small_models(folder: Path) -> Row:
+    """Labels and importance of the heads by site, and BLEU of the models."""
+    labelled, weighed = models_with(folder, "labels"), models_with(folder, "importance")
+    scores = pd.Series([float(test_bleu(own)) for own in labelled.values()])
+    return {"sites": sites_in_short(labelled, weighed), "models": len(labelled), "bleu": scores}
+
+
+def minilm(folder: Path) -> Row:
+    """How many heads are sinks by threshold, and the claims about layers."""
+    controls = read_table(folder, "controls")
+    trends = read_table(folder, "trends")
+    return {
+        "heads": len(read_table(folder, "labels")),
+        "sinks": sink_counts(controls),
+        "least_p": trends["p_layers_holm"].min(),
+    }
+
+
+def thesis(folder: Path) -> Row:
+    """Contrasts, what figures show of encoders, and the published tables."""
+    contrasts, published = read_table(folder, "contrasts"), read_table(folder, "published")
+    shapes = read_table(folder, "heads")
+    encoder = (
+        shapes[shapes["site"] == "encoder"].groupby([*MODEL, "trained"]).mean(numeric_only=True)
+    )
+    return {
+        "bleu": read_table(folder, "models")["bleu"],
+        "near": row_of(contrasts, contrast=NEARER),
+        "rank": row_of(contrasts, contrast=EFFECTIVE_RANK),
+        "alike": row_of(contrasts, contrast=ALIKE),
+        "starts": read_table(folder, "starts").set_index("init").to_dict("index"),
+        "nearer": NEARER,
+        "neighbours": {
+            (row["init"], row["trained"]): row
+            for row in over_models(
+                encoder.reset_index(), ["init", "trained"], ["neighbours"]
+            ).to_dict("records")
+        },
+        "numerical_rank": encoder.groupby("trained")["rank"].mean(),
+        "published": len(published),
+        "worse": int((published["published"] >= published["zero_matrix"]).sum()),
+        "times": published["published"].sum() / published["exact_free"].sum(),
+    }
+
+
+def plan_search(folder: Path) -> Row:
+    """Contrasts over corpora, and which families the search of one model needs."""
+    ablation, scores = read_table(folder, "ablation"), read_table(folder, "models")
+    own = ablation[ablation["budget"] == ABLATED]
+    return {
+        "contrasts": read_table(folder, "contrasts").to_dict("records"),
+        "bleu": scores["full_bleu"],
+        "models": len(scores[["corpus", "layers", "seed"]].drop_duplicates()),
+        "over": read_table(folder, "over_corpora").to_dict("records"),
+        "ablation": {row["families"]: row for row in own.to_dict("records")},
+        "budget": ABLATED,
+        "ablated_bleu": ablation["full_bleu"].iloc[0],
+    }
+
+
+def substitution(folder: Path) -> Row:
+    """Change of loss by mechanism with all heads replaced, and what predicts the cost of one."""
+    models, table = read_table(folder, "over_models"), read_table(folder, "table")
+    rows = models[(models["scope"] == "model") & (models["steps"] == 0)]
+    rows = rows[(rows["budget"] == BUDGET) & (rows["level"] != "oracle")]
+    contrasts = read_table(folder, "contrasts")
+    return {
+        "rows": rows.sort_values("loss_change").to_dict("records"),
+        "bleu": table.loc[(table["mechanism"] == FULL) & (table["steps"] == 0), "bleu"],
+        "predicted": row_of(read_table(folder, "prediction_over_models"), site="all"),
+        "difference": contrasts.iloc[-1].to_dict(),
+        "budget": BUDGET,
+    }
+
+
+def alignment(folder: Path) -> Row:
+    """AER of other ways above the chosen heads by kind of model: mean, and its range over models.
+
+    Of a model that is alone, its interval over sentence pairs.
+    """
+    contrasts, models = read_table(folder, "contrasts"), read_table(folder, "models")
+    kinds = []
+    for key, own in contrasts.groupby(["text", "layers"], sort=False):
+        text, layers = key
+        found = models[(models["text"] == text) & (models["layers"] == layers)]
+        several = len(found) > 1
+        means = {
+            name: {
+                "aer": 100 * rows["difference"].mean(),
+                "aer_low": 100 * (rows["difference"] if several else rows["difference_low"]).min(),
+                "aer_high": 100
+                * (rows["difference"] if several else rows["difference_high"]).max(),
+            }
+            for name, rows in own.groupby("contrast")
+        }
+        kinds.append(
+            {"text": text, "layers": layers, "models": len(found), "means": means}
+            | {"bleu": found["validation_bleu"]}
+        )
+    return {"kinds": kinds}
+
+
+def models(folder: Path) -> Row:
+    """The shared models."""
+    table = read_table(folder, "table")
+    return {"models": len(table), "bleu": table["bleu"], "corpora": sorted(set(table["corpus"]))}
+
+
+def plan_ablation(folder: Path) -> Row:
+    """The two contrasts, and what each arm costs at a budget."""
+    table, over = read_table(folder, "table"), read_table(folder, "over_models")
+    own = over[over["budget"] == BUDGET].sort_values("loss_change")
+    return {
+        "contrasts": read_table(folder, "contrasts").to_dict("records"),
+        "rows": own.to_dict("records"),
+        "bleu": table.loc[table["arm"] == FULL, "bleu"],
+        "budget": BUDGET,
+    }
+
+
+def windows(folder: Path) -> Row:
+    """German against the others, trained and untrained, with the two tests."""
+    contrasts = read_table(folder, "contrasts")
+    own = contrasts[(contrasts["measure"] == "w90") & (contrasts["unit"] == "words")]
+    own = own[own["keys"] == "words"].set_index("condition")
+    scores = read_table(folder, "models")
+    return {
+        "rows": own.to_dict("index"),
+        "p": read_table(folder, "tests").set_index("test")["p_value"],
+        "bleu": scores["bleu"],
+        "models": len(scores),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""The page of findings comes out of the tables again, and takes in results whose folders appear."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from experiments.findings.run import PAGE, page
+from experiments.shared.readme import RESULTS
+
+LINK = re.compile(r"\]\(results/([\w-]+)\)")
+COME_AND_GO = ("models", "plan_ablation", "windows_by_language")
+
+
+def test_the_page_is_what_the_tables_say() -> None:
+    assert page(RESULTS) == PAGE.read_text("utf-8")
+
+
+def test_every_statement_has_a_number_an_amount_of_models_and_a_page() -> None:
+    text = page(RESULTS)
+    assert {name for name in LINK.findall(text) if not (RESULTS / name).is_dir()} == set()
+    measured = text.split("## Not measured")[0]
+    for section in re.split(r"^## ", measured, flags=re.MULTILINE)[1:]:
+        assert "not measured yet" in section.lower() or LINK.search(section), section
+    for sentence in re.findall(r"^.*\(\[.+\]\(results/.+\)\)$", text, flags=re.MULTILINE):
+        assert re.search(r"\d+ (?:shared )?(?:models?|matrices)", sentence), sentence
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The results without those that come and go."""
+    for path in RESULTS.iterdir():
+        if path.name not in COME_AND_GO:
+            (tmp_path / path.name).symlink_to(path)
+    return tmp_path
+
+
+def test_results_that_appear_are_taken_in(folder: Path) -> None:
+    text = page(folder)
+    assert "Not measured yet." in text
+    assert "The shared models of BLEU 35 and more" in text
+    for name in COME_AND_GO:
+        (folder / name).mkdir()
+        (folder / name / "facts.json").write_text("{}")
+    models = pd.DataFrame({"corpus": ["multi30k-en-fr"] * 2, "bleu": [40.0, 42.0]})
+    models.to_csv(folder / "models" / "table.csv", index=False)
+    difference = {"difference": [0.25], "difference_low": [0.125], "difference_high": [0.375]}
+    shutil.copy(folder / "models" / "table.csv", folder / "windows_by_language" / "models.csv")
+    windows = {"condition": ["trained", "untrained"], "unit": "words", "keys": "words"}
+    windows |= {"measure": "w90"} | {name: value * 2 for name, value in difference.items()}
+    pd.DataFrame(windows).to_csv(folder / "windows_by_language" / "contrasts.csv", index=False)
+    tests = pd.DataFrame({"test": ["contrast", "sources"], "p_value": [0.03, 0.5]})
+    tests.to_csv(folder / "windows_by_language" / "tests.csv", index=False)
+    own = folder / "plan_ablation"
+    arms = {"arm": ["full", "bands"], "bleu": [41.0, 7.0]}
+    pd.DataFrame(arms).to_csv(own / "table.csv", index=False)
+    contrast = {"contrast": ["longformer"], "models": 3, "same_sign": 3, "p_value": 0.01}
+    pd.DataFrame(contrast | difference).to_csv(own / "contrasts.csv", index=False)
+    over = {"arm": ["bands"], "budget": 5, "models": 3}
+    for name in ("loss_change", "bleu_change"):
+        over |= {f"{name}{end}": [0.5] for end in ("", "_low", "_high")}
+    pd.DataFrame(over).to_csv(own / "over_models.csv", index=False)
+    text = page(folder)
+    assert "German heads need a window that is **+0.25** [+0.12, +0.38] words wider" in text
+    assert (
+        "Longformer against a search of all families by loss**: loses **+0.250** [+0.125, +0.375] more"
+        in text
+    )
+    assert "On strong models, at 5 keys per row" in text
+    assert "2 shared models of multi30k-en-fr, BLEU 40.0 to 42.0" in text
+    assert "Not measured yet." not in text
