@@ -48,6 +48,7 @@ from .structure import agreement_table as agreement_table
 from .structure import chosen_by_bits as chosen_by_bits
 from .syntactic import best_heads as best_heads
 from .treebank import GoldSentence as GoldSentence
+from .treebank import load_treebank as load_treebank
 from .treebank import sentences_in as sentences_in
 from .verdict import BELOW as BELOW
 from .verdict import BORDERLINE as BORDERLINE

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from attnlab.labels.treebank import GoldSentence, load_treebank
+from attnlab.labels import GoldSentence, load_treebank
 from experiments.windows_by_language.models import LANGUAGES
 from experiments.windows_by_language.reading import CURVE, SHARE
 

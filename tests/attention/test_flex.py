@@ -12,7 +12,7 @@ from torch.nn.attention.flex_attention import create_mask, flex_attention
 from zoo.bridged import ids, model, put_in
 
 from attnlab.attention.bridge.installing import install
-from attnlab.attention.kernels import blocks
+from attnlab.attention.kernels import block_masks
 from attnlab.attention.mechanism import CallContext, Context, Scoring
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax
 from attnlab.attention.multihead import PerHead, attend_layer
@@ -78,7 +78,7 @@ def test_the_rule_is_the_support_of_each_head(causal: bool, first: int, padding:
     query, key, _ = inputs(2 * len(some), TOKENS - first)
     told: CallContext = {"first_query": first, "token_ids": drawn_ids(TOKENS, VOCABULARY)[:2]}
     mechanism, context = layer(some), Context(visible, **told)
-    rule, batch = blocks.rule_of(mechanism.parts(), query, key, context)
+    rule, batch = block_masks.rule_of(mechanism.parts(), query, key, context)
     found = create_mask(rule, batch, *query.shape[1:3], TOKENS, device="cpu")
     rows = (
         torch.ones(2, TOKENS - first, dtype=torch.bool) if visible is None else visible[:, first:]
@@ -129,9 +129,9 @@ def test_masks_are_kept_by_length_and_only_where_positions_decide(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = []
-    plain = blocks.rule_of
-    monkeypatch.setattr(blocks, "rule_of", lambda *given: made.append(1) or plain(*given))
-    blocks._MASKS.clear()
+    plain = block_masks.rule_of
+    monkeypatch.setattr(block_masks, "rule_of", lambda *given: made.append(1) or plain(*given))
+    block_masks._MASKS.clear()
     some = [build("band(window=(3, 1))", form="flex"), build("keys(first=1, last=1)", form="flex")]
     query, key, value = inputs(4)
     counts = []
@@ -145,9 +145,9 @@ def test_masks_are_kept_by_length_and_only_where_positions_decide(
             by_token, query, key, value, token_ids=drawn_ids(TOKENS, VOCABULARY)[:2] + seed
         )
     assert len(made) == 5
-    for length in range(1, blocks.MASKS + 3):
+    for length in range(1, block_masks.MASKS + 3):
         attend_layer(some[0], query[:, :, :1], key[:, :, :1], value[:, :, :1], first_query=length)
-    assert len(blocks._MASKS) == blocks.MASKS
+    assert len(block_masks._MASKS) == block_masks.MASKS
 
 
 PLAN = {
@@ -177,7 +177,7 @@ def test_an_installed_plan_is_one_call_a_layer_and_gives_what_its_masks_give(
         calls.append((query.shape[1], key.shape[1]))
         return plain(query, key, *more, **options)
 
-    monkeypatch.setattr(blocks.flex, "flex_attention", noted)
+    monkeypatch.setattr(block_masks.flex, "flex_attention", noted)
     for form in ("auto", "flex"):
         installed = install(random, plan, form=form)
         results.append(random(**given, use_cache=False).logits[given["attention_mask"].bool()])
@@ -200,8 +200,8 @@ def test_what_has_no_form_is_refused_and_gradients_on_a_cpu() -> None:
 def test_many_lengths_are_all_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch keeps 8 kernels of a function by default; `fullgraph` makes a ninth an error."""
     kernel = torch.compile(flex_attention, dynamic=False, fullgraph=True, backend="eager")
-    monkeypatch.setattr(blocks.flex, "flex_attention", kernel)
-    monkeypatch.setattr(blocks, "_uncompiled", lambda _: torch.no_grad())
+    monkeypatch.setattr(block_masks.flex, "flex_attention", kernel)
+    monkeypatch.setattr(block_masks, "_uncompiled", lambda _: torch.no_grad())
     band = make("band(window=2)", form="flex")
     for tokens in range(20, 32):
         query, key, value, _ = ragged(tokens)

@@ -1,4 +1,4 @@
-"""The sentence under the first picture says what the table of that picture says."""
+"""What the README says of sinks stands in the table of the result."""
 
 from pathlib import Path
 
@@ -15,10 +15,10 @@ def test_sink_counts_fall_with_the_threshold() -> None:
     assert [row["heads"] for row in sink_counts(controls)] == [4, 3, 2, 1]
 
 
-def test_the_first_picture_is_described_by_its_table() -> None:
+def test_the_readme_says_of_sinks_what_the_table_says() -> None:
     controls = pd.read_csv(ROOT / "results" / "heads_of_minilm" / "controls.csv")
     first, *others = sink_counts(controls)
-    said = [f"{first['heads']} of them put more than {first['threshold']:g} of their weight on one"]
+    said = [f"{first['heads']} put more than {first['threshold']:g} of their weight on one"]
     said += [f"{one['heads']} more than {one['threshold']:g}" for one in others]
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     assert not [part for part in said if part not in text]

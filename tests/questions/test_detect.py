@@ -401,7 +401,7 @@ def test_texts_shrink_to_what_there_is_room_for() -> None:
     assert used == {"tokens": 47, "context": 95, "first": 8, "recent": 16}
     assert any(isinstance(note, FewEmitted) for note in found.notes)
     assert any(
-        "first is 8 and not 128: in proportion to texts of 95 tokens." in t for t in found.told
+        "First is 8 and not 128: in proportion to texts of 95 tokens." in t for t in found.told
     )
 
 
