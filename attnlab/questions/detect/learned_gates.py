@@ -99,7 +99,7 @@ def learned_gates(
         }
         with use(model, gated), torch.enable_grad():
             made = [part for part in model.modules() if isinstance(part, Gated)]
-            gates = [part.gates for part in made]
+            gates: list[Tensor] = [part.gates for part in made]
             optimizer = torch.optim.Adam(gates, lr=LEARNING_RATE)
             for step in range(steps):
                 at = step % len(batches)
