@@ -63,4 +63,6 @@ from .word_tokens import START_MARKS as START_MARKS
 from .word_tokens import Alignment as Alignment
 from .word_tokens import BatchUnits as BatchUnits
 from .word_tokens import Span as Span
+from .word_tokens import align_offsets as align_offsets
+from .word_tokens import gather_units as gather_units
 from .word_tokens import merge_tokens as merge_tokens

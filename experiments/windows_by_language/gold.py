@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from attnlab.labels import GoldSentence, load_treebank
+from attnlab.labels import GoldSentence, gold_of_treebank
 from experiments.windows_by_language.models import LANGUAGES
 from experiments.windows_by_language.reading import CURVE, SHARE
 
@@ -17,7 +17,7 @@ def gold_curves(folder: Path) -> pd.DataFrame:
         lengths = pd.Series(
             [
                 length
-                for sentence in load_treebank(folder / f"{language}.conllu.gz")
+                for sentence in gold_of_treebank(folder / f"{language}.conllu.gz", None).source
                 for length in arc_lengths(sentence)
             ]
         )

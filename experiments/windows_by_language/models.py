@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.corpora import ParallelCorpus, load_corpus
-from attnlab.models import Run, RunSettings, settings_from
-from attnlab.models.tokenizer import blank_subwords, train_one
+from attnlab.models import Run, RunSettings, blank_subwords, settings_from, train_one
 from experiments.shared.runs import kept_run
 
 LANGUAGES = ("en", "it", "fr", "es", "de")

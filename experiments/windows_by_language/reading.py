@@ -6,14 +6,21 @@ from dataclasses import dataclass
 import pandas as pd
 import torch
 from jaxtyping import Bool, Float, Int
-from tokenizers.pre_tokenizers import PreTokenizer
+from tokenizers import pre_tokenizers
 from torch import Tensor
 from torch.nn.functional import pad
 
-from attnlab.labels import Alignment, Span, gold_of_texts, merge_tokens, shuffled, untrained_twin
-from attnlab.labels.word_tokens import align_offsets, gather_units
+from attnlab.labels import (
+    Alignment,
+    Span,
+    align_offsets,
+    gather_units,
+    gold_of_texts,
+    merge_tokens,
+    shuffled,
+    untrained_twin,
+)
 from attnlab.models import Run
-from attnlab.models.tokenizer import blank_words
 from attnlab.reading import LayerWeights, Reading, Tokens, prepare
 
 SHARE = 0.9
@@ -23,6 +30,9 @@ WORDS, TOKENS = LEVELS = ("words", "tokens")
 ONLY_WORDS, ALL = KEYS = ("words", "all")
 TRAINED, UNTRAINED, SHUFFLED = CONDITIONS = ("trained", "untrained", "shuffled words")
 CURVE = 20
+_SPLITTER = pre_tokenizers.Sequence(
+    [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation("isolated")]
+)
 
 
 @dataclass(frozen=True)
@@ -63,8 +73,7 @@ def units_of(text: str, tokens: Tokens, counts: Int[Tensor, " type"], level: str
 
 
 def _words(text: str) -> tuple[list[Span], list[bool]]:
-    splitter: PreTokenizer = blank_words().pre_tokenizer
-    pieces = splitter.pre_tokenize_str(text)
+    pieces = _SPLITTER.pre_tokenize_str(text)
     return [Span(*span) for _, span in pieces], [any(map(str.isalnum, word)) for word, _ in pieces]
 
 
