@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attnlab.attention.kernels.blocks import attend_blocks
+from attnlab.attention.kernels.block_masks import attend_blocks
 from attnlab.attention.kernels.union import HasUnion
 from attnlab.attention.mechanism import CallContext, Context, Cost, Mechanism
 from attnlab.attention.mechanisms.longformer import LongformerAttention

@@ -12,7 +12,7 @@ from torch.nn.attention.flex_attention import create_mask, flex_attention
 from zoo.bridged import ids, model, put_in
 
 from attnlab.attention.bridge.installing import install
-from attnlab.attention.kernels import blocks
+from attnlab.attention.kernels import block_masks as blocks
 from attnlab.attention.mechanism import CallContext, Context, Scoring
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax
 from attnlab.attention.multihead import PerHead, attend_layer

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from jaxtyping import Bool
 from torch import Tensor
 
-from attnlab.attention.kernels.blocks import attend_blocks
+from attnlab.attention.kernels.block_masks import attend_blocks
 from attnlab.attention.kernels.union import Union, attend
 from attnlab.attention.mechanism import Context, Cost, Form, Setup
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax
