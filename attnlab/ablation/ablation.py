@@ -16,6 +16,7 @@ from inspect import signature
 from typing import Any, TypeVar
 
 import torch
+from accelerate.utils import align_module_device
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
@@ -254,7 +255,8 @@ def closed_heads(projections: Projections) -> list[Head]:
         module = projection.module
         # Other classes, of quantized weights say, may not store a column for every input.
         if type(module) in {nn.Linear, Conv1D}:
-            parts = _by_input(module).detach().unflatten(0, (projection.heads, -1))
-            closed = (parts == 0).flatten(1).all(-1).nonzero().flatten().tolist()
+            with align_module_device(module):  # which accelerate may keep elsewhere
+                parts = _by_input(module).detach().unflatten(0, (projection.heads, -1))
+                closed = (parts == 0).flatten(1).all(-1).nonzero().flatten().tolist()
             found += [Head(site, layer, head) for head in closed]
     return found

@@ -85,6 +85,7 @@ from .pretrained import READ_WITH_PLAN as READ_WITH_PLAN
 from .pretrained import read_pretrained as read_pretrained
 from .processes import Processes as Processes
 from .processes import Sums as Sums
+from .processes import input_device as input_device
 from .processes import launched_processes as launched_processes
 from .processes import own_device as own_device
 from .processes import usable_device as usable_device

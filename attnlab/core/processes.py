@@ -383,6 +383,14 @@ def usable_device(name: str | None) -> torch.device:
     return torch.device(name)
 
 
+def input_device(device: torch.device) -> torch.device:
+    """Where inputs of a model go whose first weights are on a device.
+
+    Those that accelerate keeps elsewhere meanwhile are on 'meta'; it moves inputs to where it computes.
+    """
+    return torch.device("cpu") if device.type == "meta" else device
+
+
 def own_device(device: str | None, processes: Processes) -> str | None:
     """Each process of a machine has a GPU of its own while there are enough."""
     if processes.count > 1 and device in {None, "cuda"} and torch.cuda.is_available():

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.ablation import Projections, projections_of
-from attnlab.core import BATCH_SIZE, InputError, ShortRepr, usable_device
+from attnlab.core import BATCH_SIZE, InputError, ShortRepr, input_device, usable_device
 from attnlab.corpora import ParallelCorpus
 from attnlab.evaluation.losses import (
     DISTANCES,
@@ -67,7 +67,7 @@ def scored_batches(sentences: Sentences, size: int, model: Any) -> Iterator[Scor
         yield ScoredBatch(
             tuple(places[one.number] for one in batch),
             inputs_of(model, sentences.axes(batch, model.device)),
-            torch.tensor(labels, device=model.device),
+            torch.tensor(labels, device=input_device(model.device)),
         )
 
 
@@ -310,7 +310,7 @@ def load_evaluator(
     model, found = model_and_texts(
         source, sentences=sentences, text=text, corpus=corpus, pair=pair, scores=True
     )
-    model.model.to(on)
+    model.move_to(on)
     read = read_sentences(model, found.texts, found.origin)
     return evaluator_of(model, read, batch_size, found.corpus, loss)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from attnlab.attention import Mechanism, install, installed_plan
-from attnlab.core import InputError, Sums, with_plugins
+from attnlab.core import InputError, Sums, input_device, with_plugins
 from attnlab.labels.broad import BROAD_LABEL
 from attnlab.labels.counts import Counts, Scope, groups_of
 from attnlab.labels.label import (
@@ -299,7 +299,7 @@ def untrained_twin(model: Model, seed: int) -> Model:
         if plan is not None:
             install(twin, plan)
     _copy_tables(model, twin)
-    return twin.to(device=model.device, dtype=model.dtype).eval()
+    return twin.to(device=input_device(model.device), dtype=model.dtype).eval()
 
 
 def _copy_tables(model: PreTrainedModel, twin: PreTrainedModel) -> None:

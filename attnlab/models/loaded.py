@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from attnlab.core import ShortRepr, path_label
@@ -37,6 +38,11 @@ class Model(ShortRepr):
     tokenizer: Any
     name: str = ""
     weights: str | None = None
+
+    def move_to(self, device: torch.device) -> None:
+        """Moves the model to a device; one that accelerate spread over several stays where it is."""
+        if not hasattr(self.model, "hf_device_map"):
+            self.model.to(device)
 
     @property
     def both_tokenizers(self) -> BothTokenizers:

@@ -9,7 +9,16 @@ from jaxtyping import Int
 from torch import Tensor
 
 from attnlab.attention import AttentionCall
-from attnlab.core import BATCH_SIZE, AttnlabError, InputError, ShortRepr, Side, Site, sides_of
+from attnlab.core import (
+    BATCH_SIZE,
+    AttnlabError,
+    InputError,
+    ShortRepr,
+    Side,
+    Site,
+    input_device,
+    sides_of,
+)
 from attnlab.models import Model, Source, model_of
 from attnlab.reading.audio import Audio, read_audio
 from attnlab.reading.hooks import (
@@ -425,7 +434,7 @@ def prepare(
         sentences = _sentences(model, sentences)
     found, wanted = probe(model.model, sentences, sites)
     selection.check(found, wanted, sentences)
-    device = model.model.device
+    device = input_device(model.model.device)
     parts = not whole and (not selection.is_all or sentences.is_long(found.heads))
     if parts and found.hooks:
         found = with_callers(model.model, sentences, found)

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from transformers.utils import ModelOutput
 
 from attnlab.attention import BLOCK_WEIGHTS
-from attnlab.core import InputError, Note, NothingUsableError, Side, check_memory
+from attnlab.core import InputError, Note, NothingUsableError, Side, check_memory, input_device
 from attnlab.models import IGNORED_LABEL, Model, OwnModel
 
 Text = str | tuple[str, str]
@@ -314,6 +314,7 @@ class Sentences:
 
     def axes(self, batch: Sequence[Sentence], device: torch.device) -> dict[Side, Axis]:
         """A batch ready for the model: `source`, and `target` where there are translations."""
+        device = input_device(device)
         source = self.source.axis([s.source for s in batch], device)
         features = [one.features for one in batch if one.features is not None]
         if features:

@@ -490,4 +490,14 @@ def _made(plan: AttentionPlan, at: AttentionAt, model: PreTrainedModel, form: Fo
         if refusal is not None:
             raise InputError(refusal)
     like = next(at.module.parameters())
-    return mechanism.to(device=like.device, dtype=like.dtype).train(at.module.training)
+    return mechanism.to(device=_device_of(at.module), dtype=like.dtype).train(at.module.training)
+
+
+def _device_of(module: nn.Module) -> torch.device:
+    """Where a module computes; accelerate may keep its weights elsewhere meanwhile."""
+    device = next(module.parameters()).device
+    hooks = (getattr(part, "_hf_hook", None) for part in module.modules())
+    computing = (getattr(hook, "execution_device", None) for hook in hooks)
+    if device.type == "meta":
+        return torch.device(next((found for found in computing if found is not None), "cpu"))
+    return device

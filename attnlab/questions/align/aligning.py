@@ -118,7 +118,7 @@ def align(source: Source, settings: AlignmentSettings) -> Result:
         msg = "heads are given, and nothing is asked of them; name a file for the links, or gold links."
         raise InputError(msg)
     model = model_of_languages(loaded, settings)
-    model.model.to(device)
+    model.move_to(device)
     if settings.heads is not None:
         return _with_given_heads(model, settings)
     pairs = pairs_of(model, asked_pairs(settings))

@@ -95,7 +95,7 @@ def both_directions(
         target_language=settings.source_language,
     )
     model = model_of_languages(settings.reverse, exchanged)
-    model.model.to(usable_device(settings.device))
+    model.move_to(usable_device(settings.device))
     other = halves(model, pairs, settings, what="Reading the other direction", turned=True)
     calibration = other.calibration
     own = choices(calibration, greedy_paths(calibration), None).get(wanted)

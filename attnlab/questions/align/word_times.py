@@ -99,7 +99,7 @@ def align_audio(model: Model, settings: AlignmentSettings) -> Result:
     """
     _check_options(model, settings)
     _set_language(model, settings.source_language)
-    model.model.to(usable_device(settings.device))
+    model.move_to(usable_device(settings.device))
     given = spoken_words(model, settings.pairs, settings.sentences)
     file = None if settings.heads is None else read_heads(settings.heads)
     if file is not None:

@@ -141,7 +141,7 @@ def _analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View
         treebank=settings.treebank, gold=settings.labelled,
         scores=settings.ablated is not False or settings.generation,
     )  # fmt: skip
-    model.model.to(device)
+    model.move_to(device)
     sentences = read_sentences(model, found.texts, found.origin)
     whole = found.gold is not None or settings.structure_sentences > 0 or settings.fit_sentences > 0
     reading = prepare(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attnlab.ablation import paired_bootstraps
-from attnlab.core import InputError
+from attnlab.core import InputError, input_device
 from attnlab.models import IGNORED_LABEL
 from attnlab.questions.analyze.question import GENERATION_CHANGE
 from attnlab.reading import (
@@ -107,7 +107,9 @@ def _continued(model: Any, sentences: Sentences, batch_size: int) -> Iterator[li
         for start in range(0, len(same), batch_size):
             batch, prompt = same[start : start + batch_size], _prompt(same[0])
             # Prompts of one length, so that none is padded.
-            ids = torch.tensor([one.source[:prompt] for one in batch], device=model.device)
+            ids = torch.tensor(
+                [one.source[:prompt] for one in batch], device=input_device(model.device)
+            )
             rows = model.generate(
                 ids, attention_mask=torch.ones_like(ids), **GREEDY,
                 max_length=length + 1, pad_token_id=0,

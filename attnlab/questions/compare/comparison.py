@@ -114,7 +114,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
     if text is None and isinstance(sentences, int) and isinstance(source, str | Path):
         check_has_sentences(source, "text, a file with a sentence on each line")
     model, texts = model_and_texts(source, sentences=sentences, text=text, scores=True)
-    model.model.to(device)
+    model.move_to(device)
     scores_them = _has_loss(model, texts)
     _check_loss(model, settings, has_loss=scores_them)
     _check_plans(plans, model, settings.mechanisms)

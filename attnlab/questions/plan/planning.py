@@ -86,7 +86,7 @@ def plan(source: Source, settings: PlanSettings) -> Result:
     model, texts = model_and_texts(
         source, sentences=settings.sentences, text=settings.text, scores=True
     )
-    model.model.to(device)
+    model.move_to(device)
     parts = parts_of(
         model,
         texts,

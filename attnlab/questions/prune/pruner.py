@@ -219,7 +219,7 @@ def load_pruner(source: Source, settings: PruningSettings) -> Pruner:
         raise InputError(msg)
     if not isinstance(source, str | Path):  # whose model is the caller's
         model = replace(model, model=copy.deepcopy(model.model))
-    model.model.to(usable_device(settings.device))
+    model.move_to(usable_device(settings.device))
     evaluators, training = (
         _of_run(model, texts, settings)
         if isinstance(model, Run)
