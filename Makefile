@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/
 
-.PHONY: install demo docs test coverage mutants torture quick lint format clean
+.PHONY: install demo docs test coverage wheel-test oldest mutants torture quick lint format clean
 
 install: $(VENV)/installed
 
@@ -31,6 +31,16 @@ test: install  ## every test
 # Tracing the checks of types and shapes would triple the time, so this goes without them.
 coverage: install  ## every test, and which lines they run
 	$(RUN)python -m pytest --numprocesses 2 --dist worksteal --jaxtyping-packages= --cov --cov-report=term:skip-covered --cov-fail-under=90
+
+wheel-test:  ## the wheel in an empty environment: what works without make and without extras
+	PYTHON=$(PYTHON) .ci/wheel-test
+
+oldest:  ## fast tests of models, reading, labels and questions with constraints-oldest.txt
+	$(PYTHON) -m venv build/oldest
+	build/oldest/bin/pip install --quiet --constraint constraints-oldest.txt --editable '.[all]' \
+		beartype hypothesis pytest pytest-timeout statsmodels
+	build/oldest/bin/python -m pytest --jaxtyping-packages= -m 'not slow and not torture' \
+		tests/attention/test_parity.py tests/models tests/reading tests/labels tests/questions
 
 # Small faults put into matrices/ and attention/ one at a time; SAMPLE=0 tries all of them, which takes hours.
 SAMPLE ?= 200

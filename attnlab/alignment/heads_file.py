@@ -5,16 +5,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
-from annotated_types import Ge, Le, MinLen
+from pydantic import Field
 
 from attnlab.alignment.word_links import FromWord, LinkRule, Row
 from attnlab.core import InputError, counted, read_json, write_json
 
 HEADS_FILE = "heads.json"
 
-_Number: TypeAlias = Annotated[int, Ge(0), Le(100_000)]
-_Share: TypeAlias = Annotated[float, Ge(0), Le(1)]
-_Seconds: TypeAlias = Annotated[float, Ge(0)]
+_Number: TypeAlias = Annotated[int, Field(ge=0, le=100_000)]
+_Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+_Seconds: TypeAlias = Annotated[float, Field(ge=0)]
 LayerHead: TypeAlias = tuple[_Number, _Number]
 
 
@@ -42,7 +42,7 @@ class AlignmentHeads:
         start_error_high: upper end.
     """
 
-    heads: Annotated[tuple[LayerHead, ...], MinLen(1)]
+    heads: Annotated[tuple[LayerHead, ...], Field(min_length=1)]
     row: Row
     from_word: FromWord
     rule: LinkRule

@@ -1,10 +1,12 @@
-"""What other installed distributions add to attnlab, through Python entry points."""
+"""Which other distributions are installed, and what they add to attnlab through Python entry points."""
 
 import importlib.metadata
 import platform
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from attnlab.core.errors import InputError
@@ -77,7 +79,7 @@ __version__ = "0.1.0"
 LIBRARIES = (
     "torch", "transformers", "accelerate", "datasets", "tokenizers", "safetensors", "sacrebleu",
     "gensim",
-    "numpy", "scipy", "statsmodels", "pandas", "matplotlib", "typer", "rich",
+    "numpy", "scipy", "pandas", "matplotlib", "typer", "rich",
 )  # fmt: skip
 
 
@@ -96,3 +98,42 @@ def version_of(distribution: str) -> str | None:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+@dataclass(frozen=True)
+class Part:
+    """A distribution that attnlab does without.
+
+    Attributes:
+        name: of the distribution, and of its module.
+        purpose: what it is for.
+        extra: the extra of attnlab that has it.
+    """
+
+    name: str
+    purpose: str
+    extra: str
+
+
+OPTIONAL = (
+    Part("datasets", "corpora", "train"),
+    Part("accelerate", "training", "train"),
+    Part("sacrebleu", "BLEU and chrF", "train"),
+    Part("conllu", "treebanks", "treebanks"),
+    Part("gensim", "skip-gram vectors", "embeddings"),
+    Part("distributed", "studies on several processes or machines", "cluster"),
+    Part("bokeh", "the dashboard of such a study", "cluster"),
+    Part("beartype", "checks of types and shapes in tests", "dev"),
+    Part("pytest", "the tests", "dev"),
+)
+
+
+def check_installed(*names: str) -> None:
+    """Raises InputError where one of these parts of `OPTIONAL` is missing; it names the extra to install."""
+    for part in OPTIONAL:
+        if part.name in names and find_spec(part.name) is None:
+            msg = (
+                f"{part.name} is missing, which is needed for {part.purpose}; install it with: "
+                f"pip install 'attnlab[{part.extra}]'"
+            )
+            raise InputError(msg)

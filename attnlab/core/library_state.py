@@ -3,8 +3,8 @@
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
-import datasets
 import numpy as np
 import torch
 from transformers.utils import logging
@@ -13,20 +13,32 @@ from transformers.utils import logging
 @contextmanager
 def quiet() -> Iterator[None]:
     """No progress bars of datasets and transformers, and only their errors; then as before."""
-    bars = datasets.are_progress_bars_disabled()
-    level = logging.get_verbosity()
-    their_bars = logging.is_progress_bar_enabled()
-    datasets.disable_progress_bars()
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     try:
-        yield
+        with _no_bars_of_datasets():
+            yield
     finally:
-        if not bars:
-            datasets.enable_progress_bars()
-        if their_bars:
+        if bars:
             logging.enable_progress_bar()
         logging.set_verbosity(level)
+
+
+@contextmanager
+def _no_bars_of_datasets() -> Iterator[None]:
+    if find_spec("datasets") is None:
+        yield
+        return
+    import datasets
+
+    hidden = datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not hidden:
+            datasets.enable_progress_bars()
 
 
 @contextmanager

@@ -8,7 +8,15 @@ from itertools import combinations, islice, permutations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnlab.core import LARGEST_NUMBER, SIDES, InputError, ShortRepr, check_regular, expand_user
+from attnlab.core import (
+    LARGEST_NUMBER,
+    SIDES,
+    InputError,
+    ShortRepr,
+    check_installed,
+    check_regular,
+    expand_user,
+)
 from attnlab.corpora.libraries import EMBEDDED_NAME, is_saved_folder, read_hub, read_saved
 from attnlab.corpora.readers import (
     LANGUAGE_PAIR,
@@ -119,6 +127,7 @@ def load_corpus(
         InputError: the corpus, a file of it, the pair or a number cannot be used.
         AttnlabError: the hub cannot be reached and nothing of the corpus is in the cache.
     """
+    check_installed("datasets")
     check_numbers(name, document, limit, size)
     languages = split_pair(pair)
     drawn: tuple[GrammarPair, ...] = ()

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Bool, Float
+from scipy.stats import norm
 from torch import Tensor
 
 from attnlab.core import Site, site_order
@@ -220,7 +221,12 @@ def cohen_kappa(first: Sequence[str], second: Sequence[str]) -> Agreement:
 
         kappa = (observed - expected) / (1 - expected)
 
-    Source: Cohen 1960; variance after Fleiss, Cohen and Everitt 1969, from statsmodels.
+    The interval is kappa +- 1.96 sqrt(v / n), where p_ij is the share of n with the labels i and j, and::
+
+        v = (sum_ij p_ij ([i = j] - (p_.i + p_j.) (1 - kappa))^2 - (kappa - expected (1 - kappa))^2)
+            / (1 - expected)^2
+
+    Source: Cohen 1960; variance after Fleiss, Cohen and Everitt 1969.
 
     Raises:
         ValueError: the labellings are empty or of different lengths.
@@ -228,8 +234,6 @@ def cohen_kappa(first: Sequence[str], second: Sequence[str]) -> Agreement:
     >>> print(f"{cohen_kappa(['a', 'a', 'b', 'b'], ['a', 'a', 'b', 'a']).kappa:.2f}")
     0.50
     """
-    from statsmodels.stats.inter_rater import cohens_kappa
-
     if len(first) != len(second) or not first:
         msg = f"Two labellings of the same heads are needed, not of {len(first)} and {len(second)}."
         raise ValueError(msg)
@@ -243,17 +247,13 @@ def cohen_kappa(first: Sequence[str], second: Sequence[str]) -> Agreement:
     if len(set(first)) == 1 or len(set(second)) == 1:
         nothing = float("nan")
         return Agreement(nothing, nothing, nothing, observed, expected, len(first))
-    # Of the test of a kappa of 0, which nothing here reads, and which few heads can leave without a number.
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = cohens_kappa(table)
-    return Agreement(
-        float(found.kappa),
-        float(found.kappa_low),
-        float(found.kappa_upp),
-        observed,
-        expected,
-        len(first),
-    )
+    kappa = (observed - expected) / (1 - expected)
+    shares = table / len(first)
+    terms = np.eye(len(names)) - (shares.sum(0)[:, None] + shares.sum(1)) * (1 - kappa)
+    variance = (shares * terms**2).sum() - (kappa - expected * (1 - kappa)) ** 2
+    # Rounding may leave less than the 0 of labellings that agree everywhere.
+    half = float(norm.ppf(0.975) * math.sqrt(max(variance, 0) / len(first)) / (1 - expected))
+    return Agreement(kappa, kappa - half, kappa + half, observed, expected, len(first))
 
 
 def agreement_with_structure(functions: Sequence[str], structures: Sequence[str]) -> Agreement:

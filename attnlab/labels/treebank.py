@@ -11,14 +11,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import conllu
-from conllu.exceptions import ParseException
-
-from attnlab.core import TREEBANK, InputError, check_there, read_text, reason, shown
+from attnlab.core import (
+    TREEBANK,
+    InputError,
+    check_installed,
+    check_there,
+    read_text,
+    reason,
+    shown,
+)
 from attnlab.grammar import Word, surface
 from attnlab.labels.word_tokens import Span
+
+if TYPE_CHECKING:
+    import conllu
 
 _SHOWN = 10
 
@@ -139,6 +147,10 @@ def load_treebank(path: str | Path, sentences: int | None = None) -> list[GoldSe
         InputError: the file is missing, is no CoNLL-U in UTF-8, or holds no sentence; or a sentence is no
             tree by the rules of Universal Dependencies, see `attnlab.labels.treebank`.
     """
+    check_installed("conllu")
+    import conllu
+    from conllu.exceptions import ParseException
+
     path = Path(path)
     found: list[GoldSentence] = []
     check_there(path, TREEBANK)
@@ -181,11 +193,11 @@ def gold_sentence(words: Sequence[Word], identifier: str) -> GoldSentence:
     return GoldSentence(identifier, surface(tuple(words)), tuple(spans), tags, arcs)
 
 
-def _read_sentence(lines: conllu.TokenList, number: int, path: Path) -> GoldSentence:
+def _read_sentence(lines: "conllu.TokenList", number: int, path: Path) -> GoldSentence:
     identifier = str(lines.metadata.get("sent_id", number))
     if any("misc" not in line for line in lines):
         msg = f"a line of sentence {identifier} has fewer than ten columns"
-        raise ParseException(msg)
+        raise ValueError(msg)
     check_tree(lines, f"sentence {identifier} of {path}")
     written, owner = _written_words(lines)
     pieces: list[str] = []
@@ -202,7 +214,7 @@ def _read_sentence(lines: conllu.TokenList, number: int, path: Path) -> GoldSent
     return GoldSentence(identifier, "".join(pieces), tuple(spans), tags, arcs, inside)
 
 
-def _written_words(lines: conllu.TokenList) -> tuple[list[Any], dict[int, int]]:
+def _written_words(lines: "conllu.TokenList") -> tuple[list[Any], dict[int, int]]:
     """The lines of written words, and for every syntactic word the written one it is part of."""
     written: list[Any] = []
     owner: dict[int, int] = {}
@@ -219,14 +231,14 @@ def _written_words(lines: conllu.TokenList) -> tuple[list[Any], dict[int, int]]:
     return written, owner
 
 
-def _owned(lines: conllu.TokenList, owner: dict[int, int]) -> Iterator[tuple[Any, int]]:
+def _owned(lines: "conllu.TokenList", owner: dict[int, int]) -> Iterator[tuple[Any, int]]:
     """Syntactic words with the number of the written word that each is part of."""
     for line in lines:
         if isinstance(line["id"], int):
             yield line, owner[line["id"]]
 
 
-def _arcs(lines: conllu.TokenList, owner: dict[int, int]) -> tuple[tuple[Arc, ...], int]:
+def _arcs(lines: "conllu.TokenList", owner: dict[int, int]) -> tuple[tuple[Arc, ...], int]:
     arcs: list[Arc] = []
     inside = 0
     for line, unit in _owned(lines, owner):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 from zipfile import BadZipFile, ZipFile
 
-from annotated_types import Ge
+from pydantic import Field
 from safetensors import SafetensorError
 from transformers import TrainerState
 
@@ -41,10 +41,10 @@ from attnlab.models.training_settings import ModelSettings
 class _State:
     """What is relied on in the state that the Trainer writes."""
 
-    global_step: Annotated[int, Ge(0)]
+    global_step: Annotated[int, Field(ge=0)]
     log_history: tuple[Mapping[str, Any], ...]
-    epoch: Annotated[float, Ge(0)] | None = None
-    best_global_step: Annotated[int, Ge(0)] | None = None
+    epoch: Annotated[float, Field(ge=0)] | None = None
+    best_global_step: Annotated[int, Field(ge=0)] | None = None
     best_metric: float | None = None
     best_model_checkpoint: str | None = None
     stateful_callbacks: Mapping[str, Any] | None = None

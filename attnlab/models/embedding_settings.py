@@ -1,10 +1,9 @@
 """Options of skip-gram training; nothing heavy is imported."""
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Annotated
 
-from attnlab.core import LARGEST_SEED, SIDES, InputError, Option, Settings, Side
+from attnlab.core import LARGEST_SEED, SIDES, Option, Settings, Side
 
 _BOTH = "both"
 
@@ -53,10 +52,3 @@ class SideSettings(Settings):
     def sides(self) -> tuple[Side, ...]:
         """The columns of the corpus that are read."""
         return tuple(side for side in SIDES if self.side in {side, _BOTH})
-
-
-def check_gensim() -> None:
-    """Raises InputError where gensim, which trains the vectors, is not installed."""
-    if find_spec("gensim") is None:
-        msg = "Skip-gram needs gensim; install it with: pip install 'attnlab[embeddings]'"
-        raise InputError(msg)

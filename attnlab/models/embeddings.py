@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from attnlab.core import (
     InputError,
     ShortRepr,
+    check_installed,
     check_regular,
     fitting,
     parse_json,
@@ -28,7 +29,7 @@ from attnlab.core import (
     write_tensors,
     write_text,
 )
-from attnlab.models.embedding_settings import SkipGramSettings, check_gensim
+from attnlab.models.embedding_settings import SkipGramSettings
 
 # What vocabularies write before a token that begins a word: attnlab and SentencePiece, and GPT-2.
 WORD_MARKS = ("\N{LOWER ONE EIGHTH BLOCK}", "\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}")
@@ -278,7 +279,7 @@ def train_skip_gram(
     Raises:
         InputError: gensim is not installed, or no sentence has two tokens.
     """
-    check_gensim()
+    check_installed("gensim")
     from gensim.models import Word2Vec
     from gensim.models.callbacks import CallbackAny2Vec
 

@@ -14,6 +14,7 @@ from attnlab.core import (
     SIDES,
     InputError,
     Side,
+    check_installed,
     check_writable,
     path_label,
     replacing_result,
@@ -21,7 +22,7 @@ from attnlab.core import (
     write_json,
 )
 from attnlab.corpora import ROWS_AT_ONCE, ParallelCorpus, Progress
-from attnlab.models.embedding_settings import SideSettings, SkipGramSettings, check_gensim
+from attnlab.models.embedding_settings import SideSettings, SkipGramSettings
 from attnlab.models.embeddings import (
     TENSORS,
     TEXT,
@@ -86,7 +87,7 @@ def embed(
     """
     folder = Path(folder)
     check_embeddings_free(folder, overwrite=overwrite)
-    check_gensim()
+    check_installed("gensim")
     chosen, cut = skip_gram or SkipGramSettings(), tokenizer or TokenizerSettings()
     sides = side or SideSettings()
     check_tokenizer(cut.kind, cut.vocabulary)
@@ -196,7 +197,7 @@ def check_embeddings(settings: RunSettings) -> None:
     if start is None:
         return
     if start == SKIP_GRAM:
-        check_gensim()
+        check_installed("gensim")
         return
     found = load_embeddings(start)
     if found.dim != settings.model.dim:

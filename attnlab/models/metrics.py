@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from annotated_types import Ge
+from pydantic import Field
 
 from attnlab.core import InputError, fitting, parse_json, read_lines, reason
 
@@ -38,8 +38,8 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
 class _Evaluation:
     """A line of `metrics.jsonl`."""
 
-    epoch: Annotated[float, Ge(0)]
-    step: Annotated[int, Ge(0)]
+    epoch: Annotated[float, Field(ge=0)]
+    step: Annotated[int, Field(ge=0)]
     training_loss: float | None = None
     training_seconds: float = 0.0
     target_tokens_per_second: float | None = None

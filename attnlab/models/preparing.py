@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import datasets
 import torch
 from rich.console import Console
 from transformers import Seq2SeqTrainingArguments
@@ -46,6 +46,9 @@ from attnlab.models.training_settings import (
     RunSettings,
 )
 
+if TYPE_CHECKING:
+    import datasets
+
 
 def check_learnable(settings: ModelSettings) -> None:
     """Raises InputError for attention whose tables come from a trained model's attention."""
@@ -75,7 +78,7 @@ def load_token_counts(model: OwnModel, tokenizers: Tokenizers) -> None:
 BYTES_A_PARAMETER = 16
 
 
-def training_dataset(encoded: datasets.Dataset, model: ModelSettings, seed: int) -> TokenPairs:
+def training_dataset(encoded: "datasets.Dataset", model: ModelSettings, seed: int) -> TokenPairs:
     """Encoded training pairs, with the labels that the model learns from."""
     return LastTokens(encoded, seed) if model.loss_tokens == "last" else TokenPairs(encoded)
 
@@ -217,11 +220,11 @@ def prepare(
     )
 
 
-def _first(split: datasets.Dataset, count: int) -> datasets.Dataset:
+def _first(split: "datasets.Dataset", count: int) -> "datasets.Dataset":
     return split.select(range(min(count, len(split))))
 
 
-def _spread(split: datasets.Dataset, count: int) -> datasets.Dataset:
+def _spread(split: "datasets.Dataset", count: int) -> "datasets.Dataset":
     """`count` rows at equal distances, since neighbours in a corpus may be alike."""
     count = min(count, len(split))
     return split.select([number * len(split) // count for number in range(count)])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from annotated_types import Ge
+from pydantic import Field
 
 from attnlab.core import (
     PRETRAINED_MARKS,
@@ -47,9 +47,9 @@ class _Numbered:
 
 @dataclass(frozen=True)
 class _Pairs:
-    train: Annotated[int, Ge(0)]
-    validation: Annotated[int, Ge(0)]
-    test: Annotated[int, Ge(0)]
+    train: Annotated[int, Field(ge=0)]
+    validation: Annotated[int, Field(ge=0)]
+    test: Annotated[int, Field(ge=0)]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class _Corpus:
     checksum: str
     pairs: _Pairs
     path: str | None = None
-    dropped_over_max_tokens: Mapping[str, Annotated[int, Ge(0)]] = field(default_factory=dict)
+    dropped_over_max_tokens: Mapping[str, Annotated[int, Field(ge=0)]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from sacrebleu.metrics import BLEU, CHRF
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import EvalPrediction
 
+from attnlab.core import check_installed
 from attnlab.models.configuration import IGNORED_LABEL
 from attnlab.models.tokenizer import PAD, Tokenizers
 
@@ -50,6 +50,9 @@ def score(translations: Sequence[str], references: Sequence[str]) -> Scores:
     >>> score(["the cat sat on the mat"], ["the cat sat on the mat"]).bleu
     100.0
     """
+    check_installed("sacrebleu")
+    from sacrebleu.metrics import BLEU, CHRF
+
     bleu, chrf = BLEU(), CHRF()
     texts, gold = list(translations), [list(references)]
     return Scores(
@@ -67,6 +70,8 @@ def length_ratio(translations: Sequence[str], references: Sequence[str]) -> floa
     >>> length_ratio(["a b c", "d"], ["a b", "d e f"])
     0.8
     """
+    from sacrebleu.metrics import BLEU
+
     found = BLEU().corpus_score(list(translations), [list(references)])
     return float(found.sys_len / found.ref_len)
 

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from annotated_types import Ge
+from pydantic import Field
 
 from attnlab.core import (
     SIDES,
@@ -155,14 +155,14 @@ class _Counts:
     """What `token_counts.json` holds."""
 
     shared: bool
-    source: Mapping[str, Annotated[int, Ge(0)]]
-    target: Mapping[str, Annotated[int, Ge(0)]]
+    source: Mapping[str, Annotated[int, Field(ge=0)]]
+    target: Mapping[str, Annotated[int, Field(ge=0)]]
 
 
 @dataclass(frozen=True)
 class _Model:
     type: str
-    vocab: Mapping[str, Annotated[int, Ge(0)]]
+    vocab: Mapping[str, Annotated[int, Field(ge=0)]]
 
 
 @dataclass(frozen=True)

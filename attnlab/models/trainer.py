@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from accelerate.data_loader import prepare_data_loader
 from jaxtyping import Int
 from safetensors import SafetensorError
 from torch import Tensor
@@ -174,6 +173,8 @@ class TranslationTrainer(Seq2SeqTrainer):
             num_workers=0,
             pin_memory=torch.cuda.is_available(),
         )
+        from accelerate.data_loader import prepare_data_loader
+
         # For one process whatever their number: the batches are shared out already.
         return prepare_data_loader(
             loader, self.accelerator.device, num_processes=1, process_index=0, put_on_device=True

@@ -15,6 +15,7 @@ from attnlab.core import (
     InputError,
     Processes,
     ShortRepr,
+    check_installed,
     check_writable,
     launched_processes,
     locked,
@@ -187,9 +188,10 @@ def _sharing(folder: Path, device: str | None) -> Iterator[Processes]:
     """The processes that train together in `folder`; of others, none can train there in the block.
 
     Raises:
-        InputError: another process trains there, a launcher is only half described, or the device cannot
-            be used.
+        InputError: what trains is not installed, another process trains there, a launcher is only half
+            described, or the device cannot be used.
     """
+    check_installed("accelerate", "datasets", "sacrebleu")
     processes = launched_processes()
     if processes.count == 1 and one_of_several():
         msg = "The environment names several processes but no meeting point; start them with torchrun."

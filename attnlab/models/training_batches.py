@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import datasets
 import numpy as np
 import torch
 from jaxtyping import Int
@@ -29,6 +28,9 @@ from attnlab.models.tokenizer import (
 )
 from attnlab.models.training_settings import LANGUAGE_MODEL, OptimizerSettings, RunSettings
 
+if TYPE_CHECKING:
+    import datasets
+
 LENGTH_STEP = 4
 PAIR_STEP = 8
 # Measured on 1,000 to 10,000 pairs of tatoeba (experiments/LOG.md).
@@ -45,7 +47,7 @@ NO_PAIR: Pair = (torch.tensor([END]), torch.tensor([IGNORED_LABEL]))
 class TokenLists:
     """The lists of ids in a column, where the dataset keeps them: in memory or memory-mapped."""
 
-    def __init__(self, encoded: datasets.Dataset, column: str) -> None:
+    def __init__(self, encoded: "datasets.Dataset", column: str) -> None:
         rows = encoded.select_columns(column).with_format("arrow")
         lists = [
             part for some in rows.iter(_ROWS_AT_ONCE) for part in some[column].chunks if len(part)
@@ -70,7 +72,7 @@ class TokenLists:
 class TokenPairs(Dataset[Pair]):
     """Encoded pairs, of which the ids stay where the dataset keeps them; item i is (source ids, labels)."""
 
-    def __init__(self, encoded: datasets.Dataset) -> None:
+    def __init__(self, encoded: "datasets.Dataset") -> None:
         self.source = TokenLists(encoded, "input_ids")
         self.target = TokenLists(encoded, "labels")
 
@@ -102,7 +104,7 @@ class LastTokens(TokenPairs):
     and after a resumption.
     """
 
-    def __init__(self, encoded: datasets.Dataset, seed: int) -> None:
+    def __init__(self, encoded: "datasets.Dataset", seed: int) -> None:
         super().__init__(encoded)
         self.seed = seed
         self.epoch = 0

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pandas as pd
-from annotated_types import Ge
+from pydantic import Field
 
 from attnlab.core import (
     InputError,
@@ -164,7 +164,7 @@ class _Written:
     notes: tuple[dict[str, Any], ...]
     details: dict[str, Any]
     tables: dict[str, dict[Kind, tuple[str, ...]]]
-    rows: dict[str, Annotated[int, Ge(0)]]
+    rows: dict[str, Annotated[int, Field(ge=0)]]
     weights: str | None
 
 

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
-from attnlab.core import AttnlabError, InputError, fitting, parse_json
+from attnlab.core import AttnlabError, InputError, check_installed, fitting, parse_json
 from attnlab.studies.computing import ATTEMPTS, Outcome, compute
 from attnlab.studies.study import Cell
 
@@ -152,12 +152,10 @@ def _outcome_of(cell: Cell, future: Any) -> Outcome:
 
 @contextmanager
 def _client(jobs: int | None, cluster: str | None) -> Iterator[Any]:
-    try:
-        from dask import config
-        from distributed import Client, LocalCluster
-    except ModuleNotFoundError as error:
-        msg = "Several processes or machines need Dask; install it with: pip install 'attnlab[cluster]'"
-        raise InputError(msg) from error
+    check_installed("distributed")
+    from dask import config
+    from distributed import Client, LocalCluster
+
     with ExitStack() as stack:
         if cluster is None:
             stack.enter_context(config.set(KEEP_FREED_MEMORY))

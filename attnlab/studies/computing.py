@@ -11,7 +11,7 @@ from functools import cache
 from typing import Annotated
 
 import torch
-from annotated_types import Ge
+from pydantic import Field
 
 from attnlab.core import InputError, csv_of, seeded, versions, with_plugins
 from attnlab.studies.plan_search import PLAN_SEARCH
@@ -75,7 +75,7 @@ class Outcome:
     rows: str | None = None
     rows_checksum: str | None = None
     failure: str | None = None
-    seconds: Annotated[float, Ge(0)] = 0.0
+    seconds: Annotated[float, Field(ge=0)] = 0.0
     versions: Mapping[str, str] = field(default_factory=dict)
     attempts: int = 1
     concurrent: bool = False

@@ -1,7 +1,6 @@
 """The figure of a substitution result: what replaced heads cost, and what predicts it."""
 
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -100,7 +99,7 @@ def _draw_changes(axes: Axes, rows: pd.DataFrame, names: list[str]) -> None:
     axes.set_axisbelow(True)
     axes.set_yticks(range(len(names)), names, fontsize=8)
     axes.set_ylim(-0.7, len(names) - 0.3)
-    sns.despine(ax=axes)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _draw_prediction(axes: Axes, rows: pd.DataFrame, predictor: str) -> None:
@@ -116,4 +115,4 @@ def _draw_prediction(axes: Axes, rows: pd.DataFrame, predictor: str) -> None:
     scale = stretch(axes, "y", threshold=0.01, largest=float(rows["loss_change"].abs().max()))
     axes.set_ylabel(f"nats per token{scale}", fontsize=8.5)
     axes.axhline(0, color=INK, linewidth=0.8, linestyle=":")
-    sns.despine(ax=axes)
+    axes.spines[["top", "right"]].set_visible(False)

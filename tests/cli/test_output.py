@@ -89,7 +89,7 @@ def test_messages_go_to_standard_error_and_quiet_leaves_them_out(attnlab, tmp_pa
 @pytest.mark.parametrize(
     ("part", "extra", "purpose"),
     [
-        ("tensorboard", "tensorboard", "curves of a training"),
+        ("accelerate", "train", "training"),
         ("gensim", "embeddings", "skip-gram vectors"),
     ],
 )
@@ -98,7 +98,7 @@ def test_the_doctor_says_how_to_install_what_is_missing(
 ) -> None:
     monkeypatch.setattr(doctor, "version_of", lambda name: None if name == part else "1.0")
     _, out, _ = attnlab("doctor")
-    assert f"Install what is missing with: pip install 'attnlab[{extra}]'" in out
+    assert f"Install an extra, such as: pip install 'attnlab[{extra}]'" in out
     assert "make install" not in out
     assert purpose in out
     assert "cpu" in out

@@ -71,6 +71,8 @@ def test_without_gensim_the_extra_is_named(
     monkeypatch.setitem(sys.modules, "gensim", None)
     status, _, err = attnlab(*words.split())
     assert status == 2
-    wanted = "Error: Skip-gram needs gensim; install it with: pip install 'attnlab[embeddings]'\n"
-    assert err == wanted
+    assert err == (
+        "Error: gensim is missing, which is needed for skip-gram vectors; install it with: "
+        "pip install 'attnlab[embeddings]'\n"
+    )
     assert not (tmp_path / "there").exists()

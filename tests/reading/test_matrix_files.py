@@ -58,7 +58,7 @@ def write_bad_file(path: Path) -> None:
     if array is not None:
         np.save(path, array, allow_pickle=True)
     elif path.name == "pickled.npz":
-        np.savez(path, x=np.array([None], dtype=object), allow_pickle=True)
+        np.savez(path, x=np.array([None], dtype=object))
     elif path.name == "nothing.npz":
         with zipfile.ZipFile(path, "w"):
             pass

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +11,7 @@ from rich.text import Text
 from attnlab.cli.command_classes import Listed
 from attnlab.cli.output import new_table, output, print_json, print_table, results
 from attnlab.cli.progress import progress_bars
-from attnlab.core import LIBRARIES, InputError, version_of, versions
+from attnlab.core import LIBRARIES, OPTIONAL, InputError, version_of, versions
 
 
 def corpora(
@@ -159,31 +158,6 @@ def _print_cost(text: str) -> None:
     print_table(table)
 
 
-@dataclass(frozen=True)
-class Part:
-    """A distribution that attnlab does without.
-
-    Attributes:
-        name: of the distribution.
-        purpose: what it is for.
-        install: how it is installed.
-    """
-
-    name: str
-    purpose: str
-    install: str
-
-
-OPTIONAL = (
-    Part("gensim", "skip-gram vectors: embed, train --embeddings skipgram", "attnlab[embeddings]"),
-    Part("distributed", "studies on several processes or machines", "attnlab[cluster]"),
-    Part("bokeh", "the dashboard of such a study", "attnlab[cluster]"),
-    Part("tensorboard", "curves of a training", "attnlab[tensorboard]"),
-    Part("beartype", "checks of types and shapes in tests", "attnlab[dev]"),
-    Part("pytest", "the tests", "attnlab[dev]"),
-)
-
-
 def doctor() -> None:
     """Show versions, devices and optional parts, and what each is for."""
     found = _facts()
@@ -192,19 +166,20 @@ def doctor() -> None:
         return
     table = new_table("part", "version")
     for name, version in found["versions"].items():
-        table.add_row(name, version or "missing; run: make install")
+        table.add_row(name, version or "missing; run: pip install attnlab")
     print_table(table)
     console = results()
     console.print(f"\nDevices: {', '.join(found['devices'])}", soft_wrap=True, highlight=False)
     console.print(f"Processor threads: {found['threads']} of {found['cores']} cores")
     console.print(f"Free disk here: {found['free_gib']:.0f} GiB\n")
-    optional = new_table("optional part", "version", "for", prose=("for",))
+    optional = new_table("optional part", "version", "for", "extra", prose=("for",))
     for part in found["optional"]:
-        optional.add_row(part["name"], part["version"] or "missing", part["purpose"])
+        version = part["version"] or "missing"
+        optional.add_row(part["name"], version, part["purpose"], part["extra"])
     print_table(optional)
-    missing = dict.fromkeys(p["install"] for p in found["optional"] if p["version"] is None)
-    for name in missing:
-        console.print(f"Install what is missing with: pip install '{name}'")
+    missing = [part["extra"] for part in found["optional"] if part["version"] is None]
+    if missing:
+        console.print(f"Install an extra, such as: pip install 'attnlab[{missing[0]}]'")
 
 
 def _facts() -> dict[str, Any]:

@@ -34,7 +34,7 @@ from attnlab.attention import (
     use,
 )
 from attnlab.budget import Layer
-from attnlab.core import AttnlabError, Head, layer_name
+from attnlab.core import AttnlabError, Head, check_installed, layer_name
 from attnlab.evaluation import Evaluator
 from attnlab.models import Run
 
@@ -69,6 +69,8 @@ class Replacing:
     def __init__(self, evaluator: Evaluator, *, translate: bool, seed: int) -> None:
         self.evaluator, self._seed = evaluator, seed
         self._translates = translate and evaluator.translates
+        if self._translates:
+            check_installed("sacrebleu")
         self._encoded = evaluator.reading_once()
 
     def losses(

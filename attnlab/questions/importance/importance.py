@@ -27,7 +27,16 @@ from attnlab.ablation import (
     mean_outputs,
     rank_agreement,
 )
-from attnlab.core import AttnlabError, Estimate, Head, InputError, Note, layer_name, options_of
+from attnlab.core import (
+    AttnlabError,
+    Estimate,
+    Head,
+    InputError,
+    Note,
+    check_installed,
+    layer_name,
+    options_of,
+)
 from attnlab.evaluation import (
     ENOUGH_FOR_INTERVALS,
     LOSS_IN_WORDS,
@@ -353,12 +362,14 @@ def _bleu(evaluator: Evaluator, settings: ImportanceSettings) -> Sequence[str]:
     Raises:
         InputError: BLEU of a model that does not translate.
     """
-    if settings.bleu is None:
-        return settings.replacements[:1] if evaluator.translates else ()
     if settings.bleu and not evaluator.translates:
         msg = f"{type(evaluator.model).__name__} translates nothing; leave BLEU out (none)."
         raise InputError(msg)
-    return settings.bleu
+    usual = settings.replacements[:1] if evaluator.translates else ()
+    measured = usual if settings.bleu is None else settings.bleu
+    if measured:
+        check_installed("sacrebleu")
+    return measured
 
 
 def _at_sites(evaluator: Evaluator, sites: Sequence[str] | None) -> Evaluator:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
@@ -277,7 +276,7 @@ def _draw_heads(axes: Axes, table: pd.DataFrame, row: float, unit: str) -> None:
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel(f"change of loss ({unit})", fontsize=8.5)
     axes.set_title(str(table["site"].iloc[0]), loc="left")
-    sns.despine(ax=axes)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _draw_curves(figure: Figure, curves: pd.DataFrame, top: float, wide: float, unit: str) -> None:
@@ -303,7 +302,7 @@ def _draw_curves(figure: Figure, curves: pd.DataFrame, top: float, wide: float, 
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel(f"heads removed ({curves['replacement'].iloc[0]})", fontsize=8.5)
         axes.set_title(label, loc="left")
-        sns.despine(ax=axes)
+        axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1.04), frameon=False, fontsize=7.5)
     figure.text(
         0.012, 1 - (top - 0.42) / figure.get_figheight(),

@@ -24,7 +24,7 @@ from attnlab.ablation import (
     training_loss,
     training_pairs,
 )
-from attnlab.core import SITES, AttnlabError, Head, InputError, usable_device
+from attnlab.core import SITES, AttnlabError, Head, InputError, check_installed, usable_device
 from attnlab.evaluation import (
     Evaluator,
     Progress,
@@ -172,6 +172,7 @@ class Pruner:
         """Those of the model as it stands; none of a language model."""
         if not evaluator.translates:
             return ()
+        check_installed("sacrebleu")
         return tuple(evaluator.translations(lambda _, *done: self._tell(what, *done)))
 
     def _batches(self, what: str, steps: int) -> Iterator[Any]:
