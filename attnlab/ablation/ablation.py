@@ -11,12 +11,11 @@ Source: Michel et al. 2019 (arXiv 1905.10650), section 3; heads.md, trap 3.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from inspect import signature
 from typing import Any, TypeVar
 
 import torch
-from accelerate.utils import align_module_device
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
@@ -248,6 +247,15 @@ def _by_input(module: nn.Module) -> Float[Tensor, "input output"]:
     return weight if isinstance(module, Conv1D) else weight.T
 
 
+def _with_weights(module: nn.Module) -> AbstractContextManager[object]:
+    """While it lasts the module has its weights, which accelerate may keep elsewhere."""
+    if not hasattr(module, "_hf_hook"):
+        return nullcontext()
+    from accelerate.utils import align_module_device
+
+    return align_module_device(module)
+
+
 def closed_heads(projections: Projections) -> list[Head]:
     """The heads that `close_heads` has closed: no column that reads them holds anything but 0."""
     found = []
@@ -255,7 +263,7 @@ def closed_heads(projections: Projections) -> list[Head]:
         module = projection.module
         # Other classes, of quantized weights say, may not store a column for every input.
         if type(module) in {nn.Linear, Conv1D}:
-            with align_module_device(module):  # which accelerate may keep elsewhere
+            with _with_weights(module):
                 parts = _by_input(module).detach().unflatten(0, (projection.heads, -1))
                 closed = (parts == 0).flatten(1).all(-1).nonzero().flatten().tolist()
             found += [Head(site, layer, head) for head in closed]

@@ -24,6 +24,7 @@ from attnlab.matrices.offsets import mean_weight_by_offset
 from attnlab.matrices.random_search import random_search
 from attnlab.matrices.rare_columns import fit_rare_columns
 from attnlab.matrices.residual import fit_residual
+from attnlab.matrices.rollout import attention_rollout
 from attnlab.matrices.sigma_sets import fit_sigma
 
 SIZES = torch.tensor([[[4, 4]], [[3, 2]]])
@@ -72,6 +73,7 @@ ENTRIES: dict[str, Callable[[torch.Tensor], object]] = {
     "random_search": lambda H: random_search(
         H, window=1, num_pos=1, generator=torch.Generator(), attempts=1, coefficients=(0.5,)
     ),
+    "attention_rollout": lambda H: attention_rollout([H[0], H[1 % len(H)]]),
     "checked_weights": checked_weights,
     "normalized_rows": normalized_rows,
     "check_weights": check_weights,
@@ -174,7 +176,11 @@ def test_what_is_no_attention_is_refused(name: str, bad: str) -> None:
 @pytest.mark.parametrize("name", sorted(ENTRIES))
 def test_attention_is_taken_and_keeps_its_dtype(name: str) -> None:
     for dtype in (torch.float32, torch.float64):
-        if name not in {"label_heads", "sum_labels"}:  # always in double precision
+        if name not in {
+            "attention_rollout",
+            "label_heads",
+            "sum_labels",
+        }:  # always in double precision
             for tensor in tensors_of(ENTRIES[name](weights(dtype))):
                 assert tensor.dtype == dtype or not tensor.is_floating_point()
         else:

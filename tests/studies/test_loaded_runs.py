@@ -28,6 +28,7 @@ VERBS: dict[str, Callable[[Source], pd.DataFrame]] = {
     "neighbours": lambda run: attnlab.neighbours(run, ["the"], count=3).table,
     "plan": lambda run: attnlab.plan(run, (2,), **FEW, **LEARNING, quick=True).summary,
     "prune": lambda run: attnlab.prune(run, [0.1], steps=3, **FEW).curve,
+    "rollout": lambda run: attnlab.rollout(run, "the dog sees the cat").table,
 }
 
 
