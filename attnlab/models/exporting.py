@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from attnlab.attention import PLAN_FILE, AttentionPlan, model_with_layer_types
+from attnlab.attention import PLAN_FILE, AttentionPlan, is_card, model_with_layer_types
 from attnlab.core import InputError, replacing_result
 from attnlab.models.loaded import Model
 from attnlab.models.run_folder import check_not_run
@@ -40,8 +40,9 @@ def export_layer_types(
 
 
 def _older(folder: Path) -> list[Path]:
-    """What an older model there would be read with, its plan among it."""
-    return [path for pattern in _READ_TOO for path in folder.glob(pattern)]
+    """What an older model there would be read with, its plan among it, and the card that tells of it."""
+    cards = [path for path in folder.glob("README.md") if is_card(path)]
+    return cards + [path for pattern in _READ_TOO for path in folder.glob(pattern)]
 
 
 def check_export_free(folder: str | Path, *, overwrite: bool) -> None:

@@ -344,7 +344,7 @@ class Sentences:
         """Every other one, from the one with index `first`."""
         return replace(self, usable=self.usable[first::2])
 
-    def told_to_begin(self, batch: Sequence[Sentence], device: Any) -> dict[str, Any]:
+    def told_to_begin(self, batch: Sequence[Sentence], device: torch.device) -> dict[str, Any]:
         """What `generate` is told so that translations are in the language of their references.
 
         That is to begin with the code that these all have in front, behind the marks before it; nothing where
@@ -359,7 +359,7 @@ class Sentences:
             begun.pop()
         if not begun:
             return {}
-        beginnings = torch.tensor([begun], device=device).expand(len(batch), -1)
+        beginnings = torch.tensor([begun], device=input_device(device)).expand(len(batch), -1)
         return {"decoder_input_ids": beginnings, "decoder_start_token_id": begun[0]}
 
     def scored(self, most_tokens: int) -> "Sentences":

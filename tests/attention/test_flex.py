@@ -150,6 +150,19 @@ def test_masks_are_kept_by_length_and_only_where_positions_decide(
     assert len(block_masks._MASKS) == block_masks.MASKS
 
 
+def test_a_kept_mask_serves_batches_of_its_own_size_alone() -> None:
+    """The first keys stand in the mask once for each sentence."""
+    block_masks._MASKS.clear()
+    first = build("keys(first=2)", form="flex")
+    for sentences in (1, 3, 2):
+        given = [x[:1].expand(sentences, -1, -1, -1) for x in inputs(2)]
+        found = attend_layer(first, *given)
+        expected = build("keys(first=2)", form="dense")(
+            *given[:1], *(x.repeat_interleave(2, 1) for x in given[1:])
+        )
+        torch.testing.assert_close(found, expected, **CLOSE)
+
+
 PLAN = {
     "decoder.0": "sigma(window=(2, 0), num_pos=1, columns='first')",
     "decoder.0.1": "full",

@@ -28,6 +28,7 @@ from zoo.random_models import IDS, TYPES, seeded, tokenizer
 
 import attnlab
 from attnlab.attention import Band, model_with_layer_types, use
+from attnlab.attention.bridge.card import is_card
 from attnlab.attention.bridge.installing import installed_plan
 from attnlab.attention.plan import plan_of, write_plan
 from attnlab.cli.app import app
@@ -124,11 +125,13 @@ def test_nothing_of_an_older_model_is_read_with_the_new_one(tmp_path: Path) -> N
     with use(model, {"decoder": "keys(first=1)"}) as installed:
         model.save_pretrained(tmp_path)
         installed.write(tmp_path)
-    for name in ("chat_template.jinja", "README.md"):
-        (tmp_path / name).write_text("old", encoding="utf-8")
-    export_layer_types(
-        Model(model, tokenizer()), plan_of(a_plan("qwen3")), tmp_path, overwrite=True
-    )
+    (tmp_path / "chat_template.jinja").write_text("old", encoding="utf-8")
+    given = Model(model, tokenizer()), plan_of(a_plan("qwen3")), tmp_path
+    assert is_card(tmp_path / "README.md")
+    export_layer_types(*given, overwrite=True)
+    assert not (tmp_path / "README.md").exists()
+    (tmp_path / "README.md").write_text("mine", encoding="utf-8")
+    export_layer_types(*given, overwrite=True)
     assert attnlab.load(tmp_path).model.config.layer_types[0] == "sliding_attention"
     assert installed_plan(attnlab.load(tmp_path).model) is None
     assert not (tmp_path / "chat_template.jinja").exists()

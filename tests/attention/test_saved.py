@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import AutoModel
 from zoo.bridged import FAMILIES, KINDS, ids, model, needs_scores, put_in, stands_at
 
-from attnlab.attention.bridge.installing import PLAN_FILE, TENSOR_FILE, install
+from attnlab.attention.bridge.installing import PLAN_FILE, TENSOR_FILE, install, use
 from attnlab.attention.bridge.saved import install_written, load_with_plan
 from attnlab.attention.bridge.sites import mechanism_of
 from attnlab.attention.mechanism import Mechanism
@@ -141,6 +141,14 @@ def test_plain_loading_of_a_model_with_a_plan_is_refused_by_what_reads_it(
     random.save_pretrained(tmp_path / "plain")
     again = type(random).from_pretrained(tmp_path / "plain").eval()
     torch.testing.assert_close(output(again), plain, rtol=1e-5, atol=1e-5)
+
+
+def test_a_card_tells_of_the_plan_that_was_saved_last(tmp_path: Path) -> None:
+    random = model("bert")
+    for window in (1, 2):
+        with use(random, f"band(window={window})"):
+            random.save_pretrained(tmp_path)
+        assert f"band(window={window})" in (tmp_path / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_card_is_written_only_where_there_is_none_and_while_mechanisms_stand(

@@ -42,7 +42,7 @@ Plain `from_pretrained` refuses this folder and names `{reader}`: it would give 
 
 
 def write_cards(model: PreTrainedModel, plan: AttentionPlan) -> None:
-    """Lets `model.save_pretrained` also write a model card, where the folder has none."""
+    """Lets `model.save_pretrained` also write a model card, where the folder has none of its user's."""
     # A method, so that a deep copy of the model saves the copy.
     vars(model)[_SAVE] = MethodType(partial(_save, plan), model)
 
@@ -62,8 +62,15 @@ def _save(
 ) -> None:
     type(model).save_pretrained(model, save_directory, is_main_process, *args, **kwargs)
     path = Path(save_directory) / "README.md"
-    if is_main_process and path.parent.is_dir() and not path.exists():
+    if is_main_process and path.parent.is_dir() and (not path.exists() or is_card(path)):
         write_text(path, card_of(model, plan))
+
+
+def is_card(path: Path) -> bool:
+    """Whether a file is a card as it was written, which may tell of an older plan."""
+    begin, end = _CARD.partition("{model}")[0], _CARD.partition("{rows}")[2]
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    return text.startswith(begin) and text.endswith(end.format(reader=READ_WITH_PLAN))
 
 
 def card_of(model: PreTrainedModel, plan: AttentionPlan) -> str:

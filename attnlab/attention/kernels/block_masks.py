@@ -81,7 +81,7 @@ def _blocks(groups: Sequence[Group], query: Tensor, key: Tensor, context: Contex
     free = free and not any(_looks_inside(part) for part in parts)
     address = (
         tuple((tuple(heads), _written(part)) for heads, part in groups),
-        (*shape, context.first_query, str(query.device)),
+        (len(query), *shape, context.first_query, str(query.device)),
     )
     if free and address in _MASKS:
         return _MASKS[address]
