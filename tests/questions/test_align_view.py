@@ -70,7 +70,7 @@ def test_a_default_that_is_better_is_said_to_be() -> None:
 
 def test_a_gain_that_may_be_chance_has_its_interval() -> None:
     said = answer_of(alignment(aer=0.48))
-    assert said.endswith("(95 % interval of the difference [-0.010, +0.090]).")
+    assert said.endswith("(95 % interval of the difference [-1.0, +9.0], which holds 0).")
     assert "95 %" not in answer_of(alignment(aer=0.46))
 
 

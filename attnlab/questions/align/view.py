@@ -294,7 +294,11 @@ def answer_of(result: Result) -> str:
             f"{score}, {_points(gap)} above it (95 % interval of the difference {_interval(default)})."
         )
     low, _ = AER_CHANGE.ends(default)
-    doubt = f" (95 % interval of the difference {_interval(default)})" if low <= 0 else ""
+    doubt = (
+        f" (95 % interval of the difference {_interval(default)}, which holds 0)"
+        if low <= 0
+        else ""
+    )
     choices = systems.loc[systems["kind"] == "choice", AER.name]
     # Heads may have been chosen by another rule than the one that serves best here.
     best = f"{'aligns' if one else 'align'} best:" if chosen[AER.name] <= choices.min() else ""
@@ -305,7 +309,7 @@ def answer_of(result: Result) -> str:
 
 
 def _interval(row: Mapping[Any, Any]) -> str:
-    low, high = (AER.column.shown(end, signed=True) for end in AER_CHANGE.ends(row))
+    low, high = (f"{100 * end:+.1f}" for end in AER_CHANGE.ends(row))
     return f"[{low}, {high}]"
 
 
