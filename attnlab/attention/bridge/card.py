@@ -66,9 +66,10 @@ def _save(
         write_text(path, card_of(model, plan))
 
 
-def is_card(path: Path) -> bool:
+def is_card(path: str | Path) -> bool:
     """Whether a file is a card as it was written, which may tell of an older plan."""
     begin, end = _CARD.partition("{model}")[0], _CARD.partition("{rows}")[2]
+    path = Path(path)
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     return text.startswith(begin) and text.endswith(end.format(reader=READ_WITH_PLAN))
 
