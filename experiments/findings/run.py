@@ -32,9 +32,10 @@ def main() -> None:
 
 def page(results: Path) -> str:
     """The page, from the tables of a folder of results."""
-    optional = {"models": models, "plan_ablation": plan_ablation, "windows": windows}
-    folders = {name: results / name for name in ("models", "plan_ablation")}
-    folders["windows"] = results / "windows_by_language"
+    optional = {
+        "models": models, "plan_ablation": plan_ablation, "windows_multi30k": windows,
+        "windows_bible": windows,
+    }  # fmt: skip
     return render(
         __file__, {"versions": {}, "date": ""}, estimate=estimate, bleus=bleus,
         small=small_models(results / "heads_of_small_models"),
@@ -44,7 +45,7 @@ def page(results: Path) -> str:
         replaced=substitution(results / "substitution_tatoeba"),
         aligned=alignment(results / "alignment"),
         **{
-            name: read(folders[name]) if (folders[name] / "facts.json").exists() else None
+            name: read(results / name) if (results / name / "facts.json").exists() else None
             for name, read in optional.items()
         },
     )  # fmt: skip
@@ -196,6 +197,7 @@ def windows(folder: Path) -> Row:
     own = own[own["keys"] == "words"].set_index("condition")
     scores = read_table(folder, "models")
     return {
+        "folder": folder.name,
         "rows": own.to_dict("index"),
         "p": read_table(folder, "tests").set_index("test")["p_value"],
         "bleu": scores["bleu"],

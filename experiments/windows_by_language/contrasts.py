@@ -55,6 +55,11 @@ def permutation_p(
     return float((1 + (abs(statistic(drawn)) >= least).sum()) / (draws + 1))
 
 
+def least_p(grid: Grid) -> float:
+    """The share of orders in which the first source is where it was, in every target that has it."""
+    return float((1 / np.isfinite(grid[np.isfinite(grid[:, 0])]).sum(-1)).prod())
+
+
 def _mean(values: np.ndarray, axis: int) -> np.ndarray:
     """Over what is known; NaN where nothing is."""
     known = np.isfinite(values)

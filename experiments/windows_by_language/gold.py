@@ -1,23 +1,26 @@
 """How far gold dependency arcs reach, counted as the words of models are."""
 
+from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 
 import pandas as pd
 
 from attnlab.labels import GoldSentence, gold_of_treebank
-from experiments.windows_by_language.models import LANGUAGES
 from experiments.windows_by_language.reading import CURVE, SHARE
 
 
-def gold_curves(folder: Path) -> pd.DataFrame:
-    """The share of arcs of at most w words, by language."""
+def gold_curves(folder: Path, languages: Sequence[str]) -> pd.DataFrame:
+    """The share of arcs of at most w words, by language of which the folder has a treebank."""
     rows = []
-    for language in LANGUAGES:
+    for language in languages:
+        path = folder / f"{language}.conllu.gz"
+        if not path.exists():
+            continue
         lengths = pd.Series(
             [
                 length
-                for sentence in gold_of_treebank(folder / f"{language}.conllu.gz", None).source
+                for sentence in gold_of_treebank(path, None).source
                 for length in arc_lengths(sentence)
             ]
         )

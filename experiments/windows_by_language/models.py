@@ -1,6 +1,8 @@
-"""The models of the study: every source language with every target, on the same verses, words cut alike."""
+"""The models of the study: each source language with each target, on the same sentences, words cut alike."""
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -8,47 +10,75 @@ from attnlab.corpora import ParallelCorpus, load_corpus
 from attnlab.models import Run, RunSettings, blank_subwords, settings_from, train_one
 from experiments.shared.runs import kept_run
 
-LANGUAGES = ("en", "it", "fr", "es", "de")
-# Each round holds every language once as source and once as target, so that the first rounds are balanced.
-PAIRS = [
-    (source, LANGUAGES[(place + shift) % len(LANGUAGES)])
-    for shift in range(1, len(LANGUAGES))
-    for place, source in enumerate(LANGUAGES)
-]
-VERSES, MAX_TOKENS, SEED = 10_000, 128, 0
-# Pieces per source word of the training verses, punctuation left out; sizes of vocabulary that are tried.
+
+@dataclass(frozen=True)
+class Collection:
+    """The same sentences in several languages, and how its models are trained.
+
+    Attributes:
+        languages: each is a source of all others.
+        limit: number of training sentences; all where it is None.
+        max_tokens: of a sentence.
+        optimizer: what differs from `OPTIMIZER`.
+    """
+
+    languages: tuple[str, ...]
+    limit: int | None
+    max_tokens: int
+    optimizer: Mapping[str, Any] = field(default_factory=dict)
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Source and target of each model.
+
+        Each round holds every language once on each side, so that the first rounds are balanced.
+        """
+        return [
+            (source, self.languages[(place + shift) % len(self.languages)])
+            for shift in range(1, len(self.languages))
+            for place, source in enumerate(self.languages)
+        ]
+
+
+COLLECTIONS = {
+    "multi30k": Collection(("en", "de", "fr", "cs"), None, 64, {"epochs": 8}),
+    # The weights with the least validation loss are kept: to translate verses each epoch takes time.
+    "bible": Collection(
+        ("en", "it", "fr", "es", "de"), 10_000, 128, {"best": "loss", "validation_sentences": 100}
+    ),
+}
+SEED = 0
+# Pieces per source word of the training text, punctuation left out; sizes of vocabulary that are tried.
 FERTILITY, SIZES, STEP = 1.17, (2_000, 14_000), 25
 MODEL: dict[str, Any] = {
     "dim": 128, "heads": 8, "feed_forward": 512, "encoder_layers": 1, "decoder_layers": 1,
     "dropout": 0.2, "norm": "post",
 }  # fmt: skip
-# The weights with the least validation loss are kept; to translate more verses each epoch takes time.
 OPTIMIZER: dict[str, Any] = {
     "epochs": 6, "batch_tokens": 2048, "learning_rate": 2e-3, "warmup": 400, "schedule": "cosine",
-    "best": "loss", "validation_sentences": 100, "precision": "fp32",
+    "precision": "fp32",
 }  # fmt: skip
 
 
-def model_of(source: str, target: str, data: Path, runs: Path) -> Run:
+def model_of(name: str, source: str, target: str, data: Path, runs: Path) -> Run:
     """The model of a pair, trained where the folder of runs does not hold it yet."""
-    return kept_run(f"{source}-{target}", settings_of(source, target, data), runs)
+    return kept_run(f"{name}-{source}-{target}", settings_of(name, source, target, data), runs)
 
 
-def settings_of(source: str, target: str, data: Path) -> RunSettings:
-    """How the model of a pair is trained; `data` is the folder of the verses."""
-    pair = f"{source}-{target}"
-    corpus = load_corpus(str(data), pair=pair, lowercase=True, limit=VERSES)
+def settings_of(name: str, source: str, target: str, data: Path) -> RunSettings:
+    """How the model of a pair of a collection is trained; `data` is the folder of the collections."""
+    chosen = COLLECTIONS[name]
+    text = {
+        "name": str(data / name), "pair": f"{source}-{target}", "lowercase": True,
+        "limit": chosen.limit,
+    }  # fmt: skip
     return settings_from(
         {
-            "corpus": {
-                "name": str(data), "pair": pair, "lowercase": True, "limit": VERSES,
-                "max_tokens": MAX_TOKENS,
-            },
-            "tokenizer": {"vocabulary": vocabulary_of(corpus)},
+            "corpus": text | {"max_tokens": chosen.max_tokens},
+            "tokenizer": {"vocabulary": vocabulary_of(load_corpus(**text))},
             "model": MODEL,
-            "optimizer": OPTIMIZER | {"seed": SEED},
+            "optimizer": OPTIMIZER | {**chosen.optimizer, "seed": SEED},
         }
-    )  # fmt: skip
+    )
 
 
 def vocabulary_of(corpus: ParallelCorpus) -> int:

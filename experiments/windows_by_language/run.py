@@ -1,10 +1,11 @@
 """Does the window that attention needs depend on the language, and how many rare words matter?
 
-    python experiments/windows_by_language/run.py ../shared/data --runs ../runs/windows
+    python experiments/windows_by_language/run.py multi30k ../shared/data
+    python experiments/windows_by_language/run.py bible ../shared/data
 
-trains the models that the folder of runs does not hold yet, and writes results/windows_by_language/. A model
-whose weights stand in the result already is not read again; delete the folder of the result to read all.
-With `--targets 2` each source language takes part with the first two of its four targets alone.
+trains the models that the folder of runs does not hold yet, and writes results/windows_multi30k/ and
+results/windows_bible/. A model whose weights stand in the result already is not read again; delete the folder
+of the result to read all. With `--targets 2` each language is translated into its first two targets alone.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from attnlab.ablation import contrasts, over_models
+from attnlab.ablation import DRAWS, contrasts, over_models
 from attnlab.core import file_checksum, path_label, quiet, write_table
 from attnlab.figures import write_figure
 from attnlab.models import Run, score, translate
@@ -35,16 +36,14 @@ from experiments.windows_by_language.contrasts import (
     contrast,
     differences,
     grid_of,
+    least_p,
     permutation_p,
 )
 from experiments.windows_by_language.figure import draw_windows
 from experiments.windows_by_language.gold import gold_curves
 from experiments.windows_by_language.models import (
+    COLLECTIONS,
     FERTILITY,
-    LANGUAGES,
-    OPTIMIZER,
-    PAIRS,
-    VERSES,
     fertility,
     model_of,
     words_of,
@@ -63,7 +62,6 @@ from experiments.windows_by_language.reading import (
     measured,
 )
 
-OUT = RESULTS / "windows_by_language"
 MODEL, VIEW = ["source", "target"], ["condition", "unit", "keys"]
 SENTENCES, DIGITS = 400, 4
 MEASURES = ["w90", "mean_offset", "num_pos", "window_keys", "best_keys", "rare_keys"]
@@ -72,23 +70,25 @@ MEASURES = ["w90", "mean_offset", "num_pos", "window_keys", "best_keys", "rare_k
 def main() -> None:
     """Measures each model that was not measured yet, and writes tables, figure and README."""
     chosen = _parser().parse_args()
-    for source, target in PAIRS[: chosen.targets * len(LANGUAGES)]:
+    texts = COLLECTIONS[chosen.collection]
+    out = RESULTS / f"windows_{chosen.collection}"
+    for source, target in texts.pairs()[: chosen.targets and chosen.targets * len(texts.languages)]:
         with quiet():
-            run = model_of(source, target, chosen.data / "bible", chosen.runs)
-            publish(OUT, source, target, run, chosen.sentences)
+            run = model_of(chosen.collection, source, target, chosen.data, chosen.runs)
+            publish(out, source, target, run, chosen.sentences)
         print(source, target, flush=True)
-    write_table(OUT / "gold.csv", gold_curves(chosen.data / "pud").round(DIGITS))
+    gold = gold_curves(chosen.data / "pud", texts.languages)
+    write_table(out / "gold.csv", gold.round(DIGITS))
     words = shlex.join(path_label(word) for word in sys.argv[1:])
-    write_result(OUT, f"python experiments/windows_by_language/run.py {words}")
+    write_result(out, chosen.collection, f"python experiments/windows_by_language/run.py {words}")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path, help="folder of bible and pud")
-    parser.add_argument(
-        "--targets", type=int, choices=(2, 3, 4), default=4, help="number of targets of each source"
-    )
-    parser.add_argument("--sentences", type=int, default=SENTENCES, help="number of test verses")
+    parser.add_argument("collection", choices=[*COLLECTIONS], help="which sentences")
+    parser.add_argument("data", type=Path, help="folder of multi30k, bible and pud")
+    parser.add_argument("--targets", type=int, help="number of targets of each source; default all")
+    parser.add_argument("--sentences", type=int, default=SENTENCES, help="number of test sentences")
     parser.add_argument(
         "--runs", type=Path, default=RESULTS.parent / "runs" / "windows", help="folder of models"
     )
@@ -122,13 +122,15 @@ def _described(run: Run, rows: Any) -> dict[str, Any]:
     kept = min(run.metrics(), key=lambda line: line["validation_loss"])
     corpus = run.corpus()
     sizes = [words_of(rows["source"][:]).total(), len(rows)]
+    trained = run.record["corpus"]
     return {
+        "training_pairs": trained["pairs"]["train"] - trained["dropped_over_max_tokens"]["train"],
         "vocabulary": len(run.tokenizers.source),
         "fertility": fertility(run.tokenizers.source, words_of(corpus.train["source"][:])),
-        "words_per_verse": sizes[0] / sizes[1],
+        "words_per_sentence": sizes[0] / sizes[1],
         "epochs": run.metrics()[-1]["epoch"],
         "validation_loss": kept["validation_loss"],
-        "test_verses": len(rows),
+        "test_sentences": len(rows),
         "bleu": score(texts, rows["target"][:]).bleu,
         "training_minutes": run.metrics()[-1]["training_seconds"] / 60,
     }
@@ -180,7 +182,7 @@ def estimated(models: pd.DataFrame) -> pd.DataFrame:
     return table[[*VIEW, *(name for name in table if name not in VIEW)]]
 
 
-def write_result(folder: Path, command: str) -> None:
+def write_result(folder: Path, collection: str, command: str) -> None:
     """The tables over models, the figure, the facts and the README of the rows in a folder."""
     models, curves = models_of(read_table(folder, "heads")), read_table(folder, "curves")
     write_table(folder / "by_model.csv", models.round(DIGITS))
@@ -195,7 +197,7 @@ def write_result(folder: Path, command: str) -> None:
     write_figure(draw_windows(mean, read_table(folder, "gold"), own), folder, "windows")
     write_facts(
         folder, __file__, "torch", "transformers", "tokenizers", "sacrebleu",
-        command=command, threads=torch.get_num_threads(),
+        collection=collection, command=command, threads=torch.get_num_threads(),
     )  # fmt: skip
     write_readme(folder, readme(folder))
 
@@ -210,23 +212,25 @@ def readme(folder: Path) -> str:
     }
     tests = read_table(folder, "tests").set_index("test")
     there = set(described[MODEL].itertuples(index=False, name=None))
-    missing = [f"{source}-{target}" for source, target in PAIRS if (source, target) not in there]
+    facts = read_facts(folder)
+    pairs = COLLECTIONS[facts["collection"]].pairs()
+    missing = [f"{source}-{target}" for source, target in pairs if (source, target) not in there]
     return render(
-        __file__, read_facts(folder),
+        __file__, facts, bible=facts["collection"] == "bible",
         row=lambda *key: rows[key], tests=tests, missing=missing, models=described,
         languages=_shown(languages, gold), estimates=_estimates(rows),
         heads=int(read_table(folder, "heads")["head"].nunique()),
-        whole=view_of(models), twins=view_of(models, UNTRAINED), by_source=_words_per_verse(described),
-        fertility=FERTILITY, verses=VERSES, epochs=OPTIMIZER["epochs"], expected=len(PAIRS),
+        whole=view_of(models), twins=view_of(models, UNTRAINED), by_source=_words_per_sentence(described),
+        fertility=FERTILITY, expected=len(pairs), permutations=DRAWS, least=least_p(grid_of(view_of(models))),
         gold=gold.drop_duplicates("language").set_index("language"),
         described=described[
-            [*MODEL, "vocabulary", "fertility", "words_per_verse", "epochs", "validation_loss", "bleu"]
+            [*MODEL, "vocabulary", "fertility", "words_per_sentence", "epochs", "validation_loss", "bleu"]
         ],
     )  # fmt: skip
 
 
-def _words_per_verse(described: pd.DataFrame) -> str:
-    means = described.groupby("source")["words_per_verse"].mean()
+def _words_per_sentence(described: pd.DataFrame) -> str:
+    means = described.groupby("source")["words_per_sentence"].mean()
     return ", ".join(f"{language} {mean:.1f}" for language, mean in means.items())
 
 
@@ -240,10 +244,8 @@ def _shown(languages: pd.DataFrame, gold: pd.DataFrame) -> pd.DataFrame:
     """A row a source language: trained heads in words and tokens, controls, gold arcs."""
     rows = []
     arcs = gold.drop_duplicates("language").set_index("language")
-    for language in LANGUAGES:
+    for language in languages["source"].unique():
         own = languages[languages["source"] == language]
-        if own.empty:
-            continue
         views = {tuple(row[name] for name in VIEW): row for row in own.to_dict("records")}
         trained = views[TRAINED, WORDS, ONLY_WORDS]
         rows.append(
@@ -257,7 +259,7 @@ def _shown(languages: pd.DataFrame, gold: pd.DataFrame) -> pd.DataFrame:
                 "columns": _interval(trained, "num_pos"),
                 "w90, untrained": _interval(views[UNTRAINED, WORDS, ONLY_WORDS], "w90"),
                 "w90, shuffled": _interval(views[SHUFFLED, WORDS, ONLY_WORDS], "w90"),
-                "w90, gold arcs": int(arcs["w90"][language]),
+                "w90, gold arcs": arcs["w90"].get(language, ""),
             }
         )
     return pd.DataFrame(rows)

@@ -11,7 +11,7 @@ from experiments.findings.run import PAGE, page
 from experiments.shared.readme import RESULTS
 
 LINK = re.compile(r"\]\(results/([\w-]+)\)")
-COME_AND_GO = ("models", "plan_ablation", "windows_by_language")
+COME_AND_GO = ("models", "plan_ablation", "windows_multi30k", "windows_bible")
 
 
 def test_the_page_is_what_the_tables_say() -> None:
@@ -47,12 +47,13 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
     models = pd.DataFrame({"corpus": ["multi30k-en-fr"] * 2, "bleu": [40.0, 42.0]})
     models.to_csv(folder / "models" / "table.csv", index=False)
     difference = {"difference": [0.25], "difference_low": [0.125], "difference_high": [0.375]}
-    shutil.copy(folder / "models" / "table.csv", folder / "windows_by_language" / "models.csv")
     windows = {"condition": ["trained", "untrained"], "unit": "words", "keys": "words"}
     windows |= {"measure": "w90"} | {name: value * 2 for name, value in difference.items()}
-    pd.DataFrame(windows).to_csv(folder / "windows_by_language" / "contrasts.csv", index=False)
     tests = pd.DataFrame({"test": ["contrast", "sources"], "p_value": [0.03, 0.5]})
-    tests.to_csv(folder / "windows_by_language" / "tests.csv", index=False)
+    for name in ("windows_multi30k", "windows_bible"):
+        shutil.copy(folder / "models" / "table.csv", folder / name / "models.csv")
+        pd.DataFrame(windows).to_csv(folder / name / "contrasts.csv", index=False)
+        tests.to_csv(folder / name / "tests.csv", index=False)
     own = folder / "plan_ablation"
     arms = {"arm": ["full", "bands"], "bleu": [41.0, 7.0]}
     pd.DataFrame(arms).to_csv(own / "table.csv", index=False)
@@ -63,7 +64,8 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
         over |= {f"{name}{end}": [0.5] for end in ("", "_low", "_high")}
     pd.DataFrame(over).to_csv(own / "over_models.csv", index=False)
     text = page(folder)
-    assert "German heads need a window that is **+0.25** [+0.12, +0.38] words wider" in text
+    for texts in ("image captions", "Bible verses"):
+        assert f"German source**, {texts}: **+0.25** [+0.12, +0.38] words" in text
     assert (
         "Longformer against a search of all families by loss**: loses **+0.250** [+0.125, +0.375] more"
         in text

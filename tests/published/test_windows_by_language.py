@@ -2,6 +2,7 @@
 
 import gzip
 import sys
+from dataclasses import replace
 from itertools import combinations, permutations, product
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from experiments.windows_by_language.contrasts import (
     between_sources,
     contrast,
     differences,
+    least_p,
     permutation_p,
 )
 from experiments.windows_by_language.gold import arc_lengths
@@ -42,11 +44,14 @@ from experiments.windows_by_language.reading import (
 )
 
 
-def test_each_round_holds_every_language_once_on_each_side() -> None:
-    assert len(set(models.PAIRS)) == len(models.PAIRS) == 20
-    for first in range(0, 20, 5):
-        for side in zip(*models.PAIRS[first : first + 5], strict=True):
-            assert sorted(side) == sorted(models.LANGUAGES)
+@pytest.mark.parametrize("name", models.COLLECTIONS)
+def test_each_round_holds_every_language_once_on_each_side(name: str) -> None:
+    texts = models.COLLECTIONS[name]
+    pairs, number = texts.pairs(), len(texts.languages)
+    assert len(set(pairs)) == len(pairs) == number * (number - 1)
+    for first in range(0, len(pairs), number):
+        for side in zip(*pairs[first : first + number], strict=True):
+            assert sorted(side) == sorted(texts.languages)
 
 
 def test_window_and_columns_capture_what_loops_find() -> None:
@@ -185,6 +190,7 @@ def test_permutation_is_within_targets() -> None:
         least = abs(statistic(GRID[:2])) - 1e-9
         exact = np.mean([abs(statistic(one)) >= least for one in orders])
         assert permutation_p(GRID[:2], statistic) == pytest.approx(exact, abs=0.01)
+    assert least_p(GRID) == pytest.approx(1 / 9)
     assert permutation_p(np.ones((3, 4)), contrast, draws=50) == 1
     assert permutation_p(GRID, contrast, draws=50) == permutation_p(GRID, contrast, draws=50)
 
@@ -212,43 +218,48 @@ def test_the_vocabulary_is_the_least_that_keeps_words_whole(
     assert around[0] > models.FERTILITY >= around[1]
 
 
-def _tiny_data(folder: Path) -> Path:
+def _tiny_data(folder: Path, name: str) -> Path:
     """The same sentences in all languages, in two alphabets of words, and trees of one word each."""
     drawn = draw_embedded(("en", "it"), 0, 90)
     parts = {"train": drawn[:60], "val": drawn[60:70], "test": drawn[70:]}
-    (folder / "bible").mkdir(parents=True)
+    (folder / name).mkdir(parents=True)
     (folder / "pud").mkdir()
     tree = "1\tA\ta\tNOUN\t_\t_\t0\troot\t_\t_\n2\tb\tb\tNOUN\t_\t_\t1\tobj\t_\t_\n\n"
-    for place, language in enumerate(models.LANGUAGES):
-        (folder / "pud" / f"{language}.conllu.gz").write_bytes(gzip.compress(tree.encode()))
+    for place, language in enumerate(models.COLLECTIONS[name].languages):
+        if language != "cs":
+            (folder / "pud" / f"{language}.conllu.gz").write_bytes(gzip.compress(tree.encode()))
         for part, pairs in parts.items():
             lines = [f"{(one.source, one.target)[place % 2]}\n" for one in pairs]
-            path = folder / "bible" / f"{part}.{language}.gz"
+            path = folder / name / f"{part}.{language}.gz"
             path.write_bytes(gzip.compress("".join(lines).encode()))
     return folder
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("name", "targets"), [("bible", 2), ("multi30k", 3)])
 def test_the_command_runs_from_texts_to_readme(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, targets: int
 ) -> None:
-    """Two targets of each source; models that are there are neither trained nor read again."""
-    out, runs, data = tmp_path / "result", tmp_path / "runs", _tiny_data(tmp_path / "data")
-    monkeypatch.setattr(experiment, "OUT", out)
+    """Models that are there are neither trained nor read again."""
+    out, runs = tmp_path / f"windows_{name}", tmp_path / "runs"
+    data, texts = _tiny_data(tmp_path / "data", name), models.COLLECTIONS[name]
+    monkeypatch.setattr(experiment, "RESULTS", tmp_path)
+    monkeypatch.setitem(models.COLLECTIONS, name, replace(texts, optimizer={"epochs": 1}))
     monkeypatch.setattr(models, "SIZES", (100, 200))
     monkeypatch.setattr(models, "MODEL", SETTINGS["model"])
-    monkeypatch.setattr(models, "OPTIMIZER", SETTINGS["optimizer"] | {"epochs": 1})
-    words = [str(data), "--sentences", "6", "--runs", str(runs)]
-    monkeypatch.setattr(sys, "argv", ["run.py", *words, "--targets", "2"])
+    monkeypatch.setattr(models, "OPTIMIZER", SETTINGS["optimizer"])
+    words = [name, str(data), "--sentences", "6", "--runs", str(runs)]
+    monkeypatch.setattr(sys, "argv", ["run.py", *words, "--targets", str(targets)])
     experiment.main()
     trained, published = snapshot(runs), snapshot(out)
     monkeypatch.setattr(experiment, "measured", None)
     experiment.main()
     assert (snapshot(runs), snapshot(out)) == (trained, published)
-    assert len(read_table(out, "models")) == 10
+    number = len(texts.languages)
+    assert len(read_table(out, "models")) == number * targets
     text = (out / "README.md").read_text("utf-8")
-    assert "Number of models: 10 of 20" in text
-    assert "Missing: en-es" in text
+    assert f"Number of models: {number * targets} of {number * (number - 1)}" in text
+    assert ("Missing: en-es" in text) == (name == "bible")
     heads = read_table(out, "heads")
     of_german = heads[
         (heads["unit"] == WORDS) & (heads["keys"] == ONLY_WORDS) & (heads["condition"] == "trained")
@@ -257,13 +268,14 @@ def test_the_command_runs_from_texts_to_readme(
     each = [
         by_model[target, "de"]
         - np.mean([by_model[target, one] for one in by_model[target].index if one != "de"])
-        for target in ("en", "it")
+        for source, target in texts.pairs()[: number * targets]
+        if source == "de"
     ]
     found = read_table(out, "contrasts")
     key = ["trained", WORDS, ONLY_WORDS, "w90"]
     of_key = (found[["condition", "unit", "keys", "measure"]] == key).all(axis=1)
     (row,) = found[of_key].to_dict("records")
-    assert row["targets"] == 2
+    assert row["targets"] == len(each)
     assert row["difference"] == pytest.approx(np.mean(each), abs=1e-3)
-    assert read_facts(out)["command"].endswith("--targets 2")
+    assert read_facts(out)["command"].endswith(f"--targets {targets}")
     assert (out / "windows.svg").exists()
