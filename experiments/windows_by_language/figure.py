@@ -29,7 +29,7 @@ def draw_windows(curves: pd.DataFrame, gold: pd.DataFrame, models: pd.DataFrame)
         }
         for index, (title, rows) in enumerate(shown.items()):
             axes = panel(figure, LEFT + index * (WIDTH + GAP), TOP, WIDTH, HEIGHT)
-            _draw_curves(axes, rows, models["source"].unique())
+            _draw_curves(axes, rows, list(models["source"].unique()))
             axes.set_title(title, loc="left")
             axes.tick_params(labelleft=index == 0)
             if index == 0:
@@ -54,7 +54,7 @@ def _draw_curves(axes: Axes, rows: pd.DataFrame, languages: Sequence[str]) -> No
 
 def _draw_models(axes: Axes, models: pd.DataFrame) -> None:
     """Filled dots are trained models, hollow ones their untrained twins."""
-    languages = models["source"].unique()
+    languages = list(models["source"].unique())
     for place, language in enumerate(languages):
         for condition, filled in ((UNTRAINED, "none"), (TRAINED, colour(place))):
             own = models[(models["source"] == language) & (models["condition"] == condition)]

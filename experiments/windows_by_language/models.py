@@ -67,7 +67,7 @@ def model_of(name: str, source: str, target: str, data: Path, runs: Path) -> Run
 def settings_of(name: str, source: str, target: str, data: Path) -> RunSettings:
     """How the model of a pair of a collection is trained; `data` is the folder of the collections."""
     chosen = COLLECTIONS[name]
-    text = {
+    text: dict[str, Any] = {
         "name": str(data / name), "pair": f"{source}-{target}", "lowercase": True,
         "limit": chosen.limit,
     }  # fmt: skip
