@@ -3,7 +3,7 @@
 import torch
 from zoo.random_models import tokenizer
 
-from attnlab.reading.sentences import Axis, Vocabulary
+from attnlab.reading.vocabulary import Axis, Vocabulary
 from attnlab.reading.weights import LayerWeights, checked
 
 VOCABULARY = Vocabulary(tokenizer())

@@ -3,6 +3,10 @@ from .audio import Audio as Audio
 from .audio import audio_of as audio_of
 from .audio import read_audio as read_audio
 from .audio import read_audio_file as read_audio_file
+from .calling import GREEDY as GREEDY
+from .calling import forward as forward
+from .calling import inputs_of as inputs_of
+from .calling import without_cache as without_cache
 from .capture import Consumer as Consumer
 from .capture import Coverage as Coverage
 from .capture import Reading as Reading
@@ -25,7 +29,6 @@ from .observing import additive_sites as additive_sites
 from .observing import most_heads as most_heads
 from .observing import observe as observe
 from .observing import sites_of as sites_of
-from .sentences import GREEDY as GREEDY
 from .sentences import KeptInPart as KeptInPart
 from .sentences import RowsNotNormalized as RowsNotNormalized
 from .sentences import Sentence as Sentence
@@ -34,8 +37,6 @@ from .sentences import SentencesDropped as SentencesDropped
 from .sentences import Text as Text
 from .sentences import TokenizedText as TokenizedText
 from .sentences import Tokens as Tokens
-from .sentences import forward as forward
-from .sentences import inputs_of as inputs_of
 from .sentences import most_positions as most_positions
 from .sentences import read_sentences as read_sentences
 from .sentences import read_tokens as read_tokens
@@ -44,7 +45,6 @@ from .sentences import source_of as source_of
 from .sentences import token_limit as token_limit
 from .sentences import tokenize as tokenize
 from .sentences import tokens_of as tokens_of
-from .sentences import without_cache as without_cache
 from .statistics import HeadStatistics as HeadStatistics
 from .statistics import SentenceStatistics as SentenceStatistics
 from .statistics_columns import CONTENT_OFFSET_PREFIX as CONTENT_OFFSET_PREFIX

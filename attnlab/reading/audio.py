@@ -22,12 +22,12 @@ from attnlab.reading.sentences import (
     Sentences,
     TokenizedText,
     Tokens,
-    Vocabulary,
     most_positions,
     reads_audio,
     shifted,
     tokens_of,
 )
+from attnlab.reading.vocabulary import Vocabulary
 
 # Log-mel features stand this far apart; the second convolution of the encoder makes one frame of two.
 FEATURE_SECONDS, FRAME_SECONDS = 0.01, 0.02

@@ -21,6 +21,7 @@ from attnlab.core import (
 )
 from attnlab.models import Model, Source, model_of
 from attnlab.reading.audio import Audio, read_audio
+from attnlab.reading.calling import encoded, forward
 from attnlab.reading.hooks import (
     EAGER,
     AttentionSites,
@@ -35,17 +36,15 @@ from attnlab.reading.keeping import KeptMatrices, MatrixKeeper
 from attnlab.reading.sentences import (
     SHORTEN,
     WHOLE_LAYERS,
-    Axis,
     Progress,
     Sentence,
     Sentences,
     SentencesDropped,
     Text,
-    encoded,
-    forward,
     read_sentences,
 )
 from attnlab.reading.statistics import HeadStatistics
+from attnlab.reading.vocabulary import Axis
 from attnlab.reading.weights import LayerWeights, Rows, checked
 
 

@@ -21,15 +21,9 @@ from attnlab.attention import (
     watching,
 )
 from attnlab.core import SITES, AttnlabError, InputError, Side, Site, sides_of
-from attnlab.reading.sentences import (
-    Axis,
-    Sentence,
-    Sentences,
-    encoded,
-    forward,
-    most_positions,
-    reads_audio,
-)
+from attnlab.reading.calling import encoded, forward
+from attnlab.reading.sentences import Sentence, Sentences, most_positions, reads_audio
+from attnlab.reading.vocabulary import Axis
 from attnlab.reading.weights import TOLERANCES
 
 Receiver = Callable[[Site, int, Tensor], None]

@@ -27,7 +27,7 @@ from attnlab.core import (
     site_order,
     write_tensors,
 )
-from attnlab.reading.sentences import Axis
+from attnlab.reading.vocabulary import Axis
 from attnlab.reading.weights import LayerWeights, Naming, PerLayer, Rows
 
 Key = tuple[int, Site, int]

@@ -23,7 +23,9 @@ from attnlab.attention import (
     use,
 )
 from attnlab.core import BATCH_SIZE, SITES, InputError, Side, sides_of
-from attnlab.reading.sentences import Axis, Progress, Sentence, Sentences, forward
+from attnlab.reading.calling import forward
+from attnlab.reading.sentences import Progress, Sentence, Sentences
+from attnlab.reading.vocabulary import Axis
 
 # Of one layer at once, in float64: 32 MiB, of which a comparison holds a handful of copies.
 MOST_OBSERVED_WEIGHTS = 2**22

@@ -1,20 +1,17 @@
 """Sentences as token ids, in batches of like length; knows tokenizers, nothing of attention."""
 
-import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from inspect import signature
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
-from transformers.utils import ModelOutput
 
 from attnlab.attention import BLOCK_WEIGHTS
 from attnlab.core import InputError, Note, NothingUsableError, Side, check_memory, input_device
-from attnlab.models import IGNORED_LABEL, Model, OwnModel
+from attnlab.models import IGNORED_LABEL, Model
+from attnlab.reading.vocabulary import Axis, Vocabulary
 
 Text = str | tuple[str, str]
 
@@ -183,108 +180,6 @@ class Sentence:
     target: tuple[int, ...] | None = None
     labels: tuple[int, ...] = ()
     features: Float[Tensor, "mel column"] | None = field(default=None, compare=False, repr=False)
-
-
-@dataclass(frozen=True)
-class Axis:
-    """The tokens along one side of a batch of matrices; each flag is True where its name holds.
-
-    Attributes:
-        ids: token ids, padded.
-        real: a token, not padding.
-        content: a real token that is no special token; an unknown word is content.
-        special: a real special token.
-        opening: a special token at position 0 ([CLS], BOS, a decoder's start token).
-        closing: an end of sentence or separator behind position 0.
-        punctuation: a content token of punctuation characters only.
-        features: of audio, whose frames the tokens are.
-        outputs: what the encoder gave for them, see `encoded`.
-    """
-
-    ids: Int[Tensor, "batch token"]
-    real: Bool[Tensor, "batch token"]
-    content: Bool[Tensor, "batch token"]
-    special: Bool[Tensor, "batch token"]
-    opening: Bool[Tensor, "batch token"]
-    closing: Bool[Tensor, "batch token"]
-    punctuation: Bool[Tensor, "batch token"]
-    features: Float[Tensor, "batch mel column"] | None = None
-    outputs: ModelOutput | None = None
-
-    def at(self, positions: Int[Tensor, " position"]) -> "Axis":
-        """The tokens at these positions alone, the same in all sentences."""
-        return Axis(*(getattr(self, name)[:, positions] for name in _OF_TOKENS))
-
-    def to(self, device: torch.device) -> "Axis":
-        """The same on another device, without what the model was given instead of ids."""
-        return Axis(*(getattr(self, name).to(device) for name in _OF_TOKENS))
-
-
-_OF_TOKENS = ("ids", "real", "content", "special", "opening", "closing", "punctuation")
-
-# What special tokens are for, the unknown word aside.
-_MARKS = ("bos", "eos", "sep", "cls", "mask", "pad")
-
-
-class Vocabulary:
-    """What kind of token every id of a tokenizer is."""
-
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, start: int | None = None) -> None:
-        self.marks = {getattr(tokenizer, f"{role}_token_id") for role in _MARKS} | {start}
-        # One token may be the unknown word and the mark of the beginning too, as in GPT-2.
-        content = {tokenizer.unk_token_id} - self.marks
-        self.special: set[int] = {*tokenizer.all_special_ids} - content
-        if start is not None:
-            self.special.add(start)
-        self.closing = {tokenizer.eos_token_id, tokenizer.sep_token_id} - {None}
-        self.padding = next(
-            (i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if i is not None), 0
-        )
-        self._tokenizer = tokenizer
-        self._punctuation: dict[int, bool] = {}
-
-    def is_punctuation(self, token: int) -> bool:
-        """Whether the characters of `token` are all of a Unicode class of punctuation."""
-        if token not in self._punctuation:
-            surface = self._tokenizer.decode([token]).strip().removeprefix("##")
-            self._punctuation[token] = bool(surface) and all(
-                unicodedata.category(character).startswith("P") for character in surface
-            )
-        return self._punctuation[token]
-
-    def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Tokens as the tokenizer writes them, with its marks of word starts."""
-        return [str(token) for token in self._tokenizer.convert_ids_to_tokens(list(ids))]
-
-    def axis(self, sequences: Sequence[Sequence[int]], device: torch.device) -> Axis:
-        """The sequences side by side, padded to the longest."""
-        lengths = torch.tensor([*map(len, sequences)])
-        length = int(lengths.max())
-        gaps = (length - lengths).tolist()
-        # Lists first: setting the entries of a tensor one by one takes as long as a layer.
-        ids = torch.tensor(
-            [[*s, *[self.padding] * gap] for s, gap in zip(sequences, gaps, strict=True)]
-        )
-        real = torch.arange(length) < lengths[:, None]
-        different, places = ids.unique(return_inverse=True)
-        kinds = torch.tensor([self._kinds(token) for token in different.tolist()])[places]
-        kinds = torch.cat([real[..., None], kinds & real[..., None]], -1)
-        real, special, ends, punctuation = kinds.to(device).unbind(-1)
-        first = torch.arange(length, device=device) == 0
-        return Axis(
-            ids.to(device),
-            real,
-            real & ~special,
-            special,
-            special & first,
-            ends & ~first,
-            punctuation,
-        )
-
-    def _kinds(self, token: int) -> tuple[bool, bool, bool]:
-        """Special, an end of sentence, punctuation."""
-        special = token in self.special
-        return special, token in self.closing, not special and self.is_punctuation(token)
 
 
 @dataclass(frozen=True)
@@ -493,11 +388,6 @@ def _length(sentence: Sentence) -> int:
     return max(len(sentence.source), len(sentence.target or ()))
 
 
-# What `generate` is told beside a length, whatever a model has in its own options.
-GREEDY: dict[str, Any] = {
-    "num_beams": 1, "do_sample": False, "max_new_tokens": None, "return_dict_in_generate": False
-}  # fmt: skip
-
 # Their decoders begin with the last token of the translation, the code of its language.
 _WRAPPING = frozenset({"mbart", "plbart"})
 
@@ -637,70 +527,3 @@ def batches(
         batch.append(sentence)
     if batch:
         yield tuple(batch)
-
-
-def inputs_of(model: Any, axes: Mapping[Side, Axis]) -> dict[str, Any]:
-    """What a transformers model is called with, to read a batch.
-
-    Args:
-        model: a transformers model.
-        axes: the batch; without a target an encoder-decoder has nothing for its decoder to read.
-    """
-    source = axes["source"]
-    given: dict[str, Any] = {"input_ids": source.ids, "attention_mask": source.real.long()}
-    if source.features is not None:
-        given = {"input_features": source.features.to(model.dtype)}
-    if source.outputs is not None:
-        given = {name: one for name, one in given.items() if name == "attention_mask"}
-        given["encoder_outputs"] = source.outputs
-    if model.config.is_encoder_decoder and "target" in axes:
-        target = axes["target"]
-        given |= {
-            "decoder_input_ids": target.ids,
-            "decoder_attention_mask": target.real.long(),
-        }
-    return given
-
-
-def encoded(model: Any, axes: Mapping[Side, Axis], *, text: bool = False) -> Mapping[Side, Axis]:
-    """The batch with what the encoder of an encoder-decoder makes of it, without weights.
-
-    Args:
-        model: a transformers model.
-        axes: the batch.
-        text: whether of text too; of audio weights are never wanted, which would be large.
-    """
-    source = axes["source"]
-    if source.outputs is not None or (source.features is None and not text):
-        return axes
-    outputs = model.get_encoder()(**inputs_of(model, {"source": source}))
-    return {**axes, "source": replace(source, outputs=outputs)}
-
-
-def without_cache(model: Any) -> dict[str, bool]:
-    """The argument that turns off the cache of decoding, where a model takes it."""
-    takes = signature(model.forward).parameters
-    return {"use_cache": False} if "use_cache" in takes or "kwargs" in takes else {}
-
-
-def forward(model: Any, axes: Mapping[Side, Axis], *, with_weights: bool) -> Any:
-    """The outputs of all layers; the part that scores a vocabulary is left out.
-
-    Args:
-        model: a transformers model.
-        axes: the batch; without a target an encoder-decoder runs its encoder alone.
-        with_weights: whether attention weights are among the outputs.
-    """
-    given = inputs_of(model, encoded(model, axes))
-    if with_weights:
-        given |= {"output_attentions": True, "return_dict": True}
-    if model.config.is_encoder_decoder and "target" not in axes:
-        return model.get_encoder()(**given)
-    # These have no base model apart from it.
-    if isinstance(model, OwnModel):
-        given["score_vocabulary"] = False
-    if not model.config.is_encoder_decoder:
-        if not with_weights:
-            given |= without_cache(model.base_model)
-        return model.base_model(**given)
-    return model.base_model(**given, use_cache=False)

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.core import HEAD_COLUMNS, KEYS, AttnlabError, Site, Sums
-from attnlab.reading.sentences import Axis
+from attnlab.reading.vocabulary import Axis
 
 # How far a row sum may be from 1, by the type the softmax was computed in.
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 5e-3, torch.bfloat16: 3e-2}

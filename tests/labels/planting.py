@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnlab.labels.counts import Scope, groups_of
 from attnlab.labels.label import BatchFacts
-from attnlab.reading.sentences import Axis
+from attnlab.reading.vocabulary import Axis
 from attnlab.reading.weights import ALL, CONTENT, LayerWeights, View
 
 

@@ -15,8 +15,8 @@ from attnlab.core.errors import AttnlabError, InputError
 from attnlab.reading import hooks as taps
 from attnlab.reading.capture import capture, prepare
 from attnlab.reading.keeping import MatrixKeeper, load_kept_matrices
-from attnlab.reading.sentences import Vocabulary
 from attnlab.reading.statistics import HeadStatistics
+from attnlab.reading.vocabulary import Vocabulary
 from attnlab.reading.weights import checked
 
 TOKENIZER = tokenizer()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from attnlab.ablation import Difference, bleu_differences, loss_differences
-from attnlab.attention import AttentionPlan, Mechanism, load_plan, use
+from attnlab.attention import AttentionPlan, Mechanism
 from attnlab.budget import (
     ALL,
     BLEU_CHANGE,
@@ -57,7 +57,6 @@ from attnlab.models import (
     Run,
     Source,
     check_has_sentences,
-    checksum,
     leaving_modes,
     length_ratio,
 )
@@ -68,7 +67,13 @@ from attnlab.questions.compare.question import (
     MechanismLeftOut,
     NoSettingAtSite,
 )
-from attnlab.questions.compare.replacing import Outcome, Replacing, plan_replacing
+from attnlab.questions.compare.replacing import (
+    Outcome,
+    Replacing,
+    check_plans,
+    named_plan,
+    plan_replacing,
+)
 from attnlab.reading import (
     Observed,
     Sentences,
@@ -108,7 +113,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
             used, or a model that cannot be compared.
         AttnlabError: the corpus is no longer the one of the training.
     """
-    plans = [_plan_of(one) for one in settings.plans]
+    plans = [named_plan(one) for one in settings.plans]
     device = usable_device(settings.device)
     sentences, text = settings.sentences, settings.text
     if text is None and isinstance(sentences, int) and isinstance(source, str | Path):
@@ -117,7 +122,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
     model.move_to(device)
     scores_them = _has_loss(model, texts)
     _check_loss(model, settings, has_loss=scores_them)
-    _check_plans(plans, model, settings.mechanisms)
+    check_plans(plans, model, settings.mechanisms)
     _check_against(plans, settings)
     parts = parts_of(
         model,
@@ -219,28 +224,6 @@ def _check_loss(model: Model, settings: ComparisonSettings, *, has_loss: bool) -
             "leave fine_tune, per_head and loss out."
         )
         raise InputError(msg)
-
-
-def _plan_of(source: str | Path | BudgetedPlan) -> BudgetedPlan:
-    """A plan with its name; one from a file is named after it."""
-    if isinstance(source, BudgetedPlan):
-        return source
-    return BudgetedPlan(load_plan(source), Path(source).name, written=Path(source).name)
-
-
-def _check_plans(
-    plans: Sequence[BudgetedPlan], model: Model, mechanisms: Sequence[str] | None
-) -> None:
-    """Raises where a plan does not fit the model, before hours of work rather than after them."""
-    taken = {FULL, *(mechanism_names() if mechanisms is None else mechanisms)}
-    for plan in plans:
-        if plan.name in taken:
-            msg = f"A plan cannot be called '{plan.name}', as another row is; give it another name."
-            raise InputError(msg)
-        own = checksum(model.both_tokenizers.source)
-        plan.plan.check_same_tokenizer(own, f"The plan {plan.name}")
-        with use(model.model, plan.plan):
-            pass
 
 
 def _check_against(plans: Sequence[BudgetedPlan], settings: ComparisonSettings) -> None:
@@ -560,7 +543,7 @@ def _alone(
     settings: ComparisonSettings,
 ) -> pd.DataFrame:
     """The rows of heads with the loss when the head alone has the mechanism."""
-    planned = {_plan_of(plan).name for plan in settings.plans}
+    planned = {named_plan(plan).name for plan in settings.plans}
     rows = by_head[by_head["budget"].notna() & ~by_head["mechanism"].isin(planned)]
     steps = Steps("Replacing heads", len(rows), settings.progress)
     losses = []

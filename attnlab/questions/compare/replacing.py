@@ -4,10 +4,11 @@ import copy
 import math
 import statistics
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import ClassVar, Unpack
 
 import torch
@@ -29,14 +30,15 @@ from attnlab.attention import (
     FullAttention,
     Mechanism,
     Setup,
+    load_plan,
     mechanisms_in,
     plan_of,
     use,
 )
-from attnlab.budget import Layer
-from attnlab.core import AttnlabError, Head, check_installed, layer_name
+from attnlab.budget import FULL, BudgetedPlan, Layer, mechanism_names
+from attnlab.core import AttnlabError, Head, InputError, check_installed, layer_name
 from attnlab.evaluation import Evaluator
-from attnlab.models import Run
+from attnlab.models import Model, Run, checksum
 
 # Each pair of passes, with full attention and without, one after the other.
 TIMED_PASSES = 3
@@ -55,6 +57,28 @@ class Outcome:
     losses: Float[Tensor, " sentence"]
     translations: tuple[str, ...] | None
     time_ratio: float
+
+
+def named_plan(source: str | Path | BudgetedPlan) -> BudgetedPlan:
+    """A plan with its name; one from a file is named after it."""
+    if isinstance(source, BudgetedPlan):
+        return source
+    return BudgetedPlan(load_plan(source), Path(source).name, written=Path(source).name)
+
+
+def check_plans(
+    plans: Sequence[BudgetedPlan], model: Model, mechanisms: Sequence[str] | None
+) -> None:
+    """Raises where a plan does not fit the model, before hours of work rather than after them."""
+    taken = {FULL, *(mechanism_names() if mechanisms is None else mechanisms)}
+    for plan in plans:
+        if plan.name in taken:
+            msg = f"A plan cannot be called '{plan.name}', as another row is; give it another name."
+            raise InputError(msg)
+        own = checksum(model.both_tokenizers.source)
+        plan.plan.check_same_tokenizer(own, f"The plan {plan.name}")
+        with use(model.model, plan.plan):
+            pass
 
 
 class Replacing:
