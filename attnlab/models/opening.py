@@ -14,11 +14,13 @@ from attnlab.models.run import load
 from attnlab.models.run_folder import is_run
 from attnlab.models.safe_loading import (
     UNREADABLE,
+    DamagedModelError,
     check_generation_config,
     check_has_tokenizer,
     check_vocabulary,
     load_body,
 )
+from attnlab.models.tokenizer import read_tokenizer
 
 # What questions are asked of: a folder or the name of a model, one that is loaded, or (model, tokenizer).
 Source = str | Path | Model | tuple[Any, Any]
@@ -111,7 +113,11 @@ def load_transformers(source: str | Path, *, scores: bool) -> Model:
         check_generation_config(name)
         model = load_body(kind, name, scores=scores)
         check_has_tokenizer(name)
-        tokenizer = read_pretrained(AutoTokenizer, name)
+        try:
+            tokenizer = read_tokenizer(AutoTokenizer, name)
+        except Exception as error:
+            msg = f"its tokenizer cannot be used: {reason(error)}"
+            raise DamagedModelError(msg) from error
         check_vocabulary(tokenizer, model)
     except UNREADABLE as error:
         found = "is a folder" if Path(source).is_dir() else "is no folder here"

@@ -192,21 +192,34 @@ def _load_tokenizer(folder: Path) -> "PreTrainedTokenizerFast":
     """
     from transformers import PreTrainedTokenizerFast
 
-    from attnlab.core import read_pretrained
-
     path = folder / "tokenizer.json"
     read_json(path, _Tokenizer, advice=_ADVICE)
     read_json(folder / "tokenizer_config.json", _Configuration, advice=_ADVICE, finite=False)
     try:
-        tokenizer: PreTrainedTokenizerFast = read_pretrained(PreTrainedTokenizerFast, folder)
-        # What is wrong with some values shows only when they are used.
-        encoded = tokenizer(["a b", "c"], padding=True)
-        tokenizer.decode(encoded["input_ids"][0], skip_special_tokens=True)
-        tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
-    # The library raises what has no class of its own for much of what can be wrong with its files.
+        tokenizer = read_tokenizer(PreTrainedTokenizerFast, folder)
+        tokenizer(["a b", "c"], padding=True)
     except Exception as error:
         msg = f"{path} or tokenizer_config.json beside it is damaged ({reason(error)}); {_ADVICE}."
         raise InputError(msg) from error
+    return tokenizer
+
+
+def read_tokenizer(kind: Any, source: str | Path) -> Any:
+    """A tokenizer of transformers that was tried, since what is wrong with some values shows in use alone.
+
+    Args:
+        kind: its class.
+        source: as in `read_pretrained`.
+
+    Raises:
+        Exception: of any class, as libraries of tokenizers raise for much of what files can have wrong.
+    """
+    from attnlab.core import read_pretrained
+
+    tokenizer = read_pretrained(kind, source)
+    encoded = tokenizer(["a b", "c"])
+    tokenizer.decode(encoded["input_ids"][0], skip_special_tokens=True)
+    tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     return tokenizer
 
 

@@ -9,10 +9,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from made_alignment import alignment
 from small_run import write_pairs
+from zoo.random_models import marian, tokenizer
 
+from attnlab.alignment import (
+    HEADS_FILE,
+    AlignmentHeads,
+    read_heads,
+    read_links,
+    read_pairs,
+    write_heads,
+)
 from attnlab.attention.plan import load_plan, plan_of, write_plan
 from attnlab.cli.commands.train import _from_file
+from attnlab.core import quiet
 from attnlab.core.files import write_json, write_tensors
 from attnlab.corpora.corpus import load_corpus
 from attnlab.evaluation.sources import model_and_texts, read_texts
@@ -27,6 +38,7 @@ from attnlab.models.tokenizer import load_tokenizers
 from attnlab.models.training_settings import settings_from
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.approximate.approximation import approximate
+from attnlab.reading.capture import capture
 from attnlab.reading.keeping import KeptMatrices
 from attnlab.reading.matrix_files import load_arrays, load_kept_source, load_matrix_source
 from attnlab.results import result as result_module
@@ -76,7 +88,7 @@ def targets(run: Path, scratch: Path, *, pages: bool) -> Mapping[str, Target]:
             (scratch / name).mkdir(parents=True)
             found[name] = make(scratch / name)
     if not pages:
-        for name in ("analysis", "approximation"):
+        for name in ("analysis", "approximation", "alignment"):
             found[name] = replace(found[name], open=_read_result)
     return found
 
@@ -204,6 +216,54 @@ def _treebank(folder: Path) -> Target:
     return Target(folder, ("trees.conllu",), lambda at: load_treebank(at / "trees.conllu"), 2)
 
 
+def _links(folder: Path) -> Target:
+    pairs = [(("a", "b", "c"), ("d", "e")), (("f", "g"), ("h", "i"))]
+    texts = [(" ".join(source), " ".join(target)) for source, target in pairs]
+    write_pairs(folder / "pairs.tsv", texts)
+    (folder / "a.pharaoh").write_text("0-0 1p1 2-1\n0-0 1-1\n")
+    (folder / "a.naacl").write_text("1 1 1 S\n1 2 2 P 0.5\n2 1 1\n")
+    rows = zip(texts, ("0-0 2-1", "0-0 1p1"), strict=True)
+    (folder / "a.tsv").write_text("".join(f"{one}\t{other}\t{it}\n" for (one, other), it in rows))
+    head = "# Sentence pair (1) source length 2 target length 2 alignment score : 0.1\n"
+    (folder / "a.A3.final").write_text(f"{head}d e\nNULL ({{ }}) a ({{ 1 }}) b ({{ 2 }})\n")
+
+    def use(at: Path) -> None:
+        for name in ("a.pharaoh", "a.naacl"):
+            list(read_links(at / name, read_pairs(at / "pairs.tsv")))
+        for name in ("a.tsv", "a.A3.final"):
+            list(read_links(at / name))
+
+    files = ("pairs.tsv", "a.pharaoh", "a.naacl", "a.tsv", "a.A3.final")
+    return Target(folder, files, use, 3)
+
+
+def _heads(folder: Path) -> Target:
+    heads = AlignmentHeads(
+        heads=((0, 1), (1, 0)), row="input", from_word="mean", rule="target", layers=2, heads_per_layer=2,
+        model="m", checksum=None, chosen_by="gold links", sentences=3,
+    )  # fmt: skip
+    write_heads(folder / HEADS_FILE, heads)
+    return Target(folder, (HEADS_FILE,), lambda at: read_heads(at / HEADS_FILE))
+
+
+def _alignment(folder: Path) -> Target:
+    alignment().save(folder)
+    files = tuple(path.name for path in folder.glob("*.csv"))
+    return Target(folder, (*files, *(RECORD,) * 3), write_report, 2)
+
+
+def _pretrained(folder: Path) -> Target:
+    """A model as a hub has it."""
+    marian().save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+
+    def use(at: Path) -> None:
+        with quiet():
+            capture(at, [(SENTENCE, SENTENCE)])
+
+    return Target(folder, tuple(path.name for path in folder.iterdir()), use, 2)
+
+
 def _study(folder: Path) -> Target:
     cells = tuple(Cell("toy", 1, {"number": number, "name": "x"}) for number in range(2))
     write_json(folder / PLAN, asdict(Plan("toy", {"count": 2}, cells)))
@@ -247,6 +307,10 @@ MAKERS: Mapping[str, Callable[[Path], Target]] = {
     "matrices": _matrices,
     "embeddings": _embeddings,
     "treebank": _treebank,
+    "links": _links,
+    "heads": _heads,
+    "alignment": _alignment,
+    "pretrained model": _pretrained,
     "study": _study,
     "corpus": _corpus,
     "texts": _texts,
