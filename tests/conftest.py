@@ -83,8 +83,8 @@ def empty_picture() -> bytes:
 def pictures(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, empty_picture: bytes
 ) -> None:
-    """A figure of a result is drawn once, as SVG, and not as PNG too but in the tests of figures."""
-    if request.path.parent.name != "figures":
+    """A figure of a result is drawn once, as SVG; as PNG too where figures or whole folders are compared."""
+    if request.path.parent.name not in {"figures", "torture"}:
         from attnlab.figures import canvas
 
         monkeypatch.setitem(

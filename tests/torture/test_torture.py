@@ -28,6 +28,7 @@ from attnlab.models.first_embeddings import embed
 from attnlab.models.training import resume
 from attnlab.models.training_settings import CorpusSettings, TokenizerSettings
 from attnlab.reading.keeping import KeptMatrices
+from attnlab.results import Result
 from attnlab.results.report import write_report
 from attnlab.results.result_files import PAGE
 
@@ -40,27 +41,27 @@ ENOUGH_BYTES = 64 << 20
 Write = Callable[[Path, str], object]
 
 
-def _approximate(run: Path) -> Write:
-    found = attnlab.approximate(torch.eye(5, dtype=torch.float64), families=("diagonal",))
+def _saved(found: Result) -> Write:
     return lambda folder, title: dataclasses.replace(found, title=title).save(
         folder, overwrite=True
     )
+
+
+def _approximate(run: Path) -> Write:
+    found = attnlab.approximate(torch.eye(5, dtype=torch.float64), families=("diagonal",))
+    return _saved(found)
 
 
 def _compare(run: Path) -> Write:
     found = attnlab.compare(
         run, [5], sentences=4, calibration=4, validation=4, mechanisms=["band"], quick=True
     )
-    return lambda folder, title: dataclasses.replace(found, title=title).save(
-        folder, overwrite=True
-    )
+    return _saved(found)
 
 
 def _importance(run: Path) -> Write:
     found = attnlab.importance(run, sentences=8, training=4, replacements=["zero"], bleu=[])
-    return lambda folder, title: dataclasses.replace(found, title=title).save(
-        folder, overwrite=True
-    )
+    return _saved(found)
 
 
 def _prune(run: Path) -> Write:
@@ -80,9 +81,18 @@ def _prune(run: Path) -> Write:
 
 def _plan(run: Path) -> Write:
     found = attnlab.plan(run, [5], sentences=4, calibration=4, validation=4)
-    return lambda folder, title: dataclasses.replace(found, title=title).save(
-        folder, overwrite=True
-    )
+    return _saved(found)
+
+
+def _align(run: Path) -> Write:
+    pairs = [("Maria sleeps.", "Maria dorme."), ("The cat sees Maria.", "Il gatto vede Maria.")] * 3
+    found = attnlab.align(run, pairs, quick=True)
+    return _saved(found)
+
+
+def _rollout(run: Path) -> Write:
+    found = attnlab.rollout(run, "Maria sleeps.")
+    return _saved(found)
 
 
 def _embed(run: Path) -> Write:
@@ -111,14 +121,12 @@ def _analyze(run: Path) -> Write:
     # Drawing whole matrices takes most of the time, and writes no other kind of file.
     found = dataclasses.replace(planted_analysis(), matrices=KeptMatrices())
 
-    def write(folder: Path, title: str) -> None:
-        dataclasses.replace(found, title=title).save(folder, overwrite=True)
-
-    return write
+    return _saved(found)
 
 
 # What each command writes, computed once, and the file that it writes last.
 COMMANDS: dict[str, tuple[Callable[[Path], Write], str]] = {
+    "align": (_align, PAGE),
     "analyze": (_analyze, PAGE),
     "approximate": (_approximate, PAGE),
     "compare": (_compare, PAGE),
@@ -127,6 +135,7 @@ COMMANDS: dict[str, tuple[Callable[[Path], Write], str]] = {
     "plan": (_plan, PAGE),
     "prune": (_prune, PAGE),
     "report": (_report, PAGE),
+    "rollout": (_rollout, PAGE),
 }
 
 
