@@ -20,6 +20,7 @@ import attnlab
 from attnlab.ablation import rank_agreement
 from attnlab.attention import use
 from attnlab.core.errors import InputError
+from attnlab.labels import untrained_twin
 from attnlab.models.loaded import Model
 from attnlab.questions.detect.detecting import _compared
 from attnlab.questions.detect.head_scores import Scores, emitted, figures, only_emitted
@@ -38,6 +39,7 @@ from attnlab.questions.detect.question import (
     NoPairs,
     Shortened,
 )
+from attnlab.questions.detect.view import _answers
 from attnlab.reading import prepare, read_sentences, ready_to_show
 from attnlab.results.result import Result
 
@@ -527,6 +529,24 @@ def test_gates_of_heads_that_matter_stay_open_and_others_close() -> None:
     assert all(torch.equal(before[name], one) for name, one in model.state_dict().items())
     pairs = found.agreement[["measure", "other"]].to_numpy().tolist()
     assert any("learned gate" in pair and "outside window" in pair for pair in pairs)
+
+
+def test_the_control_of_a_gate_is_the_gate_of_the_untrained_model() -> None:
+    pair = llama(), tokenizer()
+    asked: dict[str, Any] = {
+        "sequences": 4, "context": 48, "gate_steps": 30, "first": 2, "recent": 4, "gate_penalty": 0.001
+    }  # fmt: skip
+    found = attnlab.detect(pair, **asked)
+    twin = untrained_twin(pair[0], attnlab.load(pair).seed)
+    alone = attnlab.detect((twin, pair[1]), **asked, controls=False)
+    heads = found.detectors
+    np.testing.assert_array_equal(heads["learned_gate_untrained"], alone.detectors["learned_gate"])
+    assert heads["learned_gate_untrained"].between(0, 1).all()
+    assert not heads["learned_gate_untrained"].equals(heads["learned_gate"])
+    assert "learned_gate_untrained" not in alone.detectors
+    highest, untrained = heads["learned_gate"].max(), heads["learned_gate_untrained"].max()
+    said = next(one for one in _answers(found) if one.startswith("Learned gate"))
+    assert f"({highest:.2f}); in the untrained model at most {untrained:.2f}." in said
 
 
 def test_an_encoder_has_no_gates() -> None:

@@ -13,7 +13,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from attnlab.ablation import rank_agreement
-from attnlab.core import HEAD_KEYS, InputError, Note, options_of, site_order, usable_device
+from attnlab.core import HEAD_KEYS, Column, InputError, Note, options_of, site_order, usable_device
 from attnlab.evaluation import Texts, model_and_texts, versions_in_words
 from attnlab.labels import untrained_twin
 from attnlab.models import Model, Run, Source, model_of
@@ -36,6 +36,7 @@ from attnlab.questions.detect.question import (
     FEWEST_CONTEXT,
     FEWEST_COUNTED,
     GATE,
+    GATE_UNTRAINED,
     MOST_OF_TEXT,
     NEEDLE,
     OUTSIDE,
@@ -245,7 +246,7 @@ def _on_needles(asked: _Asked, sides: Sequence[Side], space: int) -> _Scored:
     asked.about["Needles"] = f"{settings.sequences} in texts of {context} tokens, among {around}"
     asked.about["Window"] = f"first {first} and recent {recent} keys"
     if settings.gate_steps:
-        asked.gates.append(_gates(asked, planted, (first, recent)))
+        _learn_gates(asked, planted, (first, recent))
     rows = (
         None if two else emitted(asked.reading(planted), planted, NEEDLE.name, settings.batch_size)
     )
@@ -260,25 +261,32 @@ def _on_needles(asked: _Asked, sides: Sequence[Side], space: int) -> _Scored:
     return asked.scored("Texts with needles", planted, targets=targets)
 
 
-def _gates(asked: _Asked, planted: Planted, window: tuple[int, int]) -> pd.DataFrame:
-    """A row per head of the decoder with its learned gate."""
-    mine, tell = asked.settings, asked.settings.progress
-    found = learned_gates(
-        asked.reading(planted),
-        planted,
-        window,
-        steps=mine.gate_steps,
-        penalty=mine.gate_penalty,
-        batch_size=mine.batch_size,
-        progress=lambda done, total: None if tell is None else tell("Learning gates", done, total),
-    )
+def _learn_gates(asked: _Asked, planted: Planted, window: tuple[int, int]) -> None:
+    """Adds the gate of each head of the decoder, and that of the untrained model."""
+    mine, tell, reading = asked.settings, asked.settings.progress, asked.reading(planted)
+
+    def frame(column: Column, what: str, reading: Reading) -> pd.DataFrame:
+        found = learned_gates(
+            reading,
+            planted,
+            window,
+            steps=mine.gate_steps,
+            penalty=mine.gate_penalty,
+            batch_size=mine.batch_size,
+            progress=lambda done, total: None if tell is None else tell(what, done, total),
+        )
+        rows = [
+            ("decoder", layer, head, gate)
+            for layer, gates in found.items()
+            for head, gate in enumerate(gates.tolist())
+        ]
+        return pd.DataFrame(rows, columns=[*HEAD_KEYS, column.name])
+
     asked.about["Gates"] = f"learned in {mine.gate_steps} steps of up to {mine.batch_size} texts"
-    rows = [
-        ("decoder", layer, head, gate)
-        for layer, gates in found.items()
-        for head, gate in enumerate(gates.tolist())
-    ]
-    return pd.DataFrame(rows, columns=[*HEAD_KEYS, GATE.name])
+    asked.gates.append(frame(GATE, "Learning gates", reading))
+    if asked.twin is not None:
+        twin = reading.by(asked.twin)
+        asked.gates.append(frame(GATE_UNTRAINED, "Learning gates, untrained", twin))
 
 
 def _haystack(asked: _Asked) -> Int[Tensor, " token"]:

@@ -142,11 +142,18 @@ GATE = Column(
     2,
     "learned\ngate",
 )
+GATE_UNTRAINED = Column(
+    f"{GATE.name}_untrained",
+    "learned gate, untrained",
+    "The gate of this head in a model with weights drawn anew, learned in the same way to keep that model's "
+    "states.",
+    2,
+)
 DETECTORS = (PREVIOUS, DUPLICATE, INDUCTION, OUTSIDE, NEEDLE, COPY)
 TABLE = Table(
     "detectors.csv",
     "head",
-    (*HEAD, *(column for one in DETECTORS for column in one), GATE),
+    (*HEAD, *(column for one in DETECTORS for column in one), GATE, GATE_UNTRAINED),
     keys=HEAD_KEYS,
 )
 _SPEARMAN = Column(

@@ -10,7 +10,14 @@ from matplotlib.figure import Figure
 
 from attnlab.core import HEAD_KEYS, Column, counted, layer_name
 from attnlab.figures import check_table, draw_heads
-from attnlab.questions.detect.question import AGREEMENT, DETECTORS, GATE, TABLE, Detector
+from attnlab.questions.detect.question import (
+    AGREEMENT,
+    DETECTORS,
+    GATE,
+    GATE_UNTRAINED,
+    TABLE,
+    Detector,
+)
 from attnlab.results import (
     MOST_ROWS,
     Contents,
@@ -96,6 +103,13 @@ def _answers(result: Result) -> list[str]:
         if one.above in own:
             above = f"{int((own[one.above] == True).sum())} of {counted(len(own), 'head')} above controls, "  # noqa: E712 - may be missing
         found.append(f"{one.estimate.column.heading.capitalize()}: {above}{best}.")
+    if GATE_UNTRAINED.name in heads:
+        best = heads.loc[[heads[GATE.name].idxmax()]]
+        own, most = best[GATE.name].item(), heads[GATE_UNTRAINED.name].max()
+        found.append(
+            f"{GATE.heading.capitalize()}: highest {head_names(best)[0]} ({GATE.shown(own)}); in the "
+            f"untrained model at most {GATE_UNTRAINED.shown(most)}."
+        )
     if "emitted" in result.details:
         emitted, total = result.details["emitted"]
         found.append(
