@@ -383,7 +383,8 @@ class Decoder(nn.Module):
     ) -> tuple[Tensor, list[Tensor], list[Tensor | None], list[Tensor | None]]:
         """Target tokens in context, states between layers, self- and cross-attention by layer."""
         first = cache.get_seq_length() if cache is not None else 0
-        gaps = gaps_of(cache, visible)
+        own_modules = {number: layer.attention for number, layer in enumerate(self.layers)}
+        gaps = gaps_of(cache, visible, own_modules)
         tokens = self.embedding(ids, first)
         states, own_matrices, cross_matrices = [tokens], [], []
         for number, layer in enumerate(self.layers):

@@ -8,9 +8,9 @@ from torch import Tensor
 from transformers import DynamicCache
 from zoo.bridged import SIZES, SPECS, TYPES, ids, in_double, model, put_in, stands_at
 
-from attnlab.attention import cache_bytes, make, streaming_cache
+from attnlab.attention import cache_bytes, make, streaming_cache, use
 from attnlab.attention.registry import parse
-from attnlab.core.errors import AttnlabError, InputError
+from attnlab.core.errors import InputError
 from attnlab.models.configuration import LanguageConfig
 from attnlab.models.model import LanguageModel
 
@@ -186,13 +186,28 @@ def test_the_size_stays_the_same_however_long_the_text(name: str) -> None:
     assert sizes == [2 * 2 * 6 * 16 * 8] * 2
 
 
+@pytest.mark.parametrize(
+    "other", ["band(window=4)", "sigma(window=3, num_pos=1, columns=first)", "full"]
+)
+@pytest.mark.parametrize("name", ["llama", "marian", "language"])
+def test_a_cache_is_refused_under_another_plan(name: str, other: str) -> None:
+    random = small(name)
+    with use(random, {"decoder": "band(window=3)"}):
+        used, empty = streaming_cache(random), streaming_cache(random)
+        random.generate(ids(1, 8), **PLAIN, past_key_values=used)
+    with use(random, {"decoder": "band(window=3)", "decoder.1": other}):
+        for cache in (used, empty):
+            with pytest.raises(InputError, match="serves the model with the mechanisms"):
+                random.generate(ids(1, 8), **PLAIN, past_key_values=cache)
+
+
 def test_a_model_that_does_not_know_of_the_gap_is_refused() -> None:
     random = model("llama")
     installed = put_in(random, "band(window=2)")
     cache = streaming_cache(random)
     random(ids(1, 8), past_key_values=cache)
     installed.remove()
-    with pytest.raises(AttnlabError, match="serves the model with the mechanisms"):
+    with pytest.raises(InputError, match="serves the model with the mechanisms"):
         random(ids(1, 1), past_key_values=cache)
 
 

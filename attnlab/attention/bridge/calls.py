@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from attnlab.attention.bridge.sites import AttentionAt
-from attnlab.attention.bridge.streaming import NO_GAP, Gap, gaps_of
+from attnlab.attention.bridge.streaming import NO_GAP, Gap, cache_layer_of, gaps_of
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.multihead import OwnAttention
 from attnlab.core import AttnlabError
@@ -102,8 +102,9 @@ def record_calls(model: PreTrainedModel, modules: list[AttentionAt]) -> list[Any
     ]
     decoder = _stack(model, [at.path for at in modules if at.site != "encoder"])
     if decoder is not None:
+        own = {cache_layer_of(at): at.module for at in modules if at.site == "decoder"}
         hooks += [
-            decoder.register_forward_pre_hook(_noting_cache(record), with_kwargs=True),
+            decoder.register_forward_pre_hook(_noting_cache(record, own), with_kwargs=True),
             decoder.register_forward_hook(_forgetting_cache(record), always_call=True),
         ]
     return hooks + _noting_ids(model, modules, record)
@@ -279,7 +280,7 @@ def _marking_memory(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], 
         out[READ_IDS] = ids
 
 
-def _noting_cache(record: CallRecord) -> Any:
+def _noting_cache(record: CallRecord, own: dict[int, nn.Module]) -> Any:
     def note(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         cache = _given(module, args, kwargs, "past_key_values")
         cache = getattr(cache, "self_attention_cache", cache)
@@ -291,7 +292,7 @@ def _noting_cache(record: CallRecord) -> Any:
         mask = _given(module, args, kwargs, "attention_mask")
         of_keys = isinstance(mask, Tensor) and mask.ndim == 2
         record.real = mask.bool() if of_keys else None
-        record.gaps = gaps_of(cache, record.real)
+        record.gaps = gaps_of(cache, record.real, own)
 
     return note
 

@@ -1,16 +1,17 @@
 """Caches that let go the keys and values that no head of a plan attends to again."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import Cache, DynamicCache, EncoderDecoderCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from attnlab.attention.bridge.sites import mechanisms_in, score_rules
+from attnlab.attention.bridge.sites import AttentionAt, mechanism_of, mechanisms_in, score_rules
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.multihead import PerHead
-from attnlab.core import AttnlabError, InputError, layer_name
+from attnlab.core import InputError, layer_name
 
 
 class Gap(NamedTuple):
@@ -27,6 +28,10 @@ class Gap(NamedTuple):
 
 
 NO_GAP = Gap()
+_OTHER = (
+    "A streaming cache serves the model with the mechanisms that it was made for; make one by "
+    "attnlab.attention.streaming_cache after installing them."
+)
 
 
 class StreamingLayer(DynamicLayer):
@@ -53,12 +58,18 @@ class StreamingLayer(DynamicLayer):
         self.padding = 0
         self.followed = False
 
-    def follow(self, real: Tensor | None) -> Gap:
+    def follow(self, real: Tensor | None, mechanism: Mechanism | None) -> Gap:
         """What the call that is coming meets.
 
         Args:
             real: True at the real tokens so far and of the call, `[batch, token]`; None where all are.
+            mechanism: what is in the layer now; None where there is no such layer.
+
+        Raises:
+            InputError: it may attend to other keys than the mechanism that the cache was made for.
         """
+        if mechanism is None or mechanism.first_and_recent() != (self.first, self.recent):
+            raise InputError(_OTHER)
         self.followed = True
         skipped = self.tokens - super().get_seq_length()
         if not skipped:  # later padding stands behind the first tokens of every text
@@ -70,11 +81,7 @@ class StreamingLayer(DynamicLayer):
     ) -> tuple[Tensor, Tensor]:
         """All keys and values that the queries of the call may attend to."""
         if not self.followed:
-            msg = (
-                "A streaming cache serves the model with the mechanisms that it was made for; make one "
-                "by attnlab.attention.streaming_cache after installing them."
-            )
-            raise AttnlabError(msg)
+            raise InputError(_OTHER)
         self.followed = False
         keys, values = super().update(key_states, value_states, *args, **kwargs)
         self.tokens += key_states.shape[-2]
@@ -129,7 +136,7 @@ def streaming_cache(model: PreTrainedModel) -> Cache:
                 "cannot let one go; use a plan of bands and first keys."
             )
             raise InputError(msg)
-        layers[getattr(at.module, "layer_idx", at.layer)] = StreamingLayer(*kept)
+        layers[cache_layer_of(at)] = StreamingLayer(*kept)
     if not layers:
         msg = (
             f"{type(model).__name__} has no mechanisms in a decoder; put some in with "
@@ -160,15 +167,30 @@ def cache_bytes(cache: Cache) -> int:
     return sum(x.untyped_storage().nbytes() for x in held if x is not None)
 
 
-def gaps_of(cache: Cache | None, real: Tensor | None) -> list[Gap]:
+def gaps_of(
+    cache: Cache | None, real: Tensor | None, modules: Mapping[int, nn.Module]
+) -> list[Gap]:
     """Of each layer of a decoder's own cache, what it let go before the call that is coming.
 
     Args:
         cache: None for no cache.
         real: True at the real tokens, those in the cache included; None where all are.
+        modules: the decoder's own attention modules, by the layer of the cache that each of them uses.
+
+    Raises:
+        InputError: a streaming cache that was made for other mechanisms.
     """
     cache = getattr(cache, "self_attention_cache", cache)
-    return [
-        layer.follow(real) if isinstance(layer, StreamingLayer) else NO_GAP
-        for layer in ([] if cache is None else cache.layers)
-    ]
+    gaps = []
+    for number, layer in enumerate([] if cache is None else cache.layers):
+        if isinstance(layer, StreamingLayer):
+            module = modules.get(number)
+            gaps.append(layer.follow(real, None if module is None else mechanism_of(module)))
+        else:
+            gaps.append(NO_GAP)
+    return gaps
+
+
+def cache_layer_of(at: AttentionAt) -> int:
+    """The layer of a decoder's cache that an attention module uses."""
+    return getattr(at.module, "layer_idx", at.layer)
