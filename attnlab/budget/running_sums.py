@@ -279,11 +279,10 @@ def untaught(layer: Layer, specification: Specification, heads: int) -> Mechanis
 
 
 class Sums(NamedTuple):
-    """Sums of one mechanism at some heads of a layer: over all sentences, and of each `[head, 3]`."""
+    """Sums of one mechanism at some heads of a layer over all sentences."""
 
     heads: tuple[int, ...]
     by_head: RowSums
-    by_sentence: dict[int, Tensor]
 
 
 class Measurements:
@@ -291,7 +290,7 @@ class Measurements:
 
     Args:
         wanted: the heads of each specification by layer.
-        detailed: whether oracles and bounds are computed, and sums of each sentence kept.
+        detailed: whether oracles and bounds are computed.
         build: makes the mechanism of a specification, again for each batch, since tables of all
             specifications would not fit into memory together.
 
@@ -315,7 +314,7 @@ class Measurements:
             for specification, members in own.items():
                 heads = tuple(sorted(members))
                 zeros = (torch.zeros(len(heads), dtype=torch.float64) for _ in RowSums._fields)
-                self._sums[layer][specification] = Sums(heads, RowSums(*zeros), {})
+                self._sums[layer][specification] = Sums(heads, RowSums(*zeros))
 
     def add(self, layer: Observed) -> None:
         """Counts one batch."""
@@ -328,21 +327,9 @@ class Measurements:
             found = measure(mechanism, layer, sums.heads, bounds=self._detailed)
             for total, part in zip(sums.by_head, found, strict=True):
                 total.add_(part.sum(0).cpu())
-            if self._detailed:
-                rows = layer.real_queries.sum(-1, keepdim=True).expand(found.l1.shape)
-                by_sentence = torch.stack([found.error, found.nonzeros, rows], -1).cpu()
-                sums.by_sentence.update(zip(layer.sentences, by_sentence, strict=True))
 
     def at(self, layer: Layer, specification: Specification, head: int) -> RowSums:
         """The sums of one head, each of no dimension."""
         sums = self._sums[layer][specification]
         index = sums.heads.index(head)
         return RowSums(*(total[index] for total in sums.by_head))
-
-    def by_sentence(
-        self, layer: Layer, specification: Specification, head: int
-    ) -> Mapping[int, Float[Tensor, " 3"]]:
-        """Error, number of keys and number of rows of one head, by sentence."""
-        sums = self._sums[layer][specification]
-        index = sums.heads.index(head)
-        return {number: parts[index] for number, parts in sums.by_sentence.items()}

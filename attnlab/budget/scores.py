@@ -14,7 +14,9 @@ from attnlab.budget.choosing import Candidate
 from attnlab.reading import Observed
 
 MEASURED = ("mass_fraction", "output_error", "error", "visible_keys")
-_KEYS = MEASURED.index("visible_keys")
+# Of rows, whichever sentences these are in: keys are, since a budget is, and so is what it is spent for.
+_BY_ROW = [MEASURED.index("error"), MEASURED.index("visible_keys")]
+_ERROR, _KEYS = _BY_ROW
 
 
 class Entry(NamedTuple):
@@ -73,8 +75,7 @@ class Scores:
         places = [self._index_of[number] for number in layer.sentences]
         rows = layer.real_queries.sum(-1).cpu().double()
         self._rows.setdefault(layer.site, torch.zeros(len(self._index_of)).double())[places] = rows
-        # Keys are counted: a budget is one of rows, whichever sentences these are in.
-        figures[_KEYS] *= rows[:, None]
+        figures[_BY_ROW] *= rows[:, None]
         entry = Entry(layer.site, budget, candidate.name)
         key = entry, layer.layer
         self._known[key] = {
@@ -87,14 +88,14 @@ class Scores:
         sums[:, places] += figures.sum(-1)
 
     def heads(self) -> pd.DataFrame:
-        """One row per site, budget, mechanism, layer and head: means over sentences, of keys over rows."""
+        """One row per site, budget, mechanism, layer and head: means over sentences or rows."""
         order = list(self._by_sentence)
         rows = []
         for (entry, layer), sums in sorted(
             self._by_head.items(), key=lambda item: (order.index(item[0][0]), item[0][1])
         ):
             counts = sums.new_full((len(MEASURED), 1), len(self._index_of))
-            counts[_KEYS] = self._rows[entry.site].sum()
+            counts[_BY_ROW] = self._rows[entry.site].sum()
             means = (sums / counts).T.tolist()
             rows += [
                 entry._asdict()
@@ -105,10 +106,16 @@ class Scores:
             ]
         return pd.DataFrame(rows).astype({"budget": "Int64"})
 
-    def sentences(self, entries: Collection[Entry]) -> Float[Tensor, "figure sentence"]:
-        """Means over all heads of these entries, by sentence; of keys per row see `keys`."""
+    def sentences(self, entries: Collection[Entry]) -> Float[Tensor, "2 figure sentence"]:
+        """Means over all heads of these entries, by sentence, and what each counts in a mean over sentences.
+
+        The l1 error is summed over the rows of a sentence, and these count; of keys per row see `keys`.
+        """
         heads = sum(self._heads(entry) for entry in entries)
-        return torch.stack([self._by_sentence[entry][:_KEYS] for entry in entries]).sum(0) / heads
+        sums = torch.stack([self._by_sentence[entry][:_KEYS] for entry in entries]).sum(0) / heads
+        counts = torch.ones_like(sums)
+        counts[_ERROR] = sum(self._rows[one.site] * self._heads(one) for one in entries) / heads
+        return torch.stack([sums, counts])
 
     def keys(self, entries: Collection[Entry]) -> float:
         """Keys of a row of these entries, on average over all rows of all heads."""
@@ -122,14 +129,13 @@ class Scores:
 
 
 def mean_intervals(
-    values: Float[Tensor, "row sentence"], *, seed: int
+    values: Float[Tensor, "row 2 sentence"], *, seed: int
 ) -> Float[np.ndarray, "row 3"]:
-    """The mean of each row over sentences with its 95 % bootstrap interval: value, low, high."""
+    """Ratio of both sums of each row, with its 95 % bootstrap interval over sentences: value, low, high."""
 
     def score(row: Tensor) -> Score:
-        return lambda times: (times @ row) / times.sum(-1)
+        return lambda times: (times @ row[0]) / (times @ row[1])
 
-    found = paired_bootstraps(
-        score(torch.zeros_like(values[0])), list(map(score, values)), values.shape[1], seed=seed
-    )
+    none = torch.stack([torch.zeros_like(values[0, 0]), torch.ones_like(values[0, 0])])
+    found = paired_bootstraps(score(none), list(map(score, values)), values.shape[2], seed=seed)
     return np.array([(one.after, one.low, one.high) for one in found])

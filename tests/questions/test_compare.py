@@ -378,6 +378,8 @@ def test_keys_are_those_of_a_row_whichever_sentence_it_is_in() -> None:
         for table in (found.summary, found.mechanisms_by_head):
             own = table.loc[table["mechanism"] == name, "visible_keys"]
             assert own.to_numpy() == expected
+    (error,) = found.summary.query("mechanism == 'band'")["error"]
+    assert error == pytest.approx(band["error"].mean())
 
 
 def test_the_table_says_how_far_a_row_is_from_its_budget(compared: Result) -> None:

@@ -367,10 +367,10 @@ def _means(
     choosing: Choosing,
     seed: int,
 ) -> pd.DataFrame:
-    """A row a case: means over its heads and the held-out sentences, of keys over all rows."""
+    """A row a case: means over its heads and the held-out sentences, of l1 errors and keys over all rows."""
     means = [scores.sentences(case.entries) for case in cases]
     intervals = {
-        estimate.name: mean_intervals(torch.stack([one[index] for one in means]), seed=seed)
+        estimate.name: mean_intervals(torch.stack([one[:, index] for one in means]), seed=seed)
         for index, estimate in enumerate((MASS, ERROR, L1_ERROR))
     }
     several = len(choosing.by_site) > 1
