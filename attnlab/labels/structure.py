@@ -17,7 +17,7 @@ from attnlab.labels.counting import known_labels, scope_of_layer
 from attnlab.labels.label_columns import KAPPA, TIE_BITS_PER_ROW
 from attnlab.labels.verdict import UNDECIDED, UNKNOWN
 from attnlab.matrices import CODED, Labels, LabelSums, Search, sum_labels
-from attnlab.reading import ALL, CONTENT, LayerWeights, PerLayer, View
+from attnlab.reading import ALL, CONTENT, VIEWS, LayerWeights, PerLayer, View
 
 
 class HeadStructure(PerLayer[tuple[Site, int, View], LabelSums]):
@@ -53,7 +53,9 @@ class HeadStructure(PerLayer[tuple[Site, int, View], LabelSums]):
             ALL: (layer.queries.real, layer.keys.real),
             CONTENT: (scope_of_layer(layer).queries, layer.keys.content),
         }
-        found = {view: _sums(layer, view, wanted, *both) for view, both in sides.items()}
+        # Without tokens every key is one of content.
+        views = VIEWS if layer.has_tokens else (ALL,)
+        found = {view: _sums(layer, view, wanted, *sides[view]) for view in views}
         return {
             (layer.site, layer.layer, view): sums
             for view, sums in found.items()
@@ -127,6 +129,8 @@ def packed(
 ) -> Float[Tensor, "batch head kept_query kept_key"]:
     """The parts of the matrices at these queries and keys, moved to the front; 0 behind them."""
     for axis, wanted in ((2, queries.to(weights.device)), (3, keys.to(weights.device))):
+        if bool(wanted.all()):
+            continue
         most = int(wanted.sum(-1).max())
         order = wanted.to(torch.int8).argsort(dim=-1, descending=True, stable=True)[:, :most]
         kept = wanted.gather(-1, order)

@@ -3,6 +3,7 @@ from .bands import check_dropout as check_dropout
 from .bands import fit_band as fit_band
 from .bands import project_band as project_band
 from .batched import check_weights as check_weights
+from .batched import entries_at_once as entries_at_once
 from .batched import matrix_names as matrix_names
 from .batched import normalized_rows as normalized_rows
 from .batched import rows_sum_to_one as rows_sum_to_one

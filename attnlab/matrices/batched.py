@@ -210,6 +210,11 @@ CPU_ENTRIES = 1 << 18
 GPU_ENTRIES = 1 << 26
 
 
+def entries_at_once(device: torch.device) -> int:
+    """How many entries of working tensors a device is given at a time."""
+    return CPU_ENTRIES if device.type == "cpu" else GPU_ENTRIES
+
+
 def in_chunks(
     fit: Callable[Concatenate[Tensor, Arguments], Result],
 ) -> Callable[Concatenate[Tensor, Arguments], Result]:
@@ -222,8 +227,7 @@ def in_chunks(
     @functools.wraps(fit)
     def run(H: Tensor, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         check_matrices(H)
-        room = CPU_ENTRIES if H.device.type == "cpu" else GPU_ENTRIES
-        length = max(room // max(H.shape[-2] * H.shape[-1], 1), 1)
+        length = max(entries_at_once(H.device) // max(H.shape[-2] * H.shape[-1], 1), 1)
         batch = H.shape[:-2]
         if batch.numel() <= length:
             return fit(H, *args, **kwargs)

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from attnlab.core import InputError, ShortRepr
-from attnlab.matrices.batched import CPU_ENTRIES, GPU_ENTRIES, checked_weights, sizes_of
+from attnlab.matrices.batched import checked_weights, entries_at_once, sizes_of
 from attnlab.matrices.coded_supports import (
     Candidate,
     CodeLength,
@@ -119,8 +119,7 @@ def label_heads(
 
 def _coded(found: Iterator[Candidate], rows: Rows) -> Iterator[CodedCandidate]:
     """As many candidates at once as there is room for: of small matrices one alone costs as much."""
-    room = CPU_ENTRIES if rows.total.device.type == "cpu" else GPU_ENTRIES
-    at_once = max(room // max(rows.total.numel(), 1), 1)
+    at_once = max(entries_at_once(rows.total.device) // max(rows.total.numel(), 1), 1)
     while together := list(islice(found, at_once)):
         captured = torch.stack([one.captured.flatten(-2) for one in together])
         support = torch.stack([one.support.expand_as(one.captured).flatten(-2) for one in together])
@@ -276,11 +275,12 @@ def sum_labels(
     H = with_room(H, search)
     sizes = sizes[None, :, 0].expand(*H.shape[:-2], 2)
     keys = keys_of_rows(H, sizes, causal=search.causal)
+    mass = H.sum(-1)
     # One candidate at a time: there are hundreds, each as large as all rows.
     found = [
-        _summed(number, one, H, keys) for number, one in enumerate(candidates(H, sizes, search))
+        _summed(number, one, mass, keys) for number, one in enumerate(candidates(H, sizes, search))
     ]
-    rows, filled = int(sizes[0, :, 0].sum()), (H.sum(-1) > 0).sum((-2, -1)).cpu()
+    rows, filled = int(sizes[0, :, 0].sum()), (mass > 0).sum((-2, -1)).cpu()
     return LabelSums(
         search,
         tuple(one.member for one in found),
@@ -305,18 +305,20 @@ class _CandidateSums:
     naming_bits: Float[Tensor, " head"]
 
 
-def _summed(number: int, found: Candidate, H: Tensor, keys: Tensor) -> _CandidateSums:
+def _summed(number: int, found: Candidate, mass: Tensor, keys: Tensor) -> _CandidateSums:
     names, index = _groups(number, found, keys).unique(return_inverse=True)
 
     def added(values: Tensor) -> Tensor:
-        return values.new_zeros(len(H), len(names)).scatter_add_(1, index, values.flatten(1)).cpu()
+        return (
+            values.new_zeros(len(mass), len(names)).scatter_add_(1, index, values.flatten(1)).cpu()
+        )
 
-    naming_bits = H.new_zeros(H.shape[:2]) if found.naming_bits is None else found.naming_bits
+    naming_bits = mass.new_zeros(mass.shape[:2]) if found.naming_bits is None else found.naming_bits
     return _CandidateSums(
         (found.family, tuple(found.parameters.items())),
         names.cpu(),
         added(found.captured * (found.support > 0)),
-        added(H.sum(-1)),
+        added(mass),
         naming_bits.sum(1).cpu(),
     )
 

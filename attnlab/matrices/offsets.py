@@ -5,10 +5,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.matrices.batched import Sizes, check_matrices, checked_weights, sizes_of
+from attnlab.matrices.batched import Sizes, check_matrices, checked_weights, in_chunks, sizes_of
 from attnlab.matrices.supports import entries_at_offset
 
 
+@in_chunks
 def mass_by_offset(
     H: Float[Tensor, "*batch query key"], sizes: Sizes | None = None
 ) -> Float[Tensor, "*batch offset"]:
@@ -60,7 +61,7 @@ def mass_beyond_windows(
     rows of H sum to 1. Captured mass m(w) = 1 - beyond(w) / sum(h). Falls with w, never below 0.
     Source: math.md sections 2 and 6. Cost: one pass over the matrix.
     """
-    mass = mass_by_offset(H, sizes)
+    mass = mass_by_offset(H, sizes=sizes)
     queries, keys = H.shape[-2:]
     distance = torch.arange(1 - queries, keys, device=H.device)
     # Forward-looking mass is beyond every causal window.
@@ -88,7 +89,7 @@ def mean_weight_by_offset(
     Cost: one pass.
     """
     check_matrices(H, dimensions=3)
-    mass = mass_by_offset(H, sizes).sum(-2)
+    mass = mass_by_offset(H, sizes=sizes).sum(-2)
     every = sizes_of(H, sizes).expand(*H.shape[:-2], 2)
     entries = entries_by_offset(every, H.shape[-2], H.shape[-1]).sum(-2)
     return mass / entries.clamp(min=1)

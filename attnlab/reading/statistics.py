@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core import HEAD_COLUMNS, Site, Sums, site_order
+from attnlab.matrices import entries_at_once
 from attnlab.reading.statistics_columns import (
     CONTENT_OFFSET_PREFIX,
     OFFSET_PREFIX,
@@ -249,12 +250,13 @@ def _js_sums(layer: LayerWeights) -> Float[Tensor, "head head"]:
     total = rows.sum((1, 2), dtype=torch.float64)
     # Above 0 throughout, so that the logarithm below needs no case of its own.
     weights = rows.clamp_(min=torch.finfo(rows.dtype).tiny).flatten(1)
-    apart = _information(weights)
-    apart = apart[:, None] + apart + math.log(2) * (total[:, None] + total)
-    for head in range(len(weights) - 1):
-        both = _information(weights[head] + weights[head + 1 :])
-        apart[head, head + 1 :] -= both
-        apart[head + 1 :, head] -= both
+    alone, both = total.new_zeros(len(total)), total.new_zeros(len(total), len(total))
+    # Some entries at a time, since those of all heads are read once for each head.
+    for part in weights.split(max(entries_at_once(weights.device) // len(weights), 1), -1):
+        alone += _information(part)
+        for head in range(len(weights) - 1):
+            both[head, head + 1 :] += _information(part[head] + part[head + 1 :])
+    apart = alone[:, None] + alone + math.log(2) * (total[:, None] + total) - both - both.T
     return apart.fill_diagonal_(0.0) / (2 * math.log(2))
 
 

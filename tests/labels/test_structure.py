@@ -1,5 +1,7 @@
 """Structural labels of heads while a model runs, against the labels of whole matrices."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 import torch
@@ -36,6 +38,18 @@ def fed(matrices: list[torch.Tensor], *batches: range, sentences: int = 99, **op
         words = [["word"] * matrix.shape[-2] for matrix in chosen]
         found.update(layer(chosen, words, first=batch.start, **options))
     return found
+
+
+def test_without_tokens_there_is_one_view() -> None:
+    """All keys count as content, so that the other view would only cost its time."""
+    matrices = planted()[:1]
+    one = layer(matrices, [["word"] * LENGTHS[0]])
+    with_tokens, without = HeadStructure(1), HeadStructure(1)
+    with_tokens.update(one)
+    without.update(replace(one, has_tokens=False))
+    pd.testing.assert_frame_equal(without.families(), with_tokens.families(), check_exact=True)
+    assert {keys for _, _, keys in with_tokens.sums} == {"all", "content"}
+    assert {keys for _, _, keys in without.sums} == {"all"}
 
 
 def test_planted_families_are_found_whatever_the_batches() -> None:

@@ -8,6 +8,7 @@ import torch
 from oracles import head_statistics as oracle
 from planted_layers import KINDS, layer, stochastic
 
+import attnlab.matrices.batched as in_pieces
 from attnlab.core.errors import InputError
 from attnlab.reading.statistics import HeadStatistics
 
@@ -76,7 +77,9 @@ def test_batched_statistics_equal_loops(site: str, left: bool) -> None:
             assert row[name] == pytest.approx(value, rel=1e-12, abs=1e-12, nan_ok=True), name
 
 
-def test_distances_between_heads_equal_loops() -> None:
+@pytest.mark.parametrize("entries", [4, 20, 1 << 18])
+def test_distances_between_heads_equal_loops(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_pieces, "CPU_ENTRIES", entries)
     matrix = stochastic(3, 7, 7, seed=5)
     table = statistics(layer([matrix], [LONG])).distances().set_index(["head", "other_head"])
     for one, other in [(0, 1), (0, 2), (1, 2)]:

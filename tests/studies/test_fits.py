@@ -1,9 +1,11 @@
 """Band distances and reference points of captured matrices, against loops."""
 
+import pandas as pd
 import pytest
 import torch
 from planted_layers import layer, stochastic
 
+import attnlab.matrices.batched as in_pieces
 from attnlab.matrices.additive import fit_additive
 from attnlab.matrices.bands import fit_band
 from attnlab.matrices.diagonal import fit_diagonal
@@ -69,6 +71,16 @@ def test_every_distance_equals_loops(site: str) -> None:
             assert by_name["zero"] == pytest.approx(total)
             assert by_name["uniform"] == pytest.approx(uniform)
             assert by_name["mean_by_offset"] == pytest.approx(mean)
+
+
+@pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])
+def test_heads_that_are_fitted_some_at_a_time_are_fitted_the_same(
+    site: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, one = planted(site)
+    at_once = fits_of(one)
+    monkeypatch.setattr(in_pieces, "CPU_ENTRIES", 1)
+    pd.testing.assert_frame_equal(fits_of(one), at_once, check_exact=True)
 
 
 def test_the_mean_by_offset_never_knows_the_sentence_itself() -> None:

@@ -1,6 +1,7 @@
 """How far each head is from structured matrices, sentence by sentence, beside reference points."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from attnlab.matrices import (
     CODED,
     FAMILIES,
     band_dimension,
+    entries_at_once,
     entries_by_offset,
     fit_at_equal_budget,
     fit_residual,
@@ -151,7 +153,7 @@ class OffsetProfiles(PerLayer[tuple[Site, int, int], Profile]):
         queries, keys = layer.exact.shape[-2:]
         real = layer.sizes
         numbers = torch.tensor(layer.sentences, device=real.device)
-        mass = mass_by_offset(layer.exact, real)
+        mass = mass_by_offset(layer.exact, sizes=real)
         entries = entries_by_offset(real.squeeze(1), queries, keys)
         halves = {half: numbers % HALVES == half for half in range(HALVES)}
         return {
@@ -162,15 +164,15 @@ class OffsetProfiles(PerLayer[tuple[Site, int, int], Profile]):
         }
 
     def of_the_others(
-        self, layer: LayerWeights, sentence: int
+        self, layer: LayerWeights, sentence: int, heads: slice
     ) -> Float[Tensor, "head query key"] | None:
-        """The matrix of mean weights over the half that `sentence` is not in; None if that is empty."""
+        """The matrices of mean weights over the half that `sentence` is not in; None if that is empty."""
         other = (sentence + 1) % HALVES
         profile = self.sums.get((layer.site, layer.layer, other))
         if profile is None or not bool(profile.entries.any()):
             return None
         queries, keys = layer.exact.shape[-2:]
-        return matrix_from_offsets(profile.mean(1 - queries, keys - 1), queries, keys)
+        return matrix_from_offsets(profile.mean(1 - queries, keys - 1)[heads], queries, keys)
 
 
 class HeadFits(PerLayer[tuple[Site, int], list[Columns]]):
@@ -196,8 +198,21 @@ class HeadFits(PerLayer[tuple[Site, int], list[Columns]]):
         wanted = [row for row, n in enumerate(layer.sentences) if n < self.sentences]
         if not wanted:
             return {}
-        H, real = layer.exact[wanted], layer.sizes[wanted]
-        numbers = [layer.sentences[row] for row in wanted]
+        heads, numbers = range(layer.weights.shape[1]), [layer.sentences[row] for row in wanted]
+        # Fits hold several matrices for each one, so some heads at a time.
+        at_once = max(entries_at_once(layer.weights.device) // layer.weights[wanted, 0].numel(), 1)
+        blocks = [
+            self._measured(layer, wanted, slice(first, first + at_once))
+            for first in heads[::at_once]
+        ]
+        measured = [_of_all_heads(parts) for parts in zip(*blocks, strict=True)]
+        (total,) = (one.l1 for one in measured if one.approximation == "zero")
+        shape = _shape_columns(layer, numbers, layer.sizes[wanted], heads)
+        return {(layer.site, layer.layer): [_columns(shape, total, one) for one in measured]}
+
+    def _measured(self, layer: LayerWeights, wanted: list[int], heads: slice) -> list[Measured]:
+        """Every approximation of some heads."""
+        H, real = layer.exact[:, heads][wanted], layer.sizes[wanted]
         total = H.sum((-2, -1))
         bands = mass_beyond_windows(H, WIDEST_WINDOW, real, causal=layer.causal)
         measured = [
@@ -212,12 +227,11 @@ class HeadFits(PerLayer[tuple[Site, int], list[Columns]]):
             Measured("zero", "none", total, budget=0 * real[..., 0]),
             Measured("uniform", "none", l1_distance(H, uniform, real)),
         ]
-        means = [self._profiles.of_the_others(layer, number) for number in numbers]
+        means = [self._profiles.of_the_others(layer, layer.sentences[row], heads) for row in wanted]
         if all(mean is not None for mean in means):
             mean = torch.stack([m for m in means if m is not None]).to(H.device)
             measured.append(Measured("mean_by_offset", "static", l1_distance(H, mean, real)))
-        shape = _shape_columns(layer, numbers, real, total)
-        return {(layer.site, layer.layer): [_columns(shape, total, row) for row in measured]}
+        return measured
 
     def fits(self) -> pd.DataFrame:
         """One row per head, sentence and approximation, in that order."""
@@ -228,6 +242,16 @@ class HeadFits(PerLayer[tuple[Site, int], list[Columns]]):
         table = table.astype({"window": "Int64", "budget": "Int64"})
         keys = [*HEAD_COLUMNS, "sentence"]
         return table.sort_values(keys, key=_in_order, kind="stable", ignore_index=True)
+
+
+def _of_all_heads(parts: Sequence[Measured]) -> Measured:
+    """One approximation, measured on some heads after others."""
+    budgets = [one.budget.expand(one.l1.shape) for one in parts if one.budget is not None]
+    return replace(
+        parts[0],
+        l1=torch.cat([one.l1 for one in parts], 1),
+        budget=torch.cat(budgets, 1) if budgets else None,
+    )
 
 
 def _families(H: Tensor, real: Tensor, *, causal: bool) -> list[Measured]:
@@ -251,16 +275,15 @@ def _in_order(column: pd.Series) -> pd.Series:
 
 
 def _shape_columns(
-    layer: LayerWeights, numbers: list[int], real: Tensor, total: Tensor
+    layer: LayerWeights, numbers: list[int], real: Tensor, heads: range
 ) -> dict[str, object]:
     """What identifies a matrix: the same for every approximation of it."""
-    heads = total.shape[1]
-    queries, keys = real.expand(-1, heads, -1).flatten(0, 1).cpu().numpy().T
+    queries, keys = real.expand(-1, len(heads), -1).flatten(0, 1).cpu().numpy().T
     return {
         "site": layer.site,
         "layer": layer.layer,
-        "head": list(range(heads)) * len(numbers),
-        "sentence": [number for number in numbers for _ in range(heads)],
+        "head": list(heads) * len(numbers),
+        "sentence": [number for number in numbers for _ in heads],
         "queries": queries,
         "keys": keys,
     }
