@@ -96,8 +96,16 @@ def test_a_process_without_a_sentence_has_the_whole_result_too() -> None:
         pd.testing.assert_frame_equal(found.labels, alone.labels, **CLOSE)
 
 
+LAUNCHERS = {
+    "torchrun": "torch.distributed.run --standalone --nproc-per-node 2",
+    "accelerate launch": "accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 "
+    "--mixed_precision no --dynamo_backend no --main_process_port 0",
+}
+
+
 @pytest.mark.slow
-def test_torchrun_writes_what_one_process_writes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_launched_processes_write_what_one_writes(launcher: str, tmp_path: Path) -> None:
     random_models.bert().save_pretrained(tmp_path / "model")
     tokenizer().save_pretrained(tmp_path / "model")
     (tmp_path / "text").write_text("\n".join(SENTENCES), encoding="utf-8")
@@ -106,8 +114,7 @@ def test_torchrun_writes_what_one_process_writes(tmp_path: Path) -> None:
         "--batch-size", "2", "--keep-matrices", "0", "--fit-sentences", "3", "--out",
     ]  # fmt: skip
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-         "-m", "attnlab", *words, str(tmp_path / "two")],
+        [sys.executable, "-m", *LAUNCHERS[launcher].split(), "-m", "attnlab", *words, str(tmp_path / "two")],
         cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
