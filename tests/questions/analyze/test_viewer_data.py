@@ -3,15 +3,20 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from browser.planted_page import SCRIPT_ALERT, WORDS, planted_analysis, planted_matrices, remade
 
+import attnlab.questions.analyze.analysis as analysis_module
 from attnlab.labels.verdict import NOT_COMPARED
+from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.overview import highlights_of, overview_of
 from attnlab.questions.analyze.viewer import viewer_data
 from attnlab.reading.keeping import KeptMatrices
+from attnlab.reading.sentences import KeptInPart
 from attnlab.results.page.rendering import decode_weights, render_page
 from attnlab.results.result import Result
 
@@ -48,6 +53,23 @@ def test_facts_are_numbers_and_seen_text(analysis: Result) -> None:
 
 def test_nothing_kept_nothing_shown(analysis: Result) -> None:
     assert viewer_data(replace(analysis, matrices=KeptMatrices()), "t") is None
+
+
+@pytest.mark.parametrize("shape", [(5, 24, 24), (2, 3, 24, 24), (3, 2, 2, 24, 24)])
+def test_of_a_file_of_matrices_beyond_the_limit_a_sentence_is_shown_in_part(
+    shape: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(analysis_module, "KEPT_BYTES", 2 * 24 * 60)
+    matrices = np.random.default_rng(0).random(shape)
+    np.savez(tmp_path / "matrices.npz", matrices / matrices.sum(-1, keepdims=True))
+    found = analyze(tmp_path / "matrices.npz", structure_sentences=0, fit_sentences=0)
+    (number,) = found.matrices.sentences
+    queries = found.matrices.tokens[number, "unknown"][0]
+    assert 1 <= len(queries) < 24
+    assert KeptInPart(number, "unknown", len(queries), 24) in found.notes
+    data = viewer_data(found, "t")
+    assert data is not None
+    assert [one["number"] for one in json.loads(data.facts)["sentences"]] == [number]
 
 
 def test_a_sentence_beyond_its_limit_is_stored_as_block_maxima(analysis: Result) -> None:
