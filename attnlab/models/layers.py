@@ -383,7 +383,11 @@ class Decoder(nn.Module):
     ) -> tuple[Tensor, list[Tensor], list[Tensor | None], list[Tensor | None]]:
         """Target tokens in context, states between layers, self- and cross-attention by layer."""
         first = cache.get_seq_length() if cache is not None else 0
-        own_modules = {number: layer.attention for number, layer in enumerate(self.layers)}
+        own_modules = {
+            number: layer.attention
+            for number, layer in enumerate(self.layers)
+            if isinstance(layer, DecoderLayer)
+        }
         gaps = gaps_of(cache, visible, own_modules)
         tokens = self.embedding(ids, first)
         states, own_matrices, cross_matrices = [tokens], [], []
