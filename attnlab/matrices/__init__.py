@@ -6,6 +6,7 @@ __getattr__, _, _ = lazy_loader.attach_stub(__name__, __file__)
 # What users are promised; other packages import more.
 __all__ = [
     "Fit",
+    "StaticScores",
     "fit_additive",
     "fit_band",
     "fit_column",
@@ -14,6 +15,7 @@ __all__ = [
     "fit_rare_columns",
     "fit_residual",
     "fit_sigma",
+    "fit_static_scores",
     "project_band",
 ]
 

@@ -40,6 +40,8 @@ from .residual import check_error as check_error
 from .residual import fit_residual as fit_residual
 from .rollout import attention_rollout as attention_rollout
 from .sigma_sets import fit_sigma as fit_sigma
+from .static_scores import StaticScores as StaticScores
+from .static_scores import fit_static_scores as fit_static_scores
 from .supports import Values as Values
 from .supports import band_dimension as band_dimension
 from .supports import check_values as check_values
