@@ -1,0 +1,62 @@
+"""How much the rows of a head differ from sentence to sentence.
+
+Rows are of different lengths, and a weight shrinks with the number of keys. So a row is held against rows of
+the same position with as many keys alone: of the same length of sentence in the encoder, of any in the
+decoder, whose rows end at themselves, and of sources of the same length in cross-attention.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attnlab.reading import Observed
+
+
+class RowMoments:
+    """Sums over sentences of the rows of one layer, by position of the query and number of keys.
+
+    Args:
+        heads: of the layer.
+        longest: most tokens of a sentence.
+        causal: whether a row sees keys up to its own position alone.
+
+    Attributes:
+        counts: how many rows there are of each position and number of keys.
+        sums: these rows added up, by head; padded with zeros.
+    """
+
+    def __init__(self, heads: int, longest: int, *, causal: bool) -> None:
+        self.causal = causal
+        shape = longest, longest + 1
+        self.counts: Float[Tensor, "query keys"] = torch.zeros(shape, dtype=torch.float64)
+        self.sums: Float[Tensor, "head query keys key"] = torch.zeros(
+            (heads, *shape, longest), dtype=torch.float64
+        )
+        self._squares = torch.zeros((heads, *shape), dtype=torch.float64)
+
+    def add(self, layer: Observed) -> None:
+        """Counts one batch, padded behind its tokens."""
+        sentence, query = layer.real_queries.nonzero(as_tuple=True)
+        keys = query + 1 if self.causal else layer.visible.sum(-1)[sentence]
+        rows = layer.weights[sentence, :, query].double()
+        place = query, keys
+        self.counts.index_put_(place, torch.ones_like(keys, dtype=torch.float64), accumulate=True)
+        width = min(rows.shape[-1], self.sums.shape[-1])
+        for head, own in enumerate(rows.unbind(1)):
+            self.sums[head, ..., :width].index_put_(place, own[:, :width], accumulate=True)
+            self._squares[head].index_put_(place, own.square().sum(-1), accumulate=True)
+
+    def variance(self) -> Float[Tensor, " head"]:
+        """Variance of a row over sentences: expected squared distance from the mean of its position.
+
+        ::
+
+            sum over groups g and rows x of g of |x - mean of g|^2 / sum over groups of (rows of g - 1)
+
+        Unbiased whatever the sizes of groups; 0 for a head whose rows follow from position and length,
+        at most 1.
+        """
+        several = self.counts > 1
+        counts = self.counts[several]
+        apart = self._squares[:, several] - self.sums[:, several].square().sum(-1) / counts
+        return apart.sum(-1).clamp(min=0) / (counts - 1).sum()
