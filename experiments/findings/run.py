@@ -13,10 +13,13 @@ import pandas as pd
 from attnlab.ablation import over_models
 from attnlab.budget import FULL
 from attnlab.core import write_text
+from experiments.head_costs.run import PREDICTORS, WITHIN
 from experiments.heads_of_small_models.readme import test_bleu
 from experiments.heads_of_small_models.summary import models_with, sites_in_short
 from experiments.shared.readme import RESULTS, read_table, render
 from experiments.shared.sinks import sink_counts
+from experiments.shared.translators import bleu_range
+from experiments.static_heads.run import ALL, TESTED, VARIANCE
 from experiments.thesis.run import ALIKE, EFFECTIVE_RANK, MODEL, NEARER
 
 PAGE = RESULTS.parent / "docs" / "findings.md"
@@ -34,10 +37,10 @@ def page(results: Path) -> str:
     """The page, from the tables of a folder of results."""
     optional = {
         "models": models, "plan_ablation": plan_ablation, "windows_multi30k": windows,
-        "windows_bible": windows,
+        "windows_bible": windows, "head_costs": head_costs, "static_heads": static_heads,
     }  # fmt: skip
     return render(
-        __file__, {"versions": {}, "date": ""}, estimate=estimate, bleus=bleus,
+        __file__, {"versions": {}, "date": ""}, estimate=estimate, bleus=bleu_range,
         small=small_models(results / "heads_of_small_models"),
         minilm=minilm(results / "heads_of_minilm"),
         thesis=thesis(results / "thesis"),
@@ -56,12 +59,6 @@ def estimate(row: Row, name: str, digits: int = 2, sign: str = "+") -> str:
     value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
     ends = "" if pd.isna(low) else f" [{low:{sign}.{digits}f}, {high:{sign}.{digits}f}]"
     return f"**{value:{sign}.{digits}f}**{ends}"
-
-
-def bleus(values: "pd.Series[float]") -> str:
-    """The range of BLEU of some models."""
-    low, high = f"{values.min():.1f}", f"{values.max():.1f}"
-    return f"BLEU {low}" if low == high else f"BLEU {low} to {high}"
 
 
 def row_of(table: pd.DataFrame, **values: Any) -> Row:
@@ -187,6 +184,33 @@ def plan_ablation(folder: Path) -> Row:
         "rows": own.to_dict("records"),
         "bleu": table.loc[table["arm"] == FULL, "bleu"],
         "budget": BUDGET,
+    }
+
+
+def head_costs(folder: Path) -> Row:
+    """What ranks heads most as their cost does, and the contrasts."""
+    models = read_table(folder, "over_models")
+    over = row_of(models, site=WITHIN)
+    best = max((name for name in PREDICTORS if name != "loss"), key=lambda name: over[name])
+    return {
+        "over": over,
+        "whole": row_of(models, site=ALL),
+        "best": best,
+        "words": PREDICTORS[best],
+        "contrasts": read_table(folder, "contrasts").to_dict("records"),
+        "bleu": read_table(folder, "models")["bleu"],
+    }
+
+
+def static_heads(folder: Path) -> Row:
+    """What half of all heads cost made static by variance, and all of each site."""
+    over = read_table(folder, "over_models")
+    own = over[over["order"] == VARIANCE]
+    table = read_table(folder, "table")
+    return {
+        "half": row_of(own, scope=ALL, share=TESTED),
+        "every": own[own["share"] == 1].to_dict("records"),
+        "bleu": table.loc[table["share"] == 0, "bleu"],
     }
 
 

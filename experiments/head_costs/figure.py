@@ -11,10 +11,10 @@ LEFT, TOP, WIDTH, ROW, BOTTOM = 2.3, 0.15, 3.4, 0.34, 0.5
 MARKERS = "os^D*"
 
 
-def draw_predictors(models: pd.DataFrame, predictors: Mapping[str, str]) -> Figure:
-    """A row a predictor, a point a site, the best below; bars are 95 % intervals over models."""
-    first = models.set_index("site")[list(predictors)]
-    order = first.mean().sort_values(ascending=False).index
+def draw_predictors(models: pd.DataFrame, predictors: Mapping[str, str], by: str) -> Figure:
+    """A row a predictor, a point a site, the best at `by` first; bars are 95 % intervals over models."""
+    (first,) = models[models["site"] == by].to_dict("records")
+    order = sorted(predictors, key=lambda name: -float(first[name]))
     height = ROW * len(order)
     with style():
         figure = blank(PAGE, TOP + height + BOTTOM)
@@ -24,8 +24,8 @@ def draw_predictors(models: pd.DataFrame, predictors: Mapping[str, str]) -> Figu
             place = [
                 number + (index - (len(models) - 1) / 2) * 0.14 for number in range(len(order))
             ]
-            ends = [[row[f"{name}{end}"] for name in order] for end in ("_low", "_high")]
-            axes.hlines(place, *ends, color=colour(index), linewidth=1)
+            low, high = ([row[f"{name}{end}"] for name in order] for end in ("_low", "_high"))
+            axes.hlines(place, low, high, color=colour(index), linewidth=1)
             axes.plot(
                 [row[name] for name in order], place, color=colour(index), linestyle="",
                 marker=MARKERS[index], markersize=4, label=row["site"],

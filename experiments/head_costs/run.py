@@ -35,6 +35,7 @@ from experiments.shared.readme import (
 )
 from experiments.shared.translators import (
     MODEL,
+    bleu_range,
     estimate,
     models_of,
     most_tokens,
@@ -234,7 +235,12 @@ def _ranked(heads: pd.DataFrame) -> dict[str, float]:
     pairs[AGREEMENT] = (f"{COST}_even", f"{COST}_odd")
     return {
         name: float(
-            np.mean([spearman(own[one], own[other]) for _, own in heads.groupby("mechanism")])
+            np.mean(
+                [
+                    spearman(own[one].to_numpy(), own[other].to_numpy())
+                    for _, own in heads.groupby("mechanism")
+                ]
+            )
         )
         for name, (one, other) in pairs.items()
     }
@@ -259,23 +265,22 @@ def write_result(folder: Path) -> None:
     models = over_models(ranks, ["site"], [*PREDICTORS, AGREEMENT])
     write_table(folder / "over_models.csv", models.round(DIGITS))
     write_table(folder / "contrasts.csv", tested(ranks).round(DIGITS))
-    write_figure(draw_predictors(models, PREDICTORS), folder, "predictors")
+    write_figure(draw_predictors(models, PREDICTORS, WITHIN), folder, "predictors")
     write_readme(folder, readme(folder))
 
 
 def readme(folder: Path) -> str:
     """The README of the result, from its tables and facts."""
-    table, ranks = read_table(folder, "table"), read_table(folder, "correlations")
-    models = read_table(folder, "models")
-    own = over_models(ranks, ["site"], [*PREDICTORS, AGREEMENT]).set_index("site")
+    table, models = read_table(folder, "table"), read_table(folder, "models")
+    own = read_table(folder, "over_models").set_index("site").to_dict("index")
+    ranked = sorted(PREDICTORS, key=lambda name: -float(own[WITHIN][name]))
     shown = pd.DataFrame(
         [
-            {"predictor": words} | {
-                site: estimate(own.loc[site], name, ".2f") for site in own.index
-            }
-            for name, words in sorted(PREDICTORS.items(), key=lambda one: -own.loc[WITHIN, one[0]])
+            {"predictor": PREDICTORS[name]}
+            | {site: estimate(row, name, ".2f") for site, row in own.items()}
+            for name in ranked
         ]
-    )  # fmt: skip
+    )
     by_model = table.groupby([*MODEL, "site", "mechanism"], sort=False, as_index=False)
     price = over_models(
         by_model[[COST, "visible_keys"]].mean(), ["site", "mechanism"],
@@ -292,10 +297,11 @@ def readme(folder: Path) -> str:
         ]
     )  # fmt: skip
     return render(
-        __file__, read_facts(folder), models=models, shown=shown, prices=prices, predictors=PREDICTORS,
+        __file__, read_facts(folder), models=models, bleu=bleu_range(models["bleu"]),
+        shown=shown, prices=prices, predictors=PREDICTORS,
         contrasts=read_table(folder, "contrasts").to_dict("records"), validation=VALIDATION,
-        best=max((name for name in PREDICTORS if name != "loss"), key=lambda name: own.loc[WITHIN, name]),
-        agreement=AGREEMENT, own=own.to_dict("index"), within=WITHIN, estimate=estimate,
+        best=next(name for name in ranked if name != "loss"),
+        agreement=AGREEMENT, own=own, within=WITHIN, estimate=estimate,
     )  # fmt: skip
 
 

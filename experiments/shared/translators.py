@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from attnlab.core import InputError, path_label, quiet
 from attnlab.models import Run, load
@@ -90,3 +91,9 @@ def estimate(row: Mapping[Any, Any], name: str, form: str) -> str:
     """A figure with its interval over models, where it has one."""
     value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
     return f"{value:{form}}" + (f" [{low:{form}}, {high:{form}}]" if np.isfinite(low) else "")
+
+
+def bleu_range(values: "pd.Series[float]") -> str:
+    """The range of BLEU of some models."""
+    low, high = f"{values.min():.1f}", f"{values.max():.1f}"
+    return f"BLEU {low}" if low == high else f"BLEU {low} to {high}"

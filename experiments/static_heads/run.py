@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from attnlab.ablation import contrasts, over_models
-from attnlab.attention import AttentionPlan, use
+from attnlab.attention import AttentionPlan, Mechanism, Specification, use
 from attnlab.core import Head, quiet, write_table
 from attnlab.evaluation import Evaluator, evaluator_of, model_and_texts, parts_of
 from attnlab.figures import write_figure
@@ -34,6 +34,7 @@ from experiments.shared.readme import (
 )
 from experiments.shared.translators import (
     MODEL,
+    bleu_range,
     estimate,
     models_of,
     parser_of_models,
@@ -86,7 +87,8 @@ def measured(run: Run, sentences: int = SENTENCES) -> tuple[pd.DataFrame, pd.Dat
     test, validation = (evaluator_of(model, part) for part in (parts.test, parts.validation))
     learned = Learned(parts.calibration)
     observe(model.model, parts.calibration, sites_of(model.model, parts.test, None), learned.add)
-    heads, forms = [], {}
+    heads: list[dict[str, Any]] = []
+    forms: dict[tuple[str, Head], Mechanism | Specification] = {}
     without = without_each(validation)
     for at, moments in learned.moments.items():
         variances = moments.variance().tolist()
@@ -106,7 +108,9 @@ def measured(run: Run, sentences: int = SENTENCES) -> tuple[pd.DataFrame, pd.Dat
 class Replaced:
     """A model with some heads made static: its loss per token and its translations."""
 
-    def __init__(self, evaluator: Evaluator, forms: dict[tuple[str, Head], Any]) -> None:
+    def __init__(
+        self, evaluator: Evaluator, forms: dict[tuple[str, Head], Mechanism | Specification]
+    ) -> None:
         self.evaluator, self.forms = evaluator, forms
         self._behind, self._known = evaluator.reading_once(), dict[Any, float]()
 
@@ -224,18 +228,19 @@ def readme(folder: Path) -> str:
     table, models = read_table(folder, "table"), read_table(folder, "over_models")
     forms, heads = read_table(folder, "forms"), read_table(folder, "heads")
     whole = table[table["share"] == 0]
-    own = models[(models["scope"] == ALL)].set_index(["order", "share"])
-    by_order = {order: own.loc[order] for order in (VARIANCE, ABLATION, OWN, RANDOM)}
-    variances = heads.groupby([*MODEL, "site"], sort=False, as_index=False)[VARIANCE].mean()
+    by_variance = models[models["order"] == VARIANCE]
+    by_scope = pd.concat([own for _, own in by_variance.groupby("scope", sort=False)])
+    of_all = by_variance[by_variance["scope"] == ALL].set_index("share").to_dict("index")
+    variances = heads[[*MODEL, "site", VARIANCE]].groupby([*MODEL, "site"], sort=False).mean()
     return render(
-        __file__, read_facts(folder), whole=whole, estimate=estimate,
-        half=by_order[VARIANCE].loc[TESTED].to_dict(), quarter=by_order[VARIANCE].loc[SHARES[0]].to_dict(),
-        every=by_order[VARIANCE].loc[1.0].to_dict(),
+        __file__, read_facts(folder), whole=whole, bleu=bleu_range(whole["bleu"]), estimate=estimate,
+        half=of_all[TESTED], quarter=of_all[SHARES[0]], every=of_all[1.0],
         contrasts=read_table(folder, "contrasts").to_dict("records"),
-        by_site=shown(models[(models["order"] == VARIANCE)], ["scope", "share"]),
+        by_site=shown(by_scope, ["scope", "share"]),
         by_order=shown(models[(models["scope"] == ALL) & (models["share"] < 1)], ["order", "share"]),
         forms=shown(forms, ["scope", "form"]),
-        variances=over_models(variances, ["site"], [VARIANCE]).to_dict("records"), variance=VARIANCE,
+        variances=over_models(variances.reset_index(), ["site"], [VARIANCE]).to_dict("records"),
+        variance=VARIANCE,
         calibration=CALIBRATION, validation=VALIDATION, draws=DRAWS,
     )  # fmt: skip
 

@@ -8,10 +8,14 @@ import pandas as pd
 import pytest
 
 from experiments.findings.run import PAGE, page
+from experiments.head_costs.run import ALL, PREDICTORS, WITHIN
 from experiments.shared.readme import RESULTS
+from experiments.static_heads.run import VARIANCE
 
 LINK = re.compile(r"\]\(results/([\w-]+)\)")
-COME_AND_GO = ("models", "plan_ablation", "windows_multi30k", "windows_bible")
+COME_AND_GO = (
+    "models", "plan_ablation", "windows_multi30k", "windows_bible", "head_costs", "static_heads",
+)  # fmt: skip
 
 
 def test_the_page_is_what_the_tables_say() -> None:
@@ -63,7 +67,29 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
     for name in ("loss_change", "bleu_change"):
         over |= {f"{name}{end}": [0.5] for end in ("", "_low", "_high")}
     pd.DataFrame(over).to_csv(own / "over_models.csv", index=False)
+    scopes = pd.DataFrame({"scope": ["cross", "all", "all"], "share": [1, 0.5, 1], "models": 2})
+    scopes["order"] = VARIANCE
+    for end, value in (("", 0.5), ("_low", 0.25), ("_high", 0.75)):
+        scopes[f"loss_change{end}"] = value
+    scopes.to_csv(folder / "static_heads" / "over_models.csv", index=False)
+    shares = pd.DataFrame({"share": [0, 0, 1], "bleu": [40.0, 42.0, 1.0]})
+    shares.to_csv(folder / "static_heads" / "table.csv", index=False)
+    own = folder / "head_costs"
+    shutil.copy(folder / "models" / "table.csv", own / "models.csv")
+    ranks: dict[str, object] = {"site": [WITHIN, ALL], "models": 2}
+    for place, name in enumerate(PREDICTORS):
+        ranks |= dict(
+            zip((name, f"{name}_low", f"{name}_high"), [place / 10, 0.0, 1.0], strict=True)
+        )
+    pd.DataFrame(ranks).to_csv(own / "over_models.csv", index=False)
+    named = {"contrast": ["one minus other"], "models": 2, "p_value": 0.01}
+    pd.DataFrame(named | difference).to_csv(own / "contrasts.csv", index=False)
     text = page(folder)
+    # The last predictor is the cost itself, on other sentences.
+    assert "ranked best by the loss without the head** of those that were tried" in text
+    assert "and **0.70** [0.00, 1.00] within a site" in text
+    assert "Tested within sites: one minus other **+0.25** [+0.12, +0.38], p = 0.01." in text
+    assert "least variance over sentences: **+0.500** [+0.250, +0.750]; all heads of cross" in text
     for texts in ("image captions", "Bible verses"):
         assert f"German source**, {texts}: **+0.25** [+0.12, +0.38] words" in text
     assert (
