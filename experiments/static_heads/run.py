@@ -252,7 +252,7 @@ def shown(models: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
             {
                 **{name: row[name] for name in keys},
                 "change of loss": estimate(row, "loss_change", "+.3f"),
-                "perplexity, %": estimate(row, "perplexity_percent", "+.1f"),
+                "perplexity, %": f"{row['perplexity_percent']:+.1f}",
                 "BLEU": ""
                 if math.isnan(row["bleu_change"])
                 else estimate(row, "bleu_change", "+.1f"),

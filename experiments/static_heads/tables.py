@@ -1,14 +1,12 @@
 """Heads whose weights are the same in every sentence, in three forms, learned from the sums of their rows."""
 
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnlab.attention import Context, Mechanism, Setup, Specification, Static
-from attnlab.attention.mechanism import Positions, Traits, visible_or_all
-from attnlab.attention.padding import PaddingSafeMechanism
+from attnlab.attention import CallContext, Mechanism, Specification, Static
 from attnlab.budget import LayerSums
 from attnlab.matrices import fit_static_scores
 from attnlab.matrices.supports import offsets
@@ -18,30 +16,41 @@ FORMS = FITTED, MEAN, OFFSETS = "key and offset", "mean matrix", "offset alone"
 TINY = 1e-12
 
 
-class TableAttention(PaddingSafeMechanism):
+class TableAttention(Mechanism):
     """A softmax of scores by position over the visible keys; positions behind the table are its last."""
 
     name: ClassVar[str] = "table"
-    traits: ClassVar[Traits] = Traits(bias=False, content_free=True)
-    positions: ClassVar[Positions] = "pairs"
 
     def __init__(self, scores: Float[Tensor, "query key"], site: str) -> None:
-        super().__init__(None, Setup(causal=site == "decoder", cross=site == "cross"))
+        super().__init__(causal=site == "decoder", cross=site == "cross")
         self.scores: Tensor
         self.register_buffer("scores", scores.float())
 
-    def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+    def forward(
+        self,
+        query: Float[Tensor, "batch head query dim"],
+        key: Float[Tensor, "batch head key dim"],
+        value: Float[Tensor, "batch head key value_dim"],
+        visible: Bool[Tensor, "batch key"] | None = None,
+        **told: Unpack[CallContext],
+    ) -> Float[Tensor, "batch head query value_dim"]:
         """Mixed values; the weights are the same for every head."""
-        return self.matrix(query[:, :1], key[:, :1], context).to(value.dtype) @ value
+        return self.implied_matrix(query, key, visible, **told).to(value.dtype) @ value
 
-    def matrix(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
+    def implied_matrix(
+        self,
+        query: Float[Tensor, "batch head query dim"],
+        key: Float[Tensor, "batch head key dim"],
+        visible: Bool[Tensor, "batch key"] | None = None,
+        **told: Unpack[CallContext],
+    ) -> Float[Tensor, "batch head query key"]:
         """The weights of all heads, rows summing to 1."""
-        shape, first = (query.shape[-2], key.shape[-2]), context.first_query
+        shape, first = (query.shape[-2], key.shape[-2]), told.get("first_query", 0)
         rows, columns = (
             torch.arange(start, start + count, device=key.device).clamp(max=most - 1)
             for start, count, most in zip((first, 0), shape, self.scores.shape, strict=True)
         )
-        seen = visible_or_all(key, context.visible)[:, None]
+        seen = key.new_ones(len(key), 1, shape[1]).bool() if visible is None else visible[:, None]
         if self.causal:
             seen = seen & (offsets(*shape, first_query=first, device=key.device) <= 0)
         scores = self.scores[rows][:, columns].masked_fill(~seen, -torch.inf)
