@@ -1,13 +1,13 @@
 """Training a model into a run directory, from text to best checkpoint."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from transformers import PrinterCallback
+from transformers import PrinterCallback, TrainerCallback
 
 from attnlab.attention import AttentionPlan
 from attnlab.core import (
@@ -89,6 +89,7 @@ def train(
     command: str = "",
     device: str | None = None,
     console: Console | None = None,
+    callbacks: Sequence[TrainerCallback] = (),
 ) -> Trained:
     """Trains a model on the corpus of `settings` and leaves a run directory in `folder`.
 
@@ -96,7 +97,8 @@ def train(
     the model. The global random state is the same afterwards. Interrupted by Ctrl-C, it leaves a
     usable run that `resume` takes up. With `overwrite` the run in `folder` is deleted when the new
     one is trained; links are deleted, what they lead to is not. Processes that torchrun started share
-    each batch; the first of them writes, and only its result is whole.
+    each batch; the first of them writes, and only its result is whole. `callbacks` are transformers'
+    own, such as one that keeps the weights at chosen steps; they are told after those of attnlab.
 
     Raises:
         InputError: a setting or the corpus cannot be used, `folder` exists and `overwrite` is False, or
@@ -125,7 +127,10 @@ def train(
         record["processes"] = processes.count
         with restoring_on_failure(folder) if processes.first else nullcontext():
             processes.by_first(lambda: _begin(folder, record, tokenizers))
-            trained = _fit(folder, tokenizers, prepared, processes, record=record, console=console)
+            trained = _fit(
+                folder, tokenizers, prepared, processes,
+                record=record, console=console, callbacks=callbacks,
+            )  # fmt: skip
         return _without_replaced(trained) if processes.first else trained
 
 
@@ -297,6 +302,7 @@ def _fit(
     record: dict[str, Any],
     checkpoint: Path | None = None,
     console: Console | None,
+    callbacks: Sequence[TrainerCallback] = (),
 ) -> Trained:
     settings, model = prepared.settings, prepared.model
     optimizer = settings.optimizer
@@ -319,6 +325,7 @@ def _fit(
                 interruption,
                 StepSeeds(processes, optimizer.seed),
                 Patience(optimizer.patience, warmup=prepared.steps.warmup),
+                *callbacks,
             ],
         )
         trainer.remove_callback(PrinterCallback)
