@@ -66,6 +66,7 @@ from .installed import check_installed as check_installed
 from .installed import version_of as version_of
 from .installed import versions as versions
 from .installed import with_plugins as with_plugins
+from .launcher import launched as launched
 from .launcher import one_of_several as one_of_several
 from .library_state import quiet as quiet
 from .library_state import seeded as seeded

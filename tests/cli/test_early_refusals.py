@@ -30,6 +30,17 @@ for words in json.loads(sys.argv[1]):
     ends.append([status, told.getvalue()])
 print(json.dumps(ends))
 """
+BEGUN = f"""
+import sys
+sys.modules.update(dict.fromkeys({HEAVY!r}))
+from attnlab.cli.app import main
+from attnlab.cli.commands import questions
+def begun(**_):
+    sys.exit("progress is shown")
+questions.progress_bars = begun
+sys.argv = ["attnlab", *sys.argv[1:]]
+main()
+"""
 RECORD = '{"format": 1, "settings": {}, "corpus": {}}'
 # Commands with a file that they would write over.
 COMMANDS = {
@@ -218,6 +229,13 @@ def test_results_are_refused_before_anything_heavy_is_loaded(folder: Path) -> No
     for words, told in refusals(folder, list(COMMANDS)).items():
         assert "--overwrite" in told, words
         assert (folder / COMMANDS[words]).read_text() == RECORD
+
+
+def test_progress_is_shown_before_anything_heavy_is_loaded(folder: Path) -> None:
+    for words in (["rollout", "run", "A sentence."], ["analyze", "run"]):
+        command = [sys.executable, "-c", BEGUN, *words]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.stderr == "progress is shown\n", words
 
 
 def test_what_overwrite_does_not_allow_is_refused_as_early(folder: Path) -> None:

@@ -15,7 +15,7 @@ from zoo.analyzed import ANALYZED, LEFT
 import attnlab
 from attnlab.attention.bridge import watching
 from attnlab.core.errors import InputError
-from attnlab.questions.rollout.question import ROLLOUT, OtherLayers
+from attnlab.questions.rollout.question import ROLLOUT, OtherLayers, UnreadableTranslations
 from attnlab.reading.sentences import Sentences
 from attnlab.results.result import Result
 
@@ -128,6 +128,17 @@ def test_a_run_is_read(small_run: Path, tmp_path: Path) -> None:
         "has the largest mean share over all positions"
         in (tmp_path / "out/report.html").read_text()
     )
+
+
+def test_a_run_that_cannot_translate_yet_is_named(small_run: Path) -> None:
+    """With the answer below the table of the terminal."""
+    found = attnlab.rollout(small_run, "The old cat sleeps.")
+    (note,) = found.notes
+    assert isinstance(note, UnreadableTranslations)
+    assert note.bleu < note.least
+    assert "--resume --epochs N" in found.told[0]
+    (table,) = found.terminal()
+    assert "has the largest mean share over all positions" in (table.caption or "")
 
 
 def test_texts_that_are_too_long_for_a_figure_have_none(language_run: Path) -> None:

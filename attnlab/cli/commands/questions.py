@@ -27,7 +27,7 @@ from attnlab.cli.output import (
     print_text,
 )
 from attnlab.cli.progress import progress_bars
-from attnlab.core import InputError, Settings, one_of_several
+from attnlab.core import InputError, Settings, launched, one_of_several
 from attnlab.results import Question
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def command_of(question: Question) -> Callable[..., None]:
 def _check_beforehand(
     question: Question, source: str, settings: Settings, out: Path | None, *, overwrite: bool
 ) -> None:
-    """Raises InputError for what can be told before the work, which may take long."""
+    """Raises InputError for what can be told before the work, and before libraries that load slowly."""
     if out is not None:
         from attnlab.results import check_free, files_of
 
@@ -96,7 +96,6 @@ def _check_beforehand(
         check_source_there(source, matrices="matrices" in question.sources)
     settings.check_source(source)
     check_texts_there(settings)
-    question.check()
 
 
 def _answer(
@@ -109,16 +108,20 @@ def _answer(
     if not (shared and one_of_several()):
         check()
 
-    from attnlab.core import Processes, launched_processes, quiet
-    from attnlab.results import Result
+    described = launched() if shared else None
+    first = described is None or described[0] == 0
+    with progress_bars(shown=first, announced=question.announced) as tell:
+        # On a busy machine these alone take many seconds.
+        from attnlab.core import Processes, quiet
+        from attnlab.results import Result
 
-    processes = launched_processes() if shared else Processes()
-    with quiet(), progress_bars(shown=processes.first, announced=question.announced) as tell:
+        processes = Processes(*described) if described else Processes()
         # Not every question has something to count, or work to share.
         own = {"progress": tell, "processes": processes}
-        with processes.together():
+        with quiet(), processes.together():
             if processes.count > 1:
                 check()
+            question.check()
             result = question.verb(source, **given | {k: own[k] for k in own if k in given})
     if not isinstance(result, Result):
         msg = (

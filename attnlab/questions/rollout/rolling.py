@@ -3,18 +3,23 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.core import InputError, Note, Site, options_of, usable_device
+from attnlab.core import InputError, Note, Site, options_of, path_label, usable_device
 from attnlab.evaluation import versions_in_words
 from attnlab.matrices import attention_rollout
-from attnlab.models import Source, model_of
-from attnlab.questions.rollout.question import QUESTION, ROLLOUT, OtherLayers, RolloutSettings
+from attnlab.models import READABLE_BLEU, Model, Run, Source, model_of
+from attnlab.questions.rollout.question import (
+    QUESTION,
+    ROLLOUT,
+    OtherLayers,
+    RolloutSettings,
+    UnreadableTranslations,
+)
 from attnlab.reading import LayerWeights, PerLayer, prepare
 from attnlab.results import Result
 
@@ -74,10 +79,11 @@ def rollout(source: Source, settings: RolloutSettings) -> Result:
         {"rollout": _table(shares[-1], queries, keys, settings.top)},
         {
             **loaded.facts,
+            **loaded.history,
             **dict(zip(("Text", "Translation"), texts, strict=False)),
             **versions_in_words(),
         },
-        tuple(_notes(loaded.model, len(own))),
+        tuple(_notes(loaded, len(own))),
         {"queries": queries, "keys": keys},
         arrays={"shares": shares},
         weights=loaded.weights,
@@ -115,7 +121,12 @@ def _table(
     return pd.DataFrame(rows, columns=list(ROLLOUT))
 
 
-def _notes(model: Any, attention: int) -> Iterator[Note]:
-    layers = model.config.get_text_config().num_hidden_layers
-    if not model.config.is_encoder_decoder and attention < layers:
+def _notes(loaded: Model, attention: int) -> Iterator[Note]:
+    config = loaded.model.config
+    layers = config.get_text_config().num_hidden_layers
+    if not config.is_encoder_decoder and attention < layers:
         yield OtherLayers(attention, layers)
+    if isinstance(loaded, Run):
+        scores = [line["validation_bleu"] for line in loaded.metrics() if "validation_bleu" in line]
+        if scores and max(scores) < READABLE_BLEU:
+            yield UnreadableTranslations(path_label(loaded.folder), max(scores), READABLE_BLEU)

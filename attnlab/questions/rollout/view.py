@@ -38,26 +38,30 @@ def contents(result: Result) -> Contents:
             caption += " Columns are the tokens of the source, then those of the target."
         figures.append(DrawnFigure("rollout", figure, caption))
     facts = {name: str(value) for name, value in result.about.items() if name != "Versions"}
-    source = [token for side, token in keys if side == "source"]
+    table = ShownTable(ROLLOUT.file, "Shares after the last layer")
+    return Contents([_answer(result)], facts, figures, (table,))
+
+
+def _answer(result: Result) -> str:
+    source = [token for side, token in result.details["keys"] if side == "source"]
     mean, key = result.shares[-1, :, : len(source)].mean(0).max(0)
-    answer = (
+    return (
         f"Of the source '{shown(source[int(key)])}' has the largest mean share over all positions, "
         f"{ROLLOUT['share'].shown(float(mean))}."
-    )
-    return Contents(
-        [answer], facts, figures, (ShownTable(ROLLOUT.file, "Shares after the last layer"),)
     )
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:
-    """A row per position, with a column for the tokens of each side."""
+    """A row per position, with a column for the tokens of each side, and the answer."""
     sides = list(dict.fromkeys(side for side, _ in result.details["keys"]))
     headings = [f"largest shares of the {side}" for side in sides]
     rows = []
     for query, own in result.rollout.groupby("query", sort=False):
         name = f"{query} {shown(str(own['query_token'].iloc[0]))}"
         rows.append((name, *(_largest(own[own["key_side"] == side]) for side in sides)))
-    yield TerminalTable(("position", *headings), tuple(rows), prose=tuple(headings))
+    yield TerminalTable(
+        ("position", *headings), tuple(rows), caption=_answer(result), prose=tuple(headings)
+    )
 
 
 def _largest(rows: pd.DataFrame) -> str:
