@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from errno import EACCES, ENAMETOOLONG
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -132,7 +133,9 @@ class Command(_PlainHelp, TyperCommand):
         try:
             rest = super().parse_args(ctx, args)
         except Exception as error:
-            # The class of wrong words is not public in every typer.
+            # The class of wrong words is not public in every typer. It counts dashes as likeness.
+            if getattr(error, "possibilities", None):
+                error.possibilities = _near(error.option_name, error.possibilities)  # type: ignore[attr-defined]
             if first_of_several():
                 raise
             raise SystemExit(getattr(error, "exit_code", 2)) from error
@@ -165,6 +168,16 @@ class Command(_PlainHelp, TyperCommand):
             with suppress(OSError):  # a terminal that is closed
                 print_error(_told_interrupted(written))
             raise typer.Exit(INTERRUPTED)
+
+
+def _near(option: str, others: list[str]) -> list[str]:
+    """The options whose names are nearly the same.
+
+    >>> _near("--text", ["--quiet", "--texts"])
+    ['--texts']
+    """
+    by_name = {other.strip("-"): other for other in others}
+    return [by_name[name] for name in get_close_matches(option.strip("-"), by_name)]
 
 
 def _told_interrupted(written: list[Path]) -> str:

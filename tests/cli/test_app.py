@@ -348,6 +348,37 @@ def test_an_interrupted_demo_ends_and_says_how_to_go_on(
     assert "--resume" in err
 
 
+@pytest.mark.slow
+def test_demo_goes_on_with_a_training_that_was_interrupted(
+    attnlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with --overwrite, which replaces a demo that was trained to the end."""
+    from attnlab.cli.commands import demo as demo_command
+    from attnlab.models.metrics import METRICS
+
+    monkeypatch.setattr(demo_command, "DEMO_SETTINGS", SETTINGS)
+    monkeypatch.setattr(demo_command.os, "getloadavg", lambda: (999.4, 0, 0))
+    folder = tmp_path / "demo"
+    status, _, err = attnlab("demo", folder, "--quick")
+    assert status == 0, err
+    assert "longer now, since 999 other programs share" in err
+    trained = (folder / "model.safetensors").read_bytes()
+    first, *_ = (folder / METRICS).read_text().splitlines()
+    (folder / METRICS).write_text(f"{first}\n")
+    shutil.rmtree(folder / "analysis")
+    status, _, err = attnlab("demo", folder, "--quick", "--overwrite")
+    assert status == 0, err
+    assert "Going on with the training that was interrupted" in err
+    assert (folder / "model.safetensors").read_bytes() == trained
+    assert not demo_command._is_begun(folder, demo_command.DemoSettings(seed=1))
+
+
+def test_only_options_that_are_near_are_proposed(attnlab) -> None:
+    for words, proposed in {"check x --text y": False, "check x --token 9": True}.items():
+        status, _, err = attnlab(*words.split())
+        assert (status, "Possible" in err or "Did you mean" in err) == (2, proposed), err
+
+
 def test_demo_on_a_small_scale(attnlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from attnlab.cli.commands import demo as demo_command
 

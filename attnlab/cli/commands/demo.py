@@ -1,10 +1,11 @@
 """`attnlab demo`: the whole way on the embedded corpus, from text to report."""
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -13,10 +14,13 @@ from attnlab.cli.command_classes import Listed
 from attnlab.cli.command_options import chosen, with_options
 from attnlab.cli.output import messages, output, results
 from attnlab.cli.progress import progress_bars
-from attnlab.core import INTERRUPTED
+from attnlab.core import INTERRUPTED, InputError, counted
 from attnlab.evaluation import DeviceSettings
 from attnlab.models import SEED
 from attnlab.questions.analyze.question import QUICK
+
+if TYPE_CHECKING:
+    from attnlab.models import RunSettings
 
 DEFAULT_FOLDER = Path("runs/demo")
 DEMO_SETTINGS: dict[str, dict[str, Any]] = {
@@ -53,13 +57,18 @@ def demo(
     ] = False,
     **options: Any,
 ) -> None:
-    """Train a small model on the embedded corpus, score it, say what its heads do, write the report."""
+    """Train a small model on the embedded corpus, score it, say what its heads do, write the report.
+
+    A demo in the folder whose training was interrupted is trained to the end.
+    """
     from attnlab.core import locked
     from attnlab.models import prepare_folder
 
     settings = chosen(DemoSettings, options)
-    with locked(folder):
-        prepare_folder(folder, overwrite=overwrite)
+    begun = _is_begun(folder, settings)
+    if not begun:
+        with locked(folder):
+            prepare_folder(folder, overwrite=overwrite)
 
     from attnlab.cli.commands.questions import print_result
     from attnlab.core import quiet
@@ -72,8 +81,9 @@ def demo(
         passed = Text(f"{time.perf_counter() - started:5.0f} s  ", style="dim")
         console.print(passed, text, sep="", soft_wrap=True)
 
+    say(f"This takes one to two minutes on two processor cores{_told_busy()}")
     with quiet():
-        _train(folder, settings, say, overwrite=overwrite)
+        _train(folder, settings, say, begun=begun, overwrite=overwrite)
         scores = _translate(folder, settings, say)
         say("Looking at every attention head on held-out sentences")
         with progress_bars() as tell:
@@ -85,21 +95,60 @@ def demo(
         results().print(f"Report: {page}", soft_wrap=True)
 
 
-def _train(
-    folder: Path, settings: DemoSettings, say: Callable[[str], None], *, overwrite: bool
-) -> None:
-    from attnlab.models import report_replaced, settings_from, train
+def _settings_of(settings: DemoSettings) -> "RunSettings":
+    from attnlab.models import settings_from
 
-    say("Training a translation model with 8 heads on English and Italian sentences")
     optimizer = DEMO_SETTINGS["optimizer"] | {"seed": settings.seed}
-    trained = train(
-        folder,
-        settings_from({**DEMO_SETTINGS, "optimizer": optimizer}),
-        overwrite=overwrite,
-        command="attnlab demo",
-        device=settings.device,
-        console=messages(),
-    )
+    return settings_from({**DEMO_SETTINGS, "optimizer": optimizer})
+
+
+def _is_begun(folder: Path, settings: DemoSettings) -> bool:
+    """Whether a demo of these settings was interrupted in the folder, so that it can be taken up."""
+    from attnlab.models import is_run, read_metrics, read_record
+
+    wanted = _settings_of(settings)
+    try:
+        if not is_run(folder) or read_record(folder)["settings"] != wanted.as_dict():
+            return False
+        evaluations = read_metrics(folder)
+    except InputError:  # a damaged one is replaced where that is asked for
+        return False
+    return not evaluations or evaluations[-1]["epoch"] < wanted.optimizer.epochs
+
+
+def _told_busy() -> str:
+    """That other programs have the processors, so that all takes longer; empty where they have not."""
+    cores = os.cpu_count() or 1
+    # Windows does not say.
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if load < cores:
+        return ""
+    return f"; longer now, since {load:.0f} other programs share the {counted(cores, 'core')} of this machine"
+
+
+def _train(
+    folder: Path,
+    settings: DemoSettings,
+    say: Callable[[str], None],
+    *,
+    begun: bool,
+    overwrite: bool,
+) -> None:
+    from attnlab.models import report_replaced, resume, train
+
+    if begun:
+        say(f"Going on with the training that was interrupted in {folder}")
+        trained = resume(folder, device=settings.device, console=messages())
+    else:
+        say("Training a translation model with 8 heads on English and Italian sentences")
+        trained = train(
+            folder,
+            _settings_of(settings),
+            overwrite=overwrite,
+            command="attnlab demo",
+            device=settings.device,
+            console=messages(),
+        )
     if trained.replaced is not None:
         say(report_replaced(folder, trained.replaced, interrupted=trained.interrupted))
     if trained.interrupted:
