@@ -260,6 +260,8 @@ class ProgressBar(TrainerCallback):
             TimeRemainingColumn(),
             console=console,
             transient=False,
+            # It would be printed once, as it stands when it ends.
+            disable=not console.is_terminal,
         )
         self.task: TaskID | None = None
 

@@ -113,6 +113,7 @@ def test_training_prints_lines_where_there_is_no_terminal(
     lines = [line for line in file.getvalue().splitlines() if line.startswith("step")]
     assert len(lines) == 1, "ten seconds between two of them"
     assert lines[0].startswith("step 2 of 40")
+    assert file.getvalue().strip() == lines[0], "no bar behind them"
 
 
 def test_a_training_takes_a_device_that_is_there() -> None:

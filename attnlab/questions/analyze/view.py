@@ -265,7 +265,10 @@ def _cell(name: str, row: pd.Series) -> str:
         low, high = LOSS_CHANGE.ends(row.to_dict())
         beyond = low > 0 or high < 0
         return f"{SUMMARY[name].shown(row[name], signed=True)}{_BEYOND if beyond else ' '}"
-    return SUMMARY[name].shown(row[name]) if name == "strength" else shown(row[name])
+    if name == "strength":
+        return SUMMARY[name].shown(row[name])
+    # A cell is wrapped at spaces, and a sign alone on a line says nothing.
+    return shown(row[name]).replace(" %", "%") if name in _PROSE else shown(row[name])
 
 
 def _summary_section(result: Result) -> Section:

@@ -35,8 +35,9 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
     shown = _shown(result.properties, first, PROPERTIES.columns, None)
     yield replace(shown, caption="\n".join(_answers(result)))
     if len(result.abilities):
-        names = ["what", *(name for name in ABILITIES if name not in {"site", "layer"})]
-        yield _shown(result.abilities, names, ABILITIES.columns, "\nLayers")
+        names = ["what", *(name for name in ABILITIES if name not in {"site", "layer", "reason"})]
+        shown = _shown(result.abilities, names, ABILITIES.columns, "\nLayers")
+        yield replace(shown, caption=_reasons(result.abilities))
 
 
 def _shown(
@@ -49,7 +50,17 @@ def _shown(
         for _, rows in frame.groupby(same, sort=False, dropna=False)
     ]
     shown = rows_shown(pd.DataFrame(rows), [columns[name] for name in names], title=title, gap=1)
-    return replace(shown, prose=("expected", "found", "reason"))
+    return replace(shown, prose=("expected", "found"))
+
+
+def _reasons(abilities: pd.DataFrame) -> str | None:
+    """Why layers cannot do all of it, a line for those that are alike: as a column it would be narrow."""
+    lines = [
+        f"{_what(rows)}: {reason}"
+        for (_, reason), rows in abilities.groupby(["site", "reason"], sort=False)
+        if reason
+    ]
+    return "\n".join(lines) or None
 
 
 def _change(rows: pd.DataFrame) -> str:
