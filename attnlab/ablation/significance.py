@@ -4,7 +4,7 @@ Both systems are scored on the same resampled sentences. Source: Koehn 2004, Sta
 Significance Tests for Machine Translation Evaluation; sacrebleu does the same for two systems.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -272,7 +272,13 @@ _CONTRAST = ("contrast", "models", "same_sign")
 _DIFFERENCE = ("difference", "difference_low", "difference_high", "p_value")
 
 
-def over_models(table: pd.DataFrame, keys: Sequence[str], measures: Sequence[str]) -> pd.DataFrame:
+def over_models(
+    table: pd.DataFrame,
+    keys: Sequence[str],
+    measures: Sequence[str],
+    *,
+    shares: Collection[str] = (),
+) -> pd.DataFrame:
     """The mean of each measure over the models that share the keys.
 
     Models are the units: an interval says what another training would give on the same sentences, and
@@ -283,6 +289,7 @@ def over_models(table: pd.DataFrame, keys: Sequence[str], measures: Sequence[str
         keys: columns that tell the rows of one model apart.
         measures: columns of numbers. A row that lacks a measure which other rows of its keys have is left
             out, so that all figures of a row are of the same models.
+        shares: those of the measures that lie from 0 to 1, where their intervals end.
 
     Returns:
         A row a set of keys, in the order of the table: `models`, how many the figures are of, and for
@@ -297,7 +304,10 @@ def over_models(table: pd.DataFrame, keys: Sequence[str], measures: Sequence[str
         row["models"] = len(known) if len(known.columns) else 0
         for name in measures:
             each = known[name] if name in known else pd.Series(dtype=float)
-            row |= _described(name, each.to_numpy(dtype=float))
+            found = _described(name, each.to_numpy(dtype=float))
+            row |= (
+                {key: np.clip(one, 0, 1) for key, one in found.items()} if name in shares else found
+            )
         rows.append(row)
     numbers = [f"{name}{end}" for name in measures for end in ("", "_low", "_high")]
     return pd.DataFrame(rows, columns=[*keys, "models", *numbers])

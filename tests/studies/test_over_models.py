@@ -27,6 +27,18 @@ def test_intervals_are_those_of_scipy_and_rows_carry_no_test() -> None:
         assert (row["gain_low"], row["gain_high"]) == pytest.approx((interval.low, interval.high))
 
 
+def test_intervals_of_shares_end_where_shares_do() -> None:
+    near = table({3: (0.99, 0.7, 0.99), 5: (0.0, 0.2, 0.01)})
+    free = over_models(near, ["budget"], ["gain"])
+    assert free["gain_high"][0] > 1
+    assert free["gain_low"][1] < 0
+    found = over_models(near, ["budget"], ["gain"], shares=["gain"])
+    pd.testing.assert_frame_equal(
+        found,
+        free.assign(gain_low=free["gain_low"].clip(0), gain_high=free["gain_high"].clip(None, 1)),
+    )
+
+
 def test_contrasts_are_corrected_among_themselves() -> None:
     values = {"first": (1.0, 2.5, 0.5), "second": (0.2, -0.1, 0.4), "alone": (1.0,)}
     found = contrasts(values).set_index("contrast")
