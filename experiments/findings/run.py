@@ -38,6 +38,7 @@ def page(results: Path) -> str:
     optional = {
         "models": models, "plan_ablation": plan_ablation, "windows_multi30k": windows,
         "windows_bible": windows, "head_costs": head_costs, "static_heads": static_heads,
+        "heads_over_training": over_training,
     }  # fmt: skip
     return render(
         __file__, {"versions": {}, "date": ""}, estimate=estimate, bleus=bleu_range,
@@ -102,7 +103,7 @@ def thesis(folder: Path) -> Row:
         "neighbours": {
             (row["init"], row["trained"]): row
             for row in over_models(
-                encoder.reset_index(), ["init", "trained"], ["neighbours"]
+                encoder.reset_index(), ["init", "trained"], ["neighbours"], shares=["neighbours"]
             ).to_dict("records")
         },
         "numerical_rank": encoder.groupby("trained")["rank"].mean(),
@@ -226,6 +227,17 @@ def windows(folder: Path) -> Row:
         "p": read_table(folder, "tests").set_index("test")["p_value"],
         "bleu": scores["bleu"],
         "models": len(scores),
+    }
+
+
+def over_training(folder: Path) -> Row:
+    """When labels are halfway, and the contrasts; BLEU at the end."""
+    quality = read_table(folder, "quality")
+    over = read_table(folder, "over_seeds").set_index(["site", "label"])
+    return {
+        "over": over.to_dict("index"),
+        "contrasts": read_table(folder, "contrasts").set_index("contrast").to_dict("index"),
+        "bleu": quality.groupby("seed")["BLEU"].last(),
     }
 
 

@@ -15,6 +15,7 @@ from experiments.static_heads.run import VARIANCE
 LINK = re.compile(r"\]\(results/([\w-]+)\)")
 COME_AND_GO = (
     "models", "plan_ablation", "windows_multi30k", "windows_bible", "head_costs", "static_heads",
+    "heads_over_training",
 )  # fmt: skip
 
 
@@ -90,6 +91,17 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
     assert "and **0.70** [0.00, 1.00] within a site" in text
     assert "Tested within sites: one minus other **+0.25** [+0.12, +0.38], p = 0.01." in text
     assert "least variance over sentences: **+0.500** [+0.250, +0.750]; all heads of cross" in text
+    own = folder / "heads_over_training"
+    pd.DataFrame({"seed": [0, 1], "BLEU": [70.0, 75.0]}).to_csv(own / "quality.csv", index=False)
+    halves = {"site": ["cross", "model"], "label": ["alignment", "BLEU"]}
+    halves |= {"share": [30, 40], "share_low": [29, 38], "share_high": [31, 42]}
+    pd.DataFrame(halves).to_csv(own / "over_seeds.csv", index=False)
+    before = {"contrast": ["alignment heads before BLEU"], "models": 2, "same_sign": 2}
+    before |= {"ratio": [0.75], "ratio_low": [0.7], "ratio_high": [0.8]}
+    pd.DataFrame(before).to_csv(own / "contrasts.csv", index=False)
+    text = page(folder)
+    assert "half as strong as at the end at **30** [29, 31] % of the training" in text
+    assert "**0.75** [0.70, 0.80] times the steps, in 2 of 2 models, BLEU 70.0 to 75.0" in text
     for texts in ("image captions", "Bible verses"):
         assert f"German source**, {texts}: **+0.25** [+0.12, +0.38] words" in text
     assert (

@@ -1,0 +1,115 @@
+"""The study of when heads form: kept steps, halfway points, its result on tiny text."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file
+from small_run import SETTINGS, small_settings, snapshot
+
+from attnlab.models.run import load
+from attnlab.models.training import train
+from experiments.alignment import models as alignment_models
+from experiments.heads_over_training import models
+from experiments.heads_over_training import run as experiment
+from experiments.heads_over_training.models import KeepSteps, at_step, chosen_steps, steps_of
+from experiments.heads_over_training.run import contrasts_of, halfway, halves, over_seeds
+from experiments.shared.readme import read_table
+
+
+def test_chosen_steps_grow_by_one_ratio() -> None:
+    steps = chosen_steps(1_000_000)
+    ratios = np.diff(np.log(steps[1:]))
+    assert len(set(steps)) == models.CHECKPOINTS
+    assert (steps[0], steps[1], steps[-1]) == (0, models.FIRST, 1_000_000)
+    assert ratios == pytest.approx(np.full(len(ratios), ratios.mean()), abs=0.06)
+
+
+def test_halfway_is_where_a_line_first_crosses() -> None:
+    assert halfway([0, 10, 20, 40], [0, 0.2, 0.6, 1]) == pytest.approx(17.5)
+    # Of what falls, and does so again later.
+    assert halfway([0, 10, 20, 40], [8, 2, 9, 0]) == pytest.approx(20 / 3)
+    assert halfway([0, 4], [1.0, 3.0]) == 2
+    assert np.isnan(halfway([0, 4], [1.0, 1.0]))
+
+
+def test_keeping_weights_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "FIRST", 2)
+    monkeypatch.setattr(models, "CHECKPOINTS", 4)
+    train(tmp_path / "plain", small_settings())
+    train(tmp_path / "kept", small_settings(), callbacks=[KeepSteps(tmp_path / "kept")])
+    plain, kept = (load_file(tmp_path / name / "model.safetensors") for name in ("plain", "kept"))
+    assert {name: tensor.tolist() for name, tensor in plain.items()} == {
+        name: tensor.tolist() for name, tensor in kept.items()
+    }
+    steps = steps_of(tmp_path / "kept")
+    assert steps == chosen_steps(steps[-1])
+    run = load(tmp_path / "kept")
+    last = at_step(run, steps[-1]).model.state_dict()
+    first = {name: tensor.clone() for name, tensor in at_step(run, 0).model.state_dict().items()}
+    assert all(torch.equal(run.model.state_dict()[name], tensor) for name, tensor in first.items())
+    assert last.keys() == first.keys()
+    assert any(
+        not torch.equal(first[name], tensor) for name, tensor in plain.items() if name in first
+    )
+
+
+def _heads(seed: int, curves: dict[tuple[str, str], list[float]]) -> pd.DataFrame:
+    rows = [
+        {"seed": seed, "site": site, "head": head, "label": label, "step": 10 * number}
+        # The second head is always weaker.
+        | {"strength": value * (1 - head / 2), "shuffled_strength": 0.0, "value": value}
+        for (site, label), values in curves.items()
+        for number, value in enumerate(values)
+        for head in (0, 1)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_planted_orders_are_found() -> None:
+    curves = {
+        ("decoder", "positional"): [0.0, 1.0, 1.0],
+        ("cross", "alignment"): [0.0, 0.5, 1.0],
+        ("encoder", "sink"): [0.4, 0.4, 0.6],
+    }
+    heads = pd.concat(_heads(seed, curves) for seed in (0, 1))
+    quality = pd.DataFrame(
+        {"seed": [0] * 3 + [1] * 3, "step": [0, 10, 20] * 2}
+        | {"loss": [8.0, 4, 2] * 2, "BLEU": [0.0, 0, 50] * 2}
+    )
+    table = halves(heads, quality)
+    over = over_seeds(table).set_index(["site", "label"])
+    assert over.loc[("encoder", "sink"), "formed"] == 0
+    assert np.isnan(over.loc[("encoder", "sink"), "share"])
+    assert over.loc[("decoder", "positional"), "share"] == pytest.approx(25)
+    assert over.loc[("model", "BLEU"), "share"] == pytest.approx(75)
+    ratios = contrasts_of(table).set_index("contrast")["ratio"]
+    assert ratios["alignment heads before BLEU"] == pytest.approx(10 / 15)
+    assert ratios["alignment heads before the loss"] == pytest.approx(10 / 7.5)
+    assert ratios["positional heads before alignment heads"] == pytest.approx(0.5)
+
+
+@pytest.mark.slow
+def test_the_command_runs_from_training_to_readme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Labels that form in no model are told as such; a model that is there is not read again."""
+    out = tmp_path / "result"
+    monkeypatch.setattr(experiment, "OUT", out)
+    monkeypatch.setattr(models, "FIRST", 2)
+    monkeypatch.setattr(models, "CHECKPOINTS", 3)
+    monkeypatch.setattr(alignment_models, "DEMO_SETTINGS", SETTINGS)
+    words = ["--seeds", "2", "--sentences", "6", "--runs", str(tmp_path / "runs")]
+    monkeypatch.setattr(sys, "argv", ["run.py", *words])
+    experiment.main()
+    published = snapshot(out)
+    monkeypatch.setattr(experiment, "model_of", None)
+    experiment.main()
+    assert snapshot(out) == published
+    heads = read_table(out, "heads")
+    assert len(set(heads["step"])) >= 3
+    assert heads["strength"].dropna().between(0, 1).all()
+    assert "Number of models: 2" in (out / "README.md").read_text("utf-8")
