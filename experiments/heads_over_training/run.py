@@ -166,7 +166,7 @@ def halves(heads: pd.DataFrame, quality: pd.DataFrame) -> pd.DataFrame:
         values = own["strength"].tolist()
         formed = values[-1] - values[0] >= FORMED
         half = halfway(own["step"].tolist(), values) if formed else np.nan
-        rows.append((*key, values[0], max(values), values[-1], formed, half))  # type: ignore[misc]
+        rows.append((*key, values[0], max(values), values[-1], formed, half))
     for seed, own in with_accuracy(quality, heads).groupby("seed"):
         for measure in (BLEU, LOSS, ACCURACY):
             values = own[measure].tolist()
@@ -190,7 +190,7 @@ def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
     logs = formed.assign(share=np.log(formed["half_step"] / formed["total"]))
     means = over_models(logs, WHAT, ["share"]).set_index(WHAT).drop(columns="models")
     few = counts["formed"] < FEWEST
-    found = counts.join(100 * np.exp(means))
+    found = counts.join(means.apply(lambda logarithms: 100 * np.exp(logarithms)))
     found.loc[few, ["share_low", "share_high"]] = np.nan
     return found.reset_index()
 
@@ -200,11 +200,9 @@ def contrasts_of(table: pd.DataFrame) -> pd.DataFrame:
 
     `ratio` is the step of the first over that of the second: below 1 it is earlier.
     """
-    logarithms = np.log(
-        table.pivot_table(index="seed", columns=WHAT, values="half_step", dropna=False)
-    )
+    steps = table.pivot_table(index="seed", columns=WHAT, values="half_step", dropna=False)
     logs = {
-        name: (logarithms[first] - logarithms[second]).dropna().tolist()
+        name: np.log((steps[first] / steps[second]).dropna()).tolist()
         for name, (first, second) in CONTRASTS.items()
     }
     found = contrasts({name: values for name, values in logs.items() if values})
