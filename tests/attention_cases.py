@@ -4,8 +4,10 @@ import torch
 from oracles.ragged import drawn_ids
 from torch import Tensor
 
+from attnlab.attention.calibration import load_frequencies
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.mechanisms.sigma import SigmaAttention
+from attnlab.attention.mechanisms.sigma_static import SigmaStaticAttention
 from attnlab.attention.multihead import PerHead
 from attnlab.attention.registry import MECHANISMS, make, parse
 
@@ -42,6 +44,12 @@ SPECS = [
     "keys(tokens=(1, 5))",
     "static(offsets=(-3, -1, 0, 4), weights=(0.5, 0.25, 1, 2))",
     "static(offsets=(-2, -5), weights=(0.5, 0.25))",
+    "gaussian(offset=-1)",
+    "gaussian(offset=3, sigma=2.5)",
+    "synthesizer(max_length=131)",
+    "synthesizer(max_length=131, trained=False)",
+    "sigma_static(window=(2, 1), max_length=131, num_pos=2, extra=3)",
+    "sigma_static(window=0, max_length=131, num_pos=0, extra=1)",
     "none",
     "perhead",
 ]
@@ -61,6 +69,10 @@ def build(spec: str, **setup: object) -> Mechanism:
         mechanism.load_tables(
             torch.randn(2, VOCABULARY, generator=generator), torch.tensor([[-4, 7], [3, -3]])
         )
+    if isinstance(mechanism, SigmaStaticAttention):
+        load_frequencies(mechanism, torch.tensor([5, 3, 8, 1, 9, 2, 7, 4, 6]))
+        with torch.no_grad():
+            mechanism.band.normal_(generator=torch.Generator().manual_seed(1))
     return mechanism
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from attnlab.attention.mechanism import Context, Positions, Setup, visible_or_all
 from attnlab.attention.mechanisms.full import Full, FullAttention
 from attnlab.attention.mechanisms.sigma import SigmaAttention
+from attnlab.attention.mechanisms.sigma_static import SigmaStaticAttention
 from attnlab.core import InputError
 from attnlab.matrices.supports import offsets
 
@@ -174,7 +175,7 @@ def calibrate(
 
 
 def load_frequencies(model: nn.Module, counts: Int[Tensor, " token"]) -> None:
-    """Tells every `sigma(columns="frequency")` in `model` how often tokens occur in training text.
+    """Tells `sigma(columns="frequency")` and `sigma_static` in `model` how often tokens occur in training.
 
     The rarest tokens of a sentence become its columns: the thesis's idea of rare tokens.
     """
@@ -182,6 +183,8 @@ def load_frequencies(model: nn.Module, counts: Int[Tensor, " token"]) -> None:
         if isinstance(part, SigmaAttention) and part.spec.columns == "frequency":
             heads = part.get_buffer("priority").shape[0]
             part.load_tables(-counts.float().expand(heads, -1))
+        if isinstance(part, SigmaStaticAttention):
+            part.load_counts(counts)
 
 
 class _Watcher(FullAttention):

@@ -11,6 +11,7 @@ from attnlab.attention.mechanisms.band import BandAttention
 from attnlab.attention.mechanisms.bigbird import BigBirdAttention
 from attnlab.attention.mechanisms.fixed import FixedAttention
 from attnlab.attention.mechanisms.full import FullAttention
+from attnlab.attention.mechanisms.gaussian import GaussianAttention
 from attnlab.attention.mechanisms.keys import KeysAttention
 from attnlab.attention.mechanisms.linear import LinearAttention
 from attnlab.attention.mechanisms.linformer import LinformerAttention
@@ -18,7 +19,9 @@ from attnlab.attention.mechanisms.longformer import LongformerAttention
 from attnlab.attention.mechanisms.none import NoAttention
 from attnlab.attention.mechanisms.scatterbrain import ScatterbrainAttention
 from attnlab.attention.mechanisms.sigma import SigmaAttention
+from attnlab.attention.mechanisms.sigma_static import SigmaStaticAttention
 from attnlab.attention.mechanisms.static import StaticAttention
+from attnlab.attention.mechanisms.synthesizer import SynthesizerAttention
 from attnlab.attention.mechanisms.topk import TopKAttention
 from attnlab.attention.specification import Specification, name_and_options, specified
 from attnlab.core import InputError, briefly, with_plugins
@@ -38,6 +41,9 @@ MECHANISMS: dict[str, type[Mechanism]] = {
         TopKAttention,
         KeysAttention,
         StaticAttention,
+        GaussianAttention,
+        SynthesizerAttention,
+        SigmaStaticAttention,
         NoAttention,
     )
 }

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from attnlab.core import LARGEST_SEED, LONGEST_TEXT, InputError, briefly, shown
+from attnlab.core import LARGEST_SEED, LONGEST_TEXT, AttnlabError, InputError, briefly, shown
 
 # Characters of a text that a message repeats.
 _MOST_SHOWN = 200
@@ -84,6 +84,20 @@ class Specification:
             )
             raise InputError(msg)
         object.__setattr__(self, option, tuple(numbers))
+
+    def check_length(self, tokens: int) -> None:
+        """Refuses a sentence that is longer than the option `max_length`.
+
+        Raises:
+            AttnlabError: it is.
+        """
+        longest = getattr(self, "max_length")  # noqa: B009 - not every kind has one
+        if tokens > longest:
+            msg = (
+                f"'{self}' was made for sentences of at most {longest} tokens and met one of {tokens}; "
+                "choose a larger max_length."
+            )
+            raise AttnlabError(msg)
 
     def shorten_window(self) -> None:
         """Replaces the option `window` by its shortest form; one number stands for both sides."""

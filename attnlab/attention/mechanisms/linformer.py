@@ -12,7 +12,7 @@ from attnlab.attention.mechanism import Context, Cost, Positions, Setup, Traits,
 from attnlab.attention.mechanisms.softmax import scaled_scores
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification
-from attnlab.core import AttnlabError, InputError
+from attnlab.core import InputError
 
 # A projection of each head is as large as both together.
 MOST_SIZE = 2**14
@@ -119,12 +119,7 @@ class LinformerAttention(PaddingSafeMechanism):
 
     def _mixtures(self, projection: Tensor, tokens: Tensor) -> Tensor:
         length = tokens.shape[-2]
-        if length > self.spec.max_length:
-            msg = (
-                f"'{self.spec}' was made for sentences of at most {self.spec.max_length} tokens and "
-                f"met one of {length}; choose a larger max_length."
-            )
-            raise AttnlabError(msg)
+        self.spec.check_length(length)
         return projection[..., :length].to(tokens.dtype)
 
 

@@ -1,0 +1,88 @@
+"""The study of models trained with each mechanism: its arms, its contrasts, its result on tiny text."""
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from small_run import SETTINGS, snapshot
+
+from attnlab.attention.plan import plan_of
+from attnlab.models.training_settings import settings_from
+from experiments.shared.readme import read_facts, read_table
+from experiments.shared.runs import kept_run
+from experiments.trained_mechanisms import models
+from experiments.trained_mechanisms import run as experiment
+
+
+@pytest.mark.parametrize(("keys", "suffix"), [(5, ""), (9, ", 9 keys")])
+def test_arms_of_a_budget_have_as_many_keys_as_the_band(keys: int, suffix: str) -> None:
+    """But where columns lie in the window, which takes them from rows that are not counted twice."""
+    tokens, every = 40, models.ARMS | models.WIDER
+    query, ids = torch.randn(1, 8, tokens, 4), torch.arange(tokens)[None]
+    for arm in models.at_budget(keys):
+        plan = plan_of(every[arm + suffix])
+        mechanism = plan.mechanism("encoder", 0, 8, vocabulary=tokens).eval()
+        for load in ("load_tables", "load_counts"):
+            if hasattr(mechanism, load):
+                table = torch.arange(tokens, 0, -1.0)
+                getattr(mechanism, load)(table if load == "load_counts" else table.expand(8, -1))
+        weights = mechanism.implied_matrix(query, query, token_ids=ids)
+        counted = float((weights != 0).sum(-1).double().mean())
+        assert keys - 1 < counted <= keys, arm
+
+
+def test_every_arm_has_settings(shared_data: Path) -> None:
+    for arm in models.ARMS | models.WIDER:
+        settings = models.settings_of("en-de", arm, 2, shared_data)
+        heads = [plan_of(settings.model.attention).at("encoder", 0, head) for head in range(8)]
+        assert (str(heads[0]) == "full") == (arm == models.FULL)
+        assert plan_of(settings.model.attention).at("decoder", 0, 0).name == "full"
+        assert settings.optimizer.seed == 2
+
+
+def test_contrasts_are_of_the_same_pair_and_seed() -> None:
+    rows = [
+        ("en-fr", "band", 0, 2.0), ("en-fr", "band", 1, 2.5), ("en-de", "band", 0, 3.0),
+        ("en-fr", "full", 1, 2.25), ("en-de", "full", 0, 3.5), ("en-de", "full", 1, 9.0),
+    ]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["pair", "arm", "seed", "loss"])
+    assert experiment.differences(table, "band", "full") == [-0.5, 0.25]
+    assert experiment.differences(table, "gaussian", "full") == []
+    assert list(experiment.tested(table)["contrast"]) == ["band against full"]
+
+
+def test_the_command_runs_from_text_to_readme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def model_of(pair: str, arm: str, seed: int, data: Path, runs: Path) -> object:
+        plan = dict(models.ARMS[arm])
+        sections = {
+            "model": SETTINGS["model"] | {"attention": plan},
+            "optimizer": SETTINGS["optimizer"] | {"seed": seed},
+        }
+        return kept_run(f"{arm}-{seed}", settings_from(SETTINGS | sections), runs)
+
+    monkeypatch.setattr(experiment, "model_of", model_of)
+    monkeypatch.setattr(experiment, "OUT", tmp_path / "out")
+    arms = ["full", "band", "sigma, E trained"]
+    command = ["run.py", ".", "--runs", str(tmp_path), "--arms", *arms, "--seeds"]
+    monkeypatch.setattr(sys, "argv", [*command, "0"])
+    experiment.main()
+    first = read_table(tmp_path / "out", "table")
+    before = {name: own for name, own in snapshot(tmp_path).items() if "safetensors" in name}
+    monkeypatch.setattr(sys, "argv", [*command, "0", "1"])
+    experiment.main()
+    table = read_table(tmp_path / "out", "table")
+    assert table.groupby("arm")["seed"].agg(list).to_dict() == {arm: [0, 1] for arm in arms}
+    pd.testing.assert_frame_equal(table[table["seed"] == 0].reset_index(drop=True), first)
+    assert before.items() <= snapshot(tmp_path).items()
+    keys = table.groupby("arm")["keys_per_row"].max()
+    assert max(keys["band"], keys["sigma, E trained"]) <= 5 < keys["full"]
+    text = (tmp_path / "out" / "README.md").read_text("utf-8")
+    assert "**Band against full**" in text
+    assert "Number of models: 6 of 3 mechanisms" in text
+    assert "Not trained yet: none; gaussian;" in text
+    assert len(read_facts(tmp_path / "out")["commands"]) == 2
+    assert (tmp_path / "out" / "arms.svg").exists()
