@@ -17,6 +17,7 @@ from oracles.attention import (
 from oracles.ragged import drawn_ids, ragged
 from torch import Tensor
 
+from attnlab.attention.calibration import load_frequencies
 from attnlab.attention.kernels.feature_products import favor_exponents, orthogonal_directions
 from attnlab.attention.mechanism import Traits
 from attnlab.attention.mechanisms.linformer import LinformerAttention, share_projections
@@ -346,6 +347,107 @@ def test_padding_in_front_counts_no_position(spec: str) -> None:
     shifted = make(spec)(query[:, :, 4:], key[:, :, 4:], value[:, :, 4:])
     out = make(spec)(query, key, value, visible)[:, :, 4:]
     torch.testing.assert_close(out, shifted, **CLOSE)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_gaussian_equals_its_density(causal: bool) -> None:
+    query, key, _, visible = ragged(13)
+    matrix = make("gaussian(offset=-2, sigma=1.5)", causal=causal).implied_matrix(
+        query, key, visible
+    )
+    for b, length in ((0, 13), (1, 7)):
+        for i in range(length):
+            row = {
+                j: math.exp(-((j - i + 2) ** 2) / (2 * 1.5**2))
+                for j in range(length)
+                if not (causal and j > i)
+            }
+            found = [row.get(j, 0.0) / math.fsum(row.values()) for j in range(13)]
+            expected = torch.tensor(found, dtype=torch.float64)
+            torch.testing.assert_close(matrix[b, 1, i], expected, **CLOSE)
+
+
+def test_a_gaussian_whose_centre_is_far_outside_takes_the_nearest_key() -> None:
+    query, key, value, visible = ragged(7)
+    out = make("gaussian(offset=1000)")(query, key, value, visible)
+    torch.testing.assert_close(out[0], value[0, :, 6:].expand(-1, 7, -1), **CLOSE)
+
+
+def test_synthesizer_is_the_softmax_of_its_table_wherever_a_sentence_starts() -> None:
+    query, key, value, _ = ragged(7)
+    mechanism = make("synthesizer(max_length=9)", heads=2).double()
+    table = mechanism.get_parameter("table")
+    expected = table[:, :5, :5].softmax(-1) @ value[:, :, 2:]
+    visible = (torch.arange(7) >= 2).expand(3, -1)
+    out = mechanism(query, key, value, visible)[:, :, 2:]
+    torch.testing.assert_close(out, expected, **CLOSE)
+
+
+@pytest.mark.parametrize(
+    "spec", ["synthesizer(max_length=5)", "sigma_static(window=1, num_pos=0, max_length=5)"]
+)
+def test_tables_of_positions_refuse_longer_sentences(spec: str) -> None:
+    with pytest.raises(AttnlabError, match="at most 5 tokens and met one of 7"):
+        make(spec, heads=2).double()(*ragged(7))
+
+
+def test_sigma_static_adds_band_columns_and_the_largest_entries_of_its_error() -> None:
+    query, key, _, visible = ragged(13)
+    ids, counts = drawn_ids(13, 6), [3, 9, 1, 4, 8, 2]
+    mechanism = make(
+        "sigma_static(window=(2, 1), max_length=15, num_pos=2, extra=3)", heads=2, vocabulary=6
+    ).double()
+    load_frequencies(mechanism, torch.tensor(counts))
+    with torch.no_grad():
+        for number, parameter in enumerate(mechanism.parameters()):
+            parameter.normal_(generator=torch.Generator().manual_seed(number))
+    band, columns, error = (
+        mechanism.get_parameter(name).tolist() for name in ("band", "columns", "error")
+    )
+    matrix = mechanism.implied_matrix(query, key, visible, token_ids=ids)
+    for b, h, i in ((b, h, i) for b in range(2) for h in range(2) for i in range(13)):
+        length = int(visible[b].sum())
+        rarest = sorted(range(length), key=lambda j: (counts[int(ids[b, j])], j))[:2]
+        entries = sorted(range(length), key=lambda j: -error[h][i][j])[:3]
+        row = [0.0] * 13
+        for j in range(length):
+            if -2 <= j - i <= 1:
+                row[j] += math.exp(band[h][j - i + 2])
+            if j in rarest:
+                row[j] += math.exp(columns[h][rarest.index(j)])
+            if j in entries:
+                row[j] += math.exp(error[h][i][j])
+        if i < length:
+            expected = torch.tensor(row, dtype=torch.float64) / math.fsum(row)
+            torch.testing.assert_close(matrix[b, h, i], expected, **CLOSE)
+
+
+def test_sigma_static_refuses_to_run_without_what_it_needs() -> None:
+    query, key, value, _ = ragged(7)
+    mechanism = make("sigma_static(window=1, max_length=9)", heads=2, vocabulary=6)
+    with pytest.raises(AttnlabError, match="hand over the token ids"):
+        mechanism(query, key, value)
+    with pytest.raises(AttnlabError, match=r"call attnlab\.attention\.load_frequencies first"):
+        mechanism(query, key, value, token_ids=drawn_ids(7, 6))
+    with pytest.raises(InputError, match=r"heads=\.\.\., vocabulary=\.\.\."):
+        make("sigma_static(window=1, max_length=9)", heads=2)
+
+
+@pytest.mark.parametrize(
+    ("spec", "match"),
+    [
+        ("gaussian(offset=0.5)", "'offset' of 'gaussian' is a whole number"),
+        ("gaussian(offset=1, sigma=0)", "'sigma' of 'gaussian' is a number from 0.1 up"),
+        ("synthesizer(max_length=0)", "'max_length' of 'synthesizer' is a whole number from 1"),
+        ("synthesizer(max_length=9, trained=1)", "'trained' of 'synthesizer' is True or False"),
+        ("synthesizer(max_length=9)", r"a matrix for each head: say how many"),
+        ("sigma_static(window=-1, max_length=9)", "window of 'sigma_static'"),
+        ("sigma_static(window=1, max_length=9, extra=-1)", "'extra' of 'sigma_static'"),
+    ],
+)
+def test_options_of_attention_without_scores_are_checked(spec: str, match: str) -> None:
+    with pytest.raises(InputError, match=match):
+        make(spec)
 
 
 def test_topk_captures_at_least_what_any_pattern_of_its_size_does() -> None:

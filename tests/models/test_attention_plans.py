@@ -11,7 +11,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from attnlab.attention.bridge.installing import install, use
-from attnlab.attention.calibration import calibrate
+from attnlab.attention.calibration import calibrate, load_frequencies
 from attnlab.attention.mechanism import Mechanism, Traits
 from attnlab.attention.plan import plan_of, write_plan
 from attnlab.cli.app import app
@@ -265,6 +265,29 @@ def test_a_training_step_moves_what_linformer_learns() -> None:
 
 
 GLOBAL = {"encoder": "longformer(window=1, global_tokens=[0])"}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "moved"),
+    [
+        ("sigma_static(window=1, max_length=9)", {"band", "columns", "error"}),
+        ("synthesizer(max_length=9)", {"table"}),
+        ("synthesizer(max_length=9, trained=False)", set()),
+    ],
+)
+def test_weights_without_scores_are_trained_and_saved(
+    mechanism: str, moved: set[str], tmp_path: Path
+) -> None:
+    model = model_of(attention={"encoder.0": mechanism}, source_vocab_size=13)
+    load_frequencies(model, torch.arange(13))
+    part = model.encoder.layers[0].attention.mechanism
+    before = {name: tensor.clone() for name, tensor in part.state_dict().items()}
+    model.train()(SOURCE, labels=LABELS).loss.backward()
+    torch.optim.SGD(part.parameters(), lr=1.0).step() if moved else None
+    after = part.state_dict()
+    assert {name for name in after if not torch.equal(after[name], before[name])} == moved
+    model.eval().save_pretrained(tmp_path)
+    assert torch.equal(logits(TranslationModel.from_pretrained(tmp_path)), logits(model))
 
 
 def test_second_projections_change_nothing_until_they_are_trained() -> None:
