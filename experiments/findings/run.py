@@ -38,7 +38,7 @@ def page(results: Path) -> str:
     optional = {
         "models": models, "plan_ablation": plan_ablation, "windows_multi30k": windows,
         "windows_bible": windows, "head_costs": head_costs, "static_heads": static_heads,
-        "heads_over_training": over_training,
+        "heads_over_training": over_training, "trained_mechanisms": trained_mechanisms,
     }  # fmt: skip
     return render(
         __file__, {"versions": {}, "date": ""}, estimate=estimate, bleus=bleu_range,
@@ -212,6 +212,16 @@ def static_heads(folder: Path) -> Row:
         "half": row_of(own, scope=ALL, share=TESTED),
         "every": own[own["share"] == 1].to_dict("records"),
         "bleu": table.loc[table["share"] == 0, "bleu"],
+    }
+
+
+def trained_mechanisms(folder: Path) -> Row:
+    """The contrasts of models trained with other attention in the encoder."""
+    table = read_table(folder, "table")
+    return {
+        "contrasts": read_table(folder, "contrasts").to_dict("records"),
+        "bleu": table.loc[table["arm"] == FULL, "bleu"],
+        "models": len(table),
     }
 
 

@@ -15,7 +15,7 @@ from experiments.static_heads.run import VARIANCE
 LINK = re.compile(r"\]\(results/([\w-]+)\)")
 COME_AND_GO = (
     "models", "plan_ablation", "windows_multi30k", "windows_bible", "head_costs", "static_heads",
-    "heads_over_training",
+    "heads_over_training", "trained_mechanisms",
 )  # fmt: skip
 
 
@@ -93,6 +93,10 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
     before = {"contrast": ["alignment heads before BLEU"], "models": 2, "same_sign": 2}
     before |= {"ratio": [0.75], "ratio_low": [0.7], "ratio_high": [0.8]}
     pd.DataFrame(before).to_csv(own / "contrasts.csv", index=False)
+    own = folder / "trained_mechanisms"
+    pd.DataFrame(arms).to_csv(own / "table.csv", index=False)
+    against = contrast | difference | {"contrast": ["band against full"]}
+    pd.DataFrame(against).to_csv(own / "contrasts.csv", index=False)
     text = page(folder)
     # The last predictor is the cost itself, on other sentences.
     assert "ranked best by the loss without the head** of those that were tried" in text
@@ -107,6 +111,7 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
         "Longformer against a search of all families by loss**: loses **+0.250** [+0.125, +0.375] more"
         in text
     )
+    assert "band against full: loss **+0.250** [+0.125, +0.375], p = 0.01, in 3 of 3 pairs" in text
     assert "On strong models, at 5 keys per row" in text
     assert "2 shared models of multi30k-en-fr, BLEU 40.0 to 42.0" in text
     assert "Not measured yet." not in text
