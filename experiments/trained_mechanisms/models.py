@@ -1,7 +1,6 @@
 """The models of the study, whose encoder has another mechanism from the first step of training on."""
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ def by_head(*mechanisms: str) -> dict[str, str]:
 
 
 # By arm, its plan, in the order in which they are trained: what says most first.
-ARMS: Mapping[str, Mapping[str, str]] = {
+ARMS: dict[str, dict[str, str]] = {
     FULL: {"encoder": "full"},
     "none": {"encoder": "none"},
     BAND: at_budget(5)[BAND],
@@ -53,6 +52,7 @@ ARMS: Mapping[str, Mapping[str, str]] = {
 }
 # Trained where they are asked for.
 WIDER = {f"{arm}, 9 keys": plan for arm, plan in at_budget(9).items()}
+PLANS = ARMS | WIDER
 
 
 def settings_of(pair: str, arm: str, seed: int, data: Path) -> RunSettings:
@@ -66,7 +66,7 @@ def settings_of(pair: str, arm: str, seed: int, data: Path) -> RunSettings:
             "tokenizer": {"vocabulary": VOCABULARY},
             "model": {
                 "dim": 128, "heads": HEADS, "feed_forward": 512, "dropout": 0.2, "norm": "post",
-                "attention": {**(ARMS | WIDER)[arm]},
+                "attention": {**PLANS[arm]},
             },
             "optimizer": OPTIMIZER | {"seed": seed},
         }

@@ -41,8 +41,8 @@ from experiments.trained_mechanisms.models import (
     FULL,
     GAUSSIAN,
     PAIRS,
+    PLANS,
     RARE,
-    WIDER,
     model_of,
 )
 
@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="folder of multi30k")
     parser.add_argument("--pairs", nargs="*", choices=PAIRS, default=list(PAIRS[:1]))
-    parser.add_argument("--arms", nargs="*", choices=[*ARMS, *WIDER], default=list(ARMS))
+    parser.add_argument("--arms", nargs="*", choices=list(PLANS), default=list(ARMS))
     parser.add_argument("--seeds", nargs="*", type=int, default=list(range(SEEDS)))
     parser.add_argument(
         "--runs",
@@ -107,7 +107,7 @@ def measured(run: Run) -> dict[str, Any]:
 def keys_per_row(run: Run, sentences: int = 200) -> float:
     """Keys of the encoder whose weight is not 0, mean over the rows and heads of the first test sentences."""
     evaluator = load_evaluator(run, sentences=sentences)
-    keys = rows = 0
+    keys, rows = 0.0, 0
     for batch in evaluator.batches:
         inputs = {name: batch.inputs[name] for name in ("input_ids", "attention_mask")}
         weights = evaluator.model.get_encoder()(**inputs, output_attentions=True).attentions
@@ -163,7 +163,7 @@ def readme(folder: Path) -> str:
         table=table, whole=table[table["arm"] == FULL], epochs=EPOCHS, pairs=sorted(set(table["pair"])),
         contrasts=read_table(folder, "contrasts").to_dict("records"),
         arms=shown(read_table(folder, "over_models"), read_table(folder, "against_full")),
-        missing=[arm for arm in (ARMS | WIDER) if arm not in set(table["arm"])],
+        missing=[arm for arm in PLANS if arm not in set(table["arm"])],
     )  # fmt: skip
 
 
@@ -174,7 +174,7 @@ def shown(models: pd.DataFrame, against: pd.DataFrame) -> pd.DataFrame:
         [
             {
                 "encoder": row["arm"],
-                "written": " or ".join(dict.fromkeys((ARMS | WIDER)[row["arm"]].values())),
+                "written": " or ".join(dict.fromkeys(PLANS[row["arm"]].values())),
                 "models": row["models"],
                 "loss": f"{row['loss']:.3f}",
                 "against full": _interval(own.get(row["arm"])),
@@ -189,7 +189,7 @@ def shown(models: pd.DataFrame, against: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _interval(row: dict[str, Any] | None) -> str:
+def _interval(row: Any) -> str:
     if row is None:
         return ""
     value, low, high = (f"{row[f'difference{end}']:+.3f}" for end in ("", "_low", "_high"))

@@ -19,7 +19,7 @@ from experiments.trained_mechanisms import run as experiment
 @pytest.mark.parametrize(("keys", "suffix"), [(5, ""), (9, ", 9 keys")])
 def test_arms_of_a_budget_have_as_many_keys_as_the_band(keys: int, suffix: str) -> None:
     """But where columns lie in the window, which takes them from rows that are not counted twice."""
-    tokens, every = 40, models.ARMS | models.WIDER
+    tokens, every = 40, models.PLANS
     query, ids = torch.randn(1, 8, tokens, 4), torch.arange(tokens)[None]
     for arm in models.at_budget(keys):
         plan = plan_of(every[arm + suffix])
@@ -34,7 +34,7 @@ def test_arms_of_a_budget_have_as_many_keys_as_the_band(keys: int, suffix: str) 
 
 
 def test_every_arm_has_settings(shared_data: Path) -> None:
-    for arm in models.ARMS | models.WIDER:
+    for arm in models.PLANS:
         settings = models.settings_of("en-de", arm, 2, shared_data)
         heads = [plan_of(settings.model.attention).at("encoder", 0, head) for head in range(8)]
         assert (str(heads[0]) == "full") == (arm == models.FULL)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attnlab.attention.mechanism import Positions
-from attnlab.attention.mechanisms.positional import PositionalSoftmax
+from attnlab.attention.mechanisms.position_scores import PositionalSoftmax
 from attnlab.attention.specification import Specification
 from attnlab.core import LONGEST_TEXT, InputError
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.attention.mechanism import Positions, Setup, Traits
-from attnlab.attention.mechanisms.positional import PositionalSoftmax
+from attnlab.attention.mechanisms.position_scores import PositionalSoftmax
 from attnlab.attention.specification import Specification
 from attnlab.core import InputError
 
