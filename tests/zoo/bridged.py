@@ -10,6 +10,7 @@ from torch import Tensor
 from attnlab.attention.bridge.installing import Installed, install
 from attnlab.attention.bridge.sites import mechanism_of
 from attnlab.attention.mechanisms.sigma import SigmaAttention
+from attnlab.attention.mechanisms.sigma_static import SigmaStaticAttention
 from attnlab.attention.registry import make
 from attnlab.core.errors import InputError
 from attnlab.models.configuration import TranslationConfig
@@ -144,6 +145,9 @@ SPECS = [
     "keys(offsets=(-1,), tokens=(5, 9, 30), reach=3)",
     "static(offsets=(-2, 0), weights=(0.5, 0.25))",
     "static(offsets=(-1, 3), weights=(0.5, 2.0))",
+    "gaussian(offset=-1)",
+    "synthesizer(max_length=64)",
+    "sigma_static(window=1, max_length=64)",
     "none",
 ]
 
@@ -165,6 +169,9 @@ KINDS = [
     "keys(offsets=(-2, 0), first=1)",
     "keys(offsets=(-1,), tokens=(5, 9, 30), reach=3)",
     "static(offsets=(-2, 0), weights=(0.5, 0.25))",
+    "gaussian(offset=-1)",
+    "synthesizer(max_length=64)",
+    "sigma_static(window=1, max_length=64)",
     "none",
 ]
 
@@ -216,6 +223,8 @@ def learned(installed: Installed) -> Installed:
                     torch.rand(heads, TYPES, generator=generator),
                     torch.tensor([[-2, 3]]).expand(heads, -1),
                 )
+            if isinstance(part, SigmaStaticAttention):
+                part.load_counts(torch.rand(TYPES, generator=generator))
     return installed
 
 

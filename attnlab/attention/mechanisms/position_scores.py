@@ -34,13 +34,10 @@ class PositionalSoftmax(PaddingSafeMechanism):
         """The weights: rows sum to 1 over the keys of the sentence."""
         rows = range(context.first_query, context.first_query + query.shape[-2])
         scores = self.scores(rows, key.shape[-2], key)
-        visible = visible_or_all(key, context.visible)
-        seen = visible[:, None, None]
+        seen = visible_or_all(key, context.visible)[:, None, None]
         if self.causal:
             row = torch.arange(rows.start, rows.stop, device=key.device)[:, None]
-            # A row of padding that was moved behind its sentence must see none of it.
-            real = visible[:, None, rows.start : rows.stop, None]
-            seen = seen & real & (torch.arange(key.shape[-2], device=key.device) <= row)
+            seen = seen & (torch.arange(key.shape[-2], device=key.device) <= row)
         weights = softmax_over(scores[None], seen.expand(-1, -1, len(rows), -1)).to(key.dtype)
         return weights.expand(-1, query.shape[1], -1, -1)
 

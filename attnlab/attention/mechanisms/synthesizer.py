@@ -1,5 +1,6 @@
 """Random Synthesizer (Tay et al. 2020, arXiv 2005.00743, section 3): one matrix for all sentences."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -44,9 +45,13 @@ class SynthesizerAttention(PositionalSoftmax):
 
     specification: ClassVar[type[Specification] | None] = Synthesizer
     source: ClassVar[str] = "Tay et al. 2020, arXiv 2005.00743"
-    # Positions of rows are counted from the start of the sentence, so all have to be there.
-    traits: ClassVar[Traits] = Traits(bias=False, content_free=True, cached=False, learned=True)
+    traits: ClassVar[Traits] = Traits(
+        causal=False, bias=False, content_free=True, cached=False, learned=True
+    )
     positions: ClassVar[Positions] = "pairs"
+    refusals: ClassVar[Mapping[str, str]] = {
+        "causal": "its rows are counted from the start of a sentence, of which a cache holds keys alone"
+    }
 
     def __init__(self, spec: Synthesizer, setup: Setup) -> None:
         super().__init__(spec, setup)
