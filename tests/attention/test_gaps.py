@@ -4,6 +4,7 @@ import pytest
 import torch
 from zoo.bridged import SPECS, TYPES, stands_at
 
+from attnlab.attention.calibration import load_frequencies
 from attnlab.attention.mechanisms.sigma import SigmaAttention
 from attnlab.attention.registry import make
 
@@ -23,6 +24,7 @@ def test_what_stands_in_gaps_is_not_seen(spec: str, site: str) -> None:
     ids = torch.arange(16).view(2, 8)
     if isinstance(mechanism, SigmaAttention):
         mechanism.load_tables(torch.rand(2, TYPES), torch.tensor([[-2, 3]]).expand(2, -1))
+    load_frequencies(mechanism, torch.arange(TYPES))
     context = {"visible": VISIBLE, "token_ids": ids}
     out = mechanism(query, key, value, **context)
     matrix = mechanism.implied_matrix(query, key, **context)
