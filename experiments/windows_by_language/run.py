@@ -145,7 +145,7 @@ def view_of(
     models: pd.DataFrame, condition: str = TRAINED, unit: str = WORDS, keys: str = ONLY_WORDS
 ) -> pd.DataFrame:
     """The rows of one view."""
-    return models[(models[VIEW] == (condition, unit, keys)).all(axis=1)]
+    return models[(models[VIEW] == [condition, unit, keys]).all(axis=1)]
 
 
 def tested(models: pd.DataFrame) -> pd.DataFrame:
@@ -221,6 +221,7 @@ def readme(folder: Path) -> str:
         languages=_shown(languages, gold), estimates=_estimates(rows),
         heads=int(read_table(folder, "heads")["head"].nunique()),
         whole=view_of(models), twins=view_of(models, UNTRAINED), by_source=_words_per_sentence(described),
+        of_words=_share_of_words(view_of(models), described),
         fertility=FERTILITY, expected=len(pairs), permutations=DRAWS, least=least_p(grid_of(view_of(models))),
         gold=gold.drop_duplicates("language").set_index("language"),
         described=described[
@@ -232,6 +233,12 @@ def readme(folder: Path) -> str:
 def _words_per_sentence(described: pd.DataFrame) -> str:
     means = described.groupby("source")["words_per_sentence"].mean()
     return ", ".join(f"{language} {mean:.1f}" for language, mean in means.items())
+
+
+def _share_of_words(models: pd.DataFrame, described: pd.DataFrame) -> str:
+    words = described.groupby("source")["words_per_sentence"].mean()
+    shares = models.groupby("source")["w90"].mean() / words
+    return ", ".join(f"{language} {share:.2f}" for language, share in shares.items())
 
 
 def _interval(row: Any, name: str, form: str = ".2f") -> str:
