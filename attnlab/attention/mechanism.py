@@ -28,7 +28,7 @@ class Traits:
             mechanism says it.
         cached: one query at a time gives what all queries at once give.
         bias: numbers can be added to its scores (relative positions of T5).
-        content_free: its weights follow from positions alone, whatever queries and keys are.
+        content_free: its weights follow from positions and token ids, whatever queries and keys are.
         learned: has parameters of its own, which have to be trained.
         trains_on_cpu: gradients exist on a machine without a GPU.
     """

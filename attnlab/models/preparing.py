@@ -67,7 +67,7 @@ def check_learnable(settings: ModelSettings) -> None:
 
 
 def load_token_counts(model: OwnModel, tokenizers: Tokenizers) -> None:
-    """Tells every `sigma(columns="frequency")` of the model how often its keys' types occur."""
+    """Tells every mechanism of the model that takes rare tokens how often its keys' types occur."""
     source = torch.tensor(list(tokenizers.source_counts.values()))
     target = torch.tensor(list(tokenizers.target_counts.values()))
     for at, _ in mechanisms_in(model):

@@ -196,20 +196,19 @@ def _load_tokenizer(folder: Path) -> "PreTrainedTokenizerFast":
     read_json(path, _Tokenizer, advice=_ADVICE)
     read_json(folder / "tokenizer_config.json", _Configuration, advice=_ADVICE, finite=False)
     try:
-        tokenizer = read_tokenizer(PreTrainedTokenizerFast, folder)
-        tokenizer(["a b", "c"], padding=True)
+        return read_tokenizer(PreTrainedTokenizerFast, folder, padding=True)
     except Exception as error:
         msg = f"{path} or tokenizer_config.json beside it is damaged ({reason(error)}); {_ADVICE}."
         raise InputError(msg) from error
-    return tokenizer
 
 
-def read_tokenizer(kind: Any, source: str | Path) -> Any:
+def read_tokenizer(kind: Any, source: str | Path, *, padding: bool = False) -> Any:
     """A tokenizer of transformers that was tried, since what is wrong with some values shows in use alone.
 
     Args:
         kind: its class.
         source: as in `read_pretrained`.
+        padding: whether it must be able to pad.
 
     Raises:
         Exception: of any class, as libraries of tokenizers raise for much of what files can have wrong.
@@ -217,7 +216,7 @@ def read_tokenizer(kind: Any, source: str | Path) -> Any:
     from attnlab.core import read_pretrained
 
     tokenizer = read_pretrained(kind, source)
-    encoded = tokenizer(["a b", "c"])
+    encoded = tokenizer(["a b", "c"], padding=padding)
     tokenizer.decode(encoded["input_ids"][0], skip_special_tokens=True)
     tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     return tokenizer

@@ -39,6 +39,7 @@ from experiments.shared.translators import (
     estimate,
     models_of,
     most_tokens,
+    names_of,
     parser_of_models,
     put_facts,
 )
@@ -298,6 +299,7 @@ def readme(folder: Path) -> str:
     )  # fmt: skip
     return render(
         __file__, read_facts(folder), models=models, bleu=bleu_range(models["bleu"]),
+        names=names_of(models["corpus"]),
         shown=shown, prices=prices, predictors=PREDICTORS,
         contrasts=read_table(folder, "contrasts").to_dict("records"), validation=VALIDATION,
         best=next(name for name in ranked if name != "loss"),

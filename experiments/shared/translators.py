@@ -71,6 +71,12 @@ def small_model(name: str, runs: Path) -> Run:
     return load(found[0])
 
 
+def names_of(corpora: "pd.Series[str]") -> str:
+    """The models of a result, a row each, those of several seeds once."""
+    seeds = corpora.value_counts(sort=False).sort_index()
+    return ", ".join(name + f" ({count} seeds)" * (count > 1) for name, count in seeds.items())
+
+
 def put_facts(folder: Path, script: str) -> None:
     """The facts of a result with this command beside those that it was made with before."""
     words = shlex.join(path_label(word) for word in sys.argv[1:])

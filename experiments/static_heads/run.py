@@ -37,6 +37,7 @@ from experiments.shared.translators import (
     bleu_range,
     estimate,
     models_of,
+    names_of,
     parser_of_models,
     put_facts,
 )
@@ -234,6 +235,7 @@ def readme(folder: Path) -> str:
     variances = heads[[*MODEL, "site", VARIANCE]].groupby([*MODEL, "site"], sort=False).mean()
     return render(
         __file__, read_facts(folder), whole=whole, bleu=bleu_range(whole["bleu"]), estimate=estimate,
+        names=names_of(whole["corpus"]),
         half=of_all[TESTED], quarter=of_all[SHARES[0]], every=of_all[1.0],
         contrasts=read_table(folder, "contrasts").to_dict("records"),
         by_site=shown(by_scope, ["scope", "share"]),

@@ -352,7 +352,7 @@ def test_an_interrupted_demo_ends_and_says_how_to_go_on(
 def test_demo_goes_on_with_a_training_that_was_interrupted(
     attnlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also with --overwrite, which replaces a demo that was trained to the end."""
+    """Also with --overwrite, which trains anew where no checkpoint is left."""
     from attnlab.cli.commands import demo as demo_command
     from attnlab.models.metrics import METRICS
 
@@ -361,16 +361,23 @@ def test_demo_goes_on_with_a_training_that_was_interrupted(
     folder = tmp_path / "demo"
     status, _, err = attnlab("demo", folder, "--quick")
     assert status == 0, err
-    assert "longer now, since 999 other programs share" in err
+    assert "longer now, as the load of this machine is 999" in err
+    whole = demo_command.DemoSettings()
+    assert not demo_command._is_begun(folder, whole)
     trained = (folder / "model.safetensors").read_bytes()
     first, *_ = (folder / METRICS).read_text().splitlines()
-    (folder / METRICS).write_text(f"{first}\n")
-    shutil.rmtree(folder / "analysis")
-    status, _, err = attnlab("demo", folder, "--quick", "--overwrite")
-    assert status == 0, err
-    assert "Going on with the training that was interrupted" in err
-    assert (folder / "model.safetensors").read_bytes() == trained
-    assert not demo_command._is_begun(folder, demo_command.DemoSettings(seed=1))
+    newest = max((folder / "checkpoints").iterdir(), key=lambda path: int(path.name[11:]))
+    for left, told in ((newest, "Going on with"), (newest.parent, "training anew")):
+        (folder / METRICS).write_text(f"{first}\n")
+        assert demo_command._is_begun(folder, whole)
+        assert not demo_command._is_begun(folder, demo_command.DemoSettings(seed=1))
+        shutil.rmtree(left)
+        status, _, err = attnlab("demo", folder, "--quick", "--overwrite")
+        assert status == 0, err
+        assert told in err
+        assert (folder / "model.safetensors").read_bytes() == trained
+    (folder / METRICS).unlink()
+    assert not demo_command._is_begun(folder, whole)
 
 
 def test_only_options_that_are_near_are_proposed(attnlab) -> None:

@@ -26,6 +26,7 @@ from attnlab.matrices.rare_columns import fit_rare_columns
 from attnlab.matrices.residual import fit_residual
 from attnlab.matrices.rollout import attention_rollout
 from attnlab.matrices.sigma_sets import fit_sigma
+from attnlab.matrices.static_scores import fit_static_scores
 
 SIZES = torch.tensor([[[4, 4]], [[3, 2]]])
 
@@ -74,6 +75,7 @@ ENTRIES: dict[str, Callable[[torch.Tensor], object]] = {
         H, window=1, num_pos=1, generator=torch.Generator(), attempts=1, coefficients=(0.5,)
     ),
     "attention_rollout": lambda H: attention_rollout([H[0], H[1 % len(H)]]),
+    "fit_static_scores": fit_static_scores,
     "checked_weights": checked_weights,
     "normalized_rows": normalized_rows,
     "check_weights": check_weights,
@@ -88,6 +90,7 @@ PARTS = {
         "band_columns",
         "skewed",
         "entries_by_offset",
+        "entries_at_once",
     ),
     *("block_gains", "place_blocks", "best_blocks", "best_candidate", "corrected", "priced"),
     *("outside_of", "best_columns", "gains"),
@@ -178,6 +181,7 @@ def test_attention_is_taken_and_keeps_its_dtype(name: str) -> None:
     for dtype in (torch.float32, torch.float64):
         if name not in {
             "attention_rollout",
+            "fit_static_scores",
             "label_heads",
             "sum_labels",
         }:  # always in double precision

@@ -285,6 +285,21 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
         pd.testing.assert_frame_equal(again, pd.read_csv(folder / f"{name}.csv"))
 
 
+@recomputes("head_costs", "static_heads", "heads_over_training", "models")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    assert script(folder.name).readme(folder) == (folder / "README.md").read_text("utf-8")
+
+
+@recomputes("windows_multi30k")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    study = script("windows_by_language")
+    means = study.models_of(pd.read_csv(folder / "heads.csv"))
+    for name, again in (("tests", study.tested(means)), ("contrasts", study.estimated(means))):
+        written = pd.read_csv(folder / f"{name}.csv")
+        pd.testing.assert_frame_equal(again, written, check_dtype=False, atol=1e-4)
+    assert study.readme(folder) == (folder / "README.md").read_text("utf-8")
+
+
 @recomputes("study_engine")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
     from attnlab.studies.computing import compute_rows

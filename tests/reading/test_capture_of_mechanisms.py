@@ -42,6 +42,9 @@ SPECS = [
     "topk(k=2)",
     "keys(offsets=(-1, 0), first=1)",
     "static(offsets=(-1, 0), weights=(0.5, 0.25))",
+    "gaussian(offset=-1)",
+    "synthesizer(max_length=37)",
+    "sigma_static(window=1, max_length=37, num_pos=2, extra=2)",
     "none",
 ]
 SITES = {name: ["encoder", "decoder", "cross"] for name in random_models.TWO_STACKS}

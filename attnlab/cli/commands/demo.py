@@ -14,7 +14,7 @@ from attnlab.cli.command_classes import Listed
 from attnlab.cli.command_options import chosen, with_options
 from attnlab.cli.output import messages, output, results
 from attnlab.cli.progress import progress_bars
-from attnlab.core import INTERRUPTED, InputError, counted
+from attnlab.core import INTERRUPTED, AttnlabError, InputError, counted, reason
 from attnlab.evaluation import DeviceSettings
 from attnlab.models import SEED
 from attnlab.questions.analyze.question import QUICK
@@ -53,13 +53,17 @@ def demo(
     ] = DEFAULT_FOLDER,
     *,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an earlier demo in the folder.")
+        bool,
+        typer.Option(
+            "--overwrite", help="Replace a demo in the folder that was trained to its end."
+        ),
     ] = False,
     **options: Any,
 ) -> None:
     """Train a small model on the embedded corpus, score it, say what its heads do, write the report.
 
-    A demo in the folder whose training was interrupted is trained to the end.
+    A demo in the folder whose training was interrupted is trained to the end; with --overwrite a new one is
+    trained where that cannot be.
     """
     from attnlab.core import locked
     from attnlab.models import prepare_folder
@@ -81,14 +85,15 @@ def demo(
         passed = Text(f"{time.perf_counter() - started:5.0f} s  ", style="dim")
         console.print(passed, text, sep="", soft_wrap=True)
 
-    say(f"This takes one to two minutes on two processor cores{_told_busy()}")
+    if not begun:
+        say(f"This takes one to two minutes on two processor cores{_told_busy()}")
     with quiet():
         _train(folder, settings, say, begun=begun, overwrite=overwrite)
         scores = _translate(folder, settings, say)
         say("Looking at every attention head on held-out sentences")
         with progress_bars() as tell:
             analysis = analyze(folder, quick=settings.quick, device=settings.device, progress=tell)
-            analysis.save(folder / "analysis", overwrite=overwrite)
+            analysis.save(folder / "analysis", overwrite=begun or overwrite)
     page = folder / "analysis" / PAGE
     print_result(analysis, folder / "analysis", run=folder, scores=scores, report=page)
     if not output().as_json:
@@ -104,7 +109,7 @@ def _settings_of(settings: DemoSettings) -> "RunSettings":
 
 def _is_begun(folder: Path, settings: DemoSettings) -> bool:
     """Whether a demo of these settings was interrupted in the folder, so that it can be taken up."""
-    from attnlab.models import is_run, read_metrics, read_record
+    from attnlab.models import WEIGHTS, is_run, read_metrics, read_record
 
     wanted = _settings_of(settings)
     try:
@@ -113,17 +118,19 @@ def _is_begun(folder: Path, settings: DemoSettings) -> bool:
         evaluations = read_metrics(folder)
     except InputError:  # a damaged one is replaced where that is asked for
         return False
-    return not evaluations or evaluations[-1]["epoch"] < wanted.optimizer.epochs
+    if not evaluations:
+        return not (folder / WEIGHTS).exists()
+    return evaluations[-1]["epoch"] < wanted.optimizer.epochs
 
 
 def _told_busy() -> str:
-    """That other programs have the processors, so that all takes longer; empty where they have not."""
+    """That others have the processors, so that all takes longer; empty where they have not."""
     cores = os.cpu_count() or 1
     # Windows does not say.
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if load < cores:
         return ""
-    return f"; longer now, since {load:.0f} other programs share the {counted(cores, 'core')} of this machine"
+    return f"; longer now, as the load of this machine is {load:.0f} on {counted(cores, 'core')}"
 
 
 def _train(
@@ -136,10 +143,16 @@ def _train(
 ) -> None:
     from attnlab.models import report_replaced, resume, train
 
+    trained = None
     if begun:
         say(f"Going on with the training that was interrupted in {folder}")
-        trained = resume(folder, device=settings.device, console=messages())
-    else:
+        try:
+            trained = resume(folder, device=settings.device, console=messages())
+        except AttnlabError as error:
+            if not overwrite:
+                raise
+            say(f"That cannot be ({reason(error)}); training anew")
+    if trained is None:
         say("Training a translation model with 8 heads on English and Italian sentences")
         trained = train(
             folder,

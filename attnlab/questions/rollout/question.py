@@ -101,7 +101,7 @@ QUESTION = Question(
             "as if they moved nothing between tokens."
         ),
         UnreadableTranslations: "The best validation BLEU of {run} is {bleu:.1f}, and below {least:g} no "
-        "translation can be read: its attention will change with more training. Go on with: attnlab train "
-        "{run} --resume --epochs N",
+        "translation can be read: its attention will change with more training (attnlab train {run} "
+        "--resume --epochs N).",
     },
 )
