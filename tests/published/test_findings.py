@@ -99,7 +99,7 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
     pd.DataFrame(against).to_csv(own / "contrasts.csv", index=False)
     text = page(folder)
     # The last predictor is the cost itself, on other sentences.
-    assert "ranked best by the loss without the head** of those that were tried" in text
+    assert "ranked best by the loss without the head** of the figures that need no trial" in text
     assert "and **0.70** [0.00, 1.00] within a site" in text
     assert "Tested within sites: one minus other **+0.25** [+0.12, +0.38], p = 0.01." in text
     assert "least variance over sentences: **+0.500** [+0.250, +0.750]; all heads of cross" in text
