@@ -74,7 +74,7 @@ def small_model(name: str, runs: Path) -> Run:
 def names_of(corpora: "pd.Series[str]") -> str:
     """The models of a result, a row each, those of several seeds once."""
     seeds = corpora.value_counts(sort=False).sort_index()
-    return ", ".join(name + f" ({count} seeds)" * (count > 1) for name, count in seeds.items())
+    return ", ".join(f"{name}" + f" ({count} seeds)" * (count > 1) for name, count in seeds.items())
 
 
 def put_facts(folder: Path, script: str) -> None:
