@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from attnlab.ablation import ablate_each, all_heads, contrasts, over_models
+from attnlab.ablation import contrasts, over_models
 from attnlab.attention import AttentionPlan, Band, Keys, Specification, use
-from attnlab.budget import Layer, LayerSums, Measurements
+from attnlab.budget import Layer, Measurements
 from attnlab.core import Head, quiet, write_table
 from attnlab.evaluation import Evaluator, Steps, evaluator_of, model_and_texts, parts_of
 from attnlab.figures import write_figure
@@ -25,8 +25,10 @@ from attnlab.questions.plan.criteria import Shortlist, costs
 from attnlab.questions.plan.search import Candidate, Costs, Unit
 from attnlab.reading import Observed, Sentences, observe, sites_of
 from experiments.head_costs.figure import draw_predictors
+from experiments.shared.learned_heads import Learned, without_each
 from experiments.shared.readme import (
     RESULTS,
+    estimate,
     put_rows,
     read_facts,
     read_table,
@@ -36,14 +38,11 @@ from experiments.shared.readme import (
 from experiments.shared.translators import (
     MODEL,
     bleu_range,
-    estimate,
     models_of,
-    most_tokens,
     names_of,
     parser_of_models,
     put_facts,
 )
-from experiments.static_heads.moments import RowMoments
 from experiments.substitution.prediction import spearman
 
 OUT = RESULTS / "head_costs"
@@ -96,7 +95,7 @@ def measured(run: Run, sentences: int = SENTENCES) -> tuple[pd.DataFrame, dict[s
 
     learned = Learned(parts.calibration)
     read(parts.calibration, learned.add)
-    shortlist = learned.shortlist()
+    shortlist = shortlist_of(learned)
     found: dict[str, Costs] = {
         name: costs(name, shortlist, validation, partial(read, validation.sentences), _steps)
         for name in CRITERIA
@@ -130,44 +129,19 @@ def measured(run: Run, sentences: int = SENTENCES) -> tuple[pd.DataFrame, dict[s
     return pd.DataFrame(rows), whole
 
 
-class Learned:
-    """What heads did on training sentences: where their weights stand, and how much rows differ."""
-
-    def __init__(self, sentences: Sentences) -> None:
-        self._longest = most_tokens(sentences)
-        self.sums: dict[Layer, LayerSums] = {}
-        self.moments: dict[Layer, RowMoments] = {}
-
-    def add(self, layer: Observed) -> None:
-        """Counts one batch."""
-        at, causal = (layer.site, layer.layer), layer.site == "decoder"
-        if at not in self.sums:
-            self.sums[at] = LayerSums(causal=causal, tokens=False)
-            self.moments[at] = RowMoments(layer.weights.shape[1], self._longest, causal=causal)
-        self.sums[at].add(layer)
-        self.moments[at].add(layer)
-
-    def shortlist(self) -> dict[Unit, list[Candidate]]:
-        """Each head alone, with its bands of 3 and of 5 keys, and 5 keys of which are ends."""
-        found: dict[Unit, list[Candidate]] = {}
-        for at, sums in self.sums.items():
-            first, last = (1, 0) if at[0] == "decoder" else (1, 1)
-            for head in range(len(sums.by_offset[0, 0])):
-                near = sums.offsets_by_mass((first, last), head)[: 5 - first - last]
-                found[Head(*at, head),] = [
-                    Candidate("band of 3 keys", Band(sums.best_window(head, 3))),
-                    Candidate("band of 5 keys", Band(sums.best_window(head, 5))),
-                    Candidate("5 keys with ends", Keys(tuple(sorted(near)), first, last)),
-                ]
-        return found
-
-
-def without_each(evaluator: Evaluator) -> dict[Head, float]:
-    """Change of the loss per token with the output of each head set to 0."""
-    heads = all_heads(evaluator.projections)
-    before, tokens = evaluator.losses().sum(), evaluator.tokens.sum()
-    found = ablate_each(evaluator.projections, heads, "zero", evaluator.losses)
-    return {head: float((after.sum() - before) / tokens) for head, after in found.items()}
+def shortlist_of(learned: Learned) -> dict[Unit, list[Candidate]]:
+    """Each head alone, with its bands of 3 and of 5 keys, and 5 keys of which are ends."""
+    found: dict[Unit, list[Candidate]] = {}
+    for at, sums in learned.sums.items():
+        first, last = (1, 0) if at[0] == "decoder" else (1, 1)
+        for head in range(len(sums.by_offset[0, 0])):
+            near = sums.offsets_by_mass((first, last), head)[: 5 - first - last]
+            found[Head(*at, head),] = [
+                Candidate("band of 3 keys", Band(sums.best_window(head, 3))),
+                Candidate("band of 5 keys", Band(sums.best_window(head, 5))),
+                Candidate("5 keys with ends", Keys(tuple(sorted(near)), first, last)),
+            ]
+    return found
 
 
 def costs_of(

@@ -4,12 +4,13 @@
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import jinja2
+import numpy as np
 import pandas as pd
 
 from attnlab.core import versions, write_json, write_table, write_text
@@ -95,3 +96,16 @@ def provenance(facts: Facts) -> str:
     """Date and versions as one sentence."""
     versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
     return f"Made on {facts['date']} with {versions}."
+
+
+def known_models(folder: Path, name: str, columns: Sequence[str]) -> set[tuple[Any, ...]]:
+    """The models of which a table of a result has rows, by these columns; none where there is no table."""
+    if not (folder / f"{name}.csv").exists():
+        return set()
+    return set(read_table(folder, name)[[*columns]].itertuples(index=False, name=None))
+
+
+def estimate(row: Mapping[Any, Any], name: str, form: str) -> str:
+    """A figure with its interval over models, where it has one."""
+    value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
+    return f"{value:{form}}" + (f" [{low:{form}}, {high:{form}}]" if np.isfinite(low) else "")

@@ -3,19 +3,17 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from attnlab.core import InputError, path_label, quiet
 from attnlab.models import Run, load
-from attnlab.reading import Sentences
 from experiments.models import catalogue
-from experiments.shared.readme import RESULTS, read_facts, read_table, write_facts
+from experiments.shared.readme import RESULTS, known_models, read_facts, write_facts
 
 # Columns that tell the models of a result apart.
 MODEL = ["corpus", "seed"]
@@ -43,11 +41,10 @@ def parser_of_models(description: str | None, *, sentences: int) -> argparse.Arg
 
 def models_of(chosen: argparse.Namespace, out: Path) -> Iterator[tuple[dict[str, Any], Run]]:
     """The models that are asked for and have no rows in the table of a result yet."""
-    table = out / "table.csv"
-    known = read_table(out, "table")[MODEL].to_numpy().tolist() if table.exists() else []
+    known = known_models(out, "table", MODEL)
     for name in chosen.only:
         for seed in range(1 if name in SMALL else chosen.seeds):
-            if [name, seed] in known:
+            if (name, seed) in known:
                 continue
             with quiet():
                 run = (
@@ -86,17 +83,6 @@ def put_facts(folder: Path, script: str) -> None:
         folder, script, "torch", "transformers", "sacrebleu",
         commands=[*(one for one in known if one != command), command],
     )  # fmt: skip
-
-
-def most_tokens(sentences: Sentences) -> int:
-    """Of a sentence on either side."""
-    return max(len(side) for one in sentences.usable for side in (one.source, one.target or ()))
-
-
-def estimate(row: Mapping[Any, Any], name: str, form: str) -> str:
-    """A figure with its interval over models, where it has one."""
-    value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    return f"{value:{form}}" + (f" [{low:{form}}, {high:{form}}]" if np.isfinite(low) else "")
 
 
 def bleu_range(values: "pd.Series[float]") -> str:

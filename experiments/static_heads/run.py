@@ -23,9 +23,10 @@ from attnlab.evaluation import Evaluator, evaluator_of, model_and_texts, parts_o
 from attnlab.figures import write_figure
 from attnlab.models import Run, length_ratio, score
 from attnlab.reading import observe, sites_of
-from experiments.head_costs.run import Learned, without_each
+from experiments.shared.learned_heads import Learned, without_each
 from experiments.shared.readme import (
     RESULTS,
+    estimate,
     put_rows,
     read_facts,
     read_table,
@@ -35,7 +36,6 @@ from experiments.shared.readme import (
 from experiments.shared.translators import (
     MODEL,
     bleu_range,
-    estimate,
     models_of,
     names_of,
     parser_of_models,

@@ -1,61 +1,40 @@
 """Heads whose weights are the same in every sentence, in three forms, learned from the sums of their rows."""
 
-from typing import ClassVar, Unpack
+from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.attention import CallContext, Mechanism, Specification, Static
+from attnlab.attention import Mechanism, Setup, Specification, Static
+from attnlab.attention.mechanism import Positions
+from attnlab.attention.mechanisms.position_scores import PositionalSoftmax
 from attnlab.budget import LayerSums
 from attnlab.matrices import fit_static_scores
-from attnlab.matrices.supports import offsets
-from experiments.static_heads.moments import RowMoments
+from experiments.shared.learned_heads import RowMoments
 
 FORMS = FITTED, MEAN, OFFSETS = "key and offset", "mean matrix", "offset alone"
 TINY = 1e-12
 
 
-class TableAttention(Mechanism):
+class TableAttention(PositionalSoftmax):
     """A softmax of scores by position over the visible keys; positions behind the table are its last."""
 
     name: ClassVar[str] = "table"
+    positions: ClassVar[Positions] = "pairs"
 
-    def __init__(self, scores: Float[Tensor, "query key"], site: str) -> None:
-        super().__init__(causal=site == "decoder", cross=site == "cross")
-        self.scores: Tensor
-        self.register_buffer("scores", scores.float())
+    def __init__(self, table: Float[Tensor, "query key"], site: str) -> None:
+        super().__init__(None, Setup(causal=site == "decoder", cross=site == "cross"))
+        self.table: Tensor
+        self.register_buffer("table", table.float())
 
-    def forward(
-        self,
-        query: Float[Tensor, "batch head query dim"],
-        key: Float[Tensor, "batch head key dim"],
-        value: Float[Tensor, "batch head key value_dim"],
-        visible: Bool[Tensor, "batch key"] | None = None,
-        **told: Unpack[CallContext],
-    ) -> Float[Tensor, "batch head query value_dim"]:
-        """Mixed values; the weights are the same for every head."""
-        return self.implied_matrix(query, key, visible, **told).to(value.dtype) @ value
-
-    def implied_matrix(
-        self,
-        query: Float[Tensor, "batch head query dim"],
-        key: Float[Tensor, "batch head key dim"],
-        visible: Bool[Tensor, "batch key"] | None = None,
-        **told: Unpack[CallContext],
-    ) -> Float[Tensor, "batch head query key"]:
-        """The weights of all heads, rows summing to 1."""
-        shape, first = (query.shape[-2], key.shape[-2]), told.get("first_query", 0)
-        rows, columns = (
-            torch.arange(start, start + count, device=key.device).clamp(max=most - 1)
-            for start, count, most in zip((first, 0), shape, self.scores.shape, strict=True)
+    def scores(self, rows: range, keys: int, like: Tensor) -> Float[Tensor, "1 query key"]:
+        """Those of the table, the same for every head."""
+        row, column = (
+            torch.arange(part.start, part.stop, device=like.device).clamp(max=most - 1)
+            for part, most in zip((rows, range(keys)), self.table.shape, strict=True)
         )
-        seen = key.new_ones(len(key), 1, shape[1]).bool() if visible is None else visible[:, None]
-        if self.causal:
-            seen = seen & (offsets(*shape, first_query=first, device=key.device) <= 0)
-        scores = self.scores[rows][:, columns].masked_fill(~seen, -torch.inf)
-        weights = scores.softmax(-1).masked_fill(~seen.any(-1, keepdim=True), 0)
-        return weights.to(key.dtype)[:, None].expand(-1, query.shape[1], -1, -1)
+        return self.table[row][:, column][None]
 
 
 def static_heads(

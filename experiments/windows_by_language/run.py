@@ -21,9 +21,11 @@ import torch
 from attnlab.ablation import DRAWS, contrasts, over_models
 from attnlab.core import file_checksum, path_label, quiet, write_table
 from attnlab.figures import write_figure
-from attnlab.models import Run, score, translate
+from attnlab.models import WEIGHTS, Run, score, translate
 from experiments.shared.readme import (
     RESULTS,
+    estimate,
+    known_models,
     put_rows,
     read_facts,
     read_table,
@@ -73,6 +75,8 @@ def main() -> None:
     texts = COLLECTIONS[chosen.collection]
     out = RESULTS / f"windows_{chosen.collection}"
     for source, target in texts.pairs()[: chosen.targets and chosen.targets * len(texts.languages)]:
+        if (source, target) in known_models(out, "models", MODEL):
+            continue
         with quiet():
             run = model_of(chosen.collection, source, target, chosen.data, chosen.runs)
             publish(out, source, target, run, chosen.sentences)
@@ -96,22 +100,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def publish(folder: Path, source: str, target: str, run: Run, sentences: int) -> None:
-    """Puts the rows of a model into the tables, where they are not there."""
-    weights = file_checksum(run.folder / "model.safetensors")[:12]
+    """Puts the rows of a model into the tables."""
     key = {"source": source, "target": target}
-    named = {**key, "weights_checksum": weights}
-    known = (
-        read_table(folder, "models")
-        if (folder / "models.csv").exists()
-        else pd.DataFrame(columns=[*named])
-    )
-    if (known[[*named]] == pd.Series(named)).all(axis=1).any():
-        return
     rows = run.corpus().test.select(range(sentences))
     heads, curves = measured(run, rows["source"][:])
+    weights = file_checksum(run.folder / WEIGHTS)[:12]
+    described = pd.DataFrame([_described(run, rows) | {"weights_checksum": weights}])
     put_rows(folder, "heads", key, heads.round(DIGITS))
     put_rows(folder, "curves", key, curves.round(DIGITS))
-    described = pd.DataFrame([_described(run, rows) | {"weights_checksum": weights}])
+    # Last, since a model whose row is here is not read again.
     put_rows(folder, "models", key, described.round(DIGITS))
 
 
@@ -241,12 +238,6 @@ def _share_of_words(models: pd.DataFrame, described: pd.DataFrame) -> str:
     return ", ".join(f"{language} {share:.2f}" for language, share in shares.items())
 
 
-def _interval(row: Any, name: str, form: str = ".2f") -> str:
-    """A figure with its interval, if it has one."""
-    value, low, high = (format(row[name + end], form) for end in ("", "_low", "_high"))
-    return value if pd.isna(row[f"{name}_low"]) else f"{value} [{low}, {high}]"
-
-
 def _shown(languages: pd.DataFrame, gold: pd.DataFrame) -> pd.DataFrame:
     """A row a source language: trained heads in words and tokens, controls, gold arcs."""
     rows = []
@@ -259,13 +250,13 @@ def _shown(languages: pd.DataFrame, gold: pd.DataFrame) -> pd.DataFrame:
             {
                 "source": language,
                 "models": trained["models"],
-                "w90, words": _interval(trained, "w90"),
-                "w90, tokens": _interval(views[TRAINED, TOKENS, ONLY_WORDS], "w90"),
-                "w90, all keys": _interval(views[TRAINED, WORDS, ALL], "w90"),
-                "mean offset": _interval(trained, "mean_offset"),
-                "columns": _interval(trained, "num_pos"),
-                "w90, untrained": _interval(views[UNTRAINED, WORDS, ONLY_WORDS], "w90"),
-                "w90, shuffled": _interval(views[SHUFFLED, WORDS, ONLY_WORDS], "w90"),
+                "w90, words": estimate(trained, "w90", ".2f"),
+                "w90, tokens": estimate(views[TRAINED, TOKENS, ONLY_WORDS], "w90", ".2f"),
+                "w90, all keys": estimate(views[TRAINED, WORDS, ALL], "w90", ".2f"),
+                "mean offset": estimate(trained, "mean_offset", ".2f"),
+                "columns": estimate(trained, "num_pos", ".2f"),
+                "w90, untrained": estimate(views[UNTRAINED, WORDS, ONLY_WORDS], "w90", ".2f"),
+                "w90, shuffled": estimate(views[SHUFFLED, WORDS, ONLY_WORDS], "w90", ".2f"),
                 "w90, gold arcs": arcs["w90"].get(language, ""),
             }
         )
@@ -285,7 +276,7 @@ def _estimates(rows: Mapping[tuple[str, ...], Any]) -> pd.DataFrame:
         [
             {"measure": measure}
             | {
-                name: _interval(rows[*view, measure], "difference", "+.2f")
+                name: estimate(rows[*view, measure], "difference", "+.2f")
                 for name, view in views.items()
             }
             for measure in MEASURES

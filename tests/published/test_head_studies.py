@@ -13,9 +13,9 @@ from attnlab.models.run import load
 from attnlab.reading import Observed
 from experiments.head_costs import run as head_costs
 from experiments.shared import translators
+from experiments.shared.learned_heads import RowMoments
 from experiments.shared.readme import put_rows, read_table
 from experiments.static_heads import run as static_heads
-from experiments.static_heads.moments import RowMoments
 from experiments.static_heads.tables import (
     FITTED,
     MEAN,

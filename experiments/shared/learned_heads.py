@@ -1,4 +1,4 @@
-"""How much the rows of a head differ from sentence to sentence.
+"""What heads do on some sentences, summed: by offset, and how much their rows differ from one to the next.
 
 Rows are of different lengths, and a weight shrinks with the number of keys. So a row is held against rows of
 the same position with as many keys alone: of the same length of sentence in the encoder, of any in the
@@ -9,7 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.reading import Observed
+from attnlab.ablation import ablate_each, all_heads
+from attnlab.budget import Layer, LayerSums
+from attnlab.core import Head
+from attnlab.evaluation import Evaluator
+from attnlab.reading import Observed, Sentences
 
 
 class RowMoments:
@@ -60,3 +64,31 @@ class RowMoments:
         counts = self.counts[several]
         apart = self._squares[:, several] - self.sums[:, several].square().sum(-1) / counts
         return apart.sum(-1).clamp(min=0) / (counts - 1).sum()
+
+
+class Learned:
+    """What heads did on training sentences: where their weights stand, and how much rows differ."""
+
+    def __init__(self, sentences: Sentences) -> None:
+        self._longest = max(
+            len(side) for one in sentences.usable for side in (one.source, one.target or ())
+        )
+        self.sums: dict[Layer, LayerSums] = {}
+        self.moments: dict[Layer, RowMoments] = {}
+
+    def add(self, layer: Observed) -> None:
+        """Counts one batch."""
+        at, causal = (layer.site, layer.layer), layer.site == "decoder"
+        if at not in self.sums:
+            self.sums[at] = LayerSums(causal=causal, tokens=False)
+            self.moments[at] = RowMoments(layer.weights.shape[1], self._longest, causal=causal)
+        self.sums[at].add(layer)
+        self.moments[at].add(layer)
+
+
+def without_each(evaluator: Evaluator) -> dict[Head, float]:
+    """Change of the loss per token with the output of each head set to 0."""
+    heads = all_heads(evaluator.projections)
+    before, tokens = evaluator.losses().sum(), evaluator.tokens.sum()
+    found = ablate_each(evaluator.projections, heads, "zero", evaluator.losses)
+    return {head: float((after.sum() - before) / tokens) for head, after in found.items()}
