@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from attnlab.core import InputError
 from attnlab.matrices.batched import checked_weights, counted_entries, sizes_of
 from attnlab.matrices.references import matrix_from_offsets
 from attnlab.matrices.supports import offsets
@@ -59,7 +60,8 @@ def fit_static_scores(
     The sum is convex in a and r, so that Newton's steps with halving end at the optimum; at it each key
     position and each offset receives as much attention in all as it does from the head. Scores are unique
     but for what changes no weight (a constant; c j in a and -c (j - i) in r); of equal ones those of least
-    norm are returned. What no row reaches scores 0. Computed in float64.
+    norm are returned. What no row reaches scores 0; a head without rows has NaN for its figures. Computed in
+    float64.
 
     A row may be a sum of rows of the same position with as many keys: it counts as often as its entries
     sum to, so that a corpus can be streamed.
@@ -70,7 +72,7 @@ def fit_static_scores(
         causal: rows see keys up to their own position alone.
 
     Raises:
-        InputError: no attention weights.
+        InputError: no attention weights, or `causal` weights of keys behind their rows.
 
     Cost: a system of queries + 2 keys equations a step, 10 to 40 steps.
     Source: SAF, arXiv 2609.34650 (form); math.md section 7 (level `static`).
@@ -80,7 +82,11 @@ def fit_static_scores(
     every = sizes_of(H, sizes).expand(*H.shape[:-2], 2)
     visible = counted_entries(every, queries, keys)
     if causal:
-        visible = visible & (offsets(queries, keys, device=H.device) <= 0)
+        behind = offsets(queries, keys, device=H.device) > 0
+        if bool((H * behind).any()):
+            msg = "A row has attention to a key behind its own position; leave causal out."
+            raise InputError(msg)
+        visible = visible & ~behind
     place = offsets(queries, keys, device=H.device) + queries - 1
     fits = [
         _fitted(_Rows.of(own, seen, place), keys, queries + keys - 1)
@@ -132,6 +138,10 @@ class _Rows:
         by_offset = values.new_zeros(len(values), size).scatter(1, self.place, values)
         return torch.cat([values, by_offset], 1)
 
+    def slope(self, weights: Tensor, size: int) -> Tensor:
+        """First derivatives of the loss: by how much attention is too large, by key and by offset."""
+        return self.features(self.total * weights - self.mass, size).sum(0)
+
     def curvature(self, weights: Tensor, size: int) -> Tensor:
         """Second derivatives of the loss: the covariance of key and offset in each row, summed."""
         expected, keys = self.total * weights, self.mass.shape[-1]
@@ -148,12 +158,13 @@ class _Rows:
 def _fitted(rows: _Rows, keys: int, size: int) -> tuple[Tensor, Tensor, Tensor]:
     """Scores by key and by offset, mean cross-entropy of a row, and the gap."""
     scores = rows.mass.new_zeros(keys + size)
-    count = rows.total.sum().clamp(min=1e-300)
+    count = rows.total.sum()
+    if not count:
+        return scores, *scores.new_full((2,), torch.nan)
     loss, weights = rows.loss_and_weights(scores)
+    slope = rows.slope(weights, size)
     for _ in range(MOST_STEPS):
-        slope = rows.features(rows.total * weights - rows.mass, size).sum(0)
-        gap = slope.abs().amax() / count
-        if gap <= GAP:
+        if slope.abs().amax() / count <= GAP:
             break
         curvature = rows.curvature(weights, size)
         step = -torch.linalg.pinv(curvature, rtol=FLAT, hermitian=True) @ slope
@@ -166,4 +177,5 @@ def _fitted(rows: _Rows, keys: int, size: int) -> tuple[Tensor, Tensor, Tensor]:
         else:
             break
         scores, loss, weights = scores + length * step, new_loss, new_weights
-    return scores, loss / count, gap
+        slope = rows.slope(weights, size)
+    return scores, loss / count, slope.abs().amax() / count

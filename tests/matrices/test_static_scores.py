@@ -7,7 +7,7 @@ import torch
 from scipy.optimize import minimize
 
 from attnlab.core.errors import InputError
-from attnlab.matrices import StaticScores, fit_static_scores
+from attnlab.matrices import StaticScores, fit_static_scores, static_scores
 
 SENTENCES, QUERIES, KEYS = 6, 5, 7
 SIZES = torch.tensor([[5, 7], [4, 4], [2, 3], [5, 6], [1, 1], [3, 7]])
@@ -136,3 +136,29 @@ def test_rows_without_a_choice_and_far_optima_end() -> None:
 def test_what_is_no_weights_is_refused() -> None:
     with pytest.raises(InputError, match="not finite|finite"):
         fit_static_scores(torch.full((2, 3, 3), math.nan))
+
+
+def test_a_head_without_rows_has_no_figures() -> None:
+    found = fit_static_scores(torch.zeros(2, 3, 4, 4))
+    assert found.cross_entropy.isnan().all()
+    assert found.gap.isnan().all()
+    assert found.matrix.eq(0).all()
+
+
+def test_attention_to_later_keys_is_not_causal() -> None:
+    H = torch.eye(4, dtype=torch.float64).roll(1, 1)[None]
+    with pytest.raises(InputError, match="leave causal out"):
+        fit_static_scores(H, causal=True)
+
+
+def test_the_gap_is_that_of_the_scores_where_steps_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(0)
+    H = (4 * torch.randn(3, 5, 5, dtype=torch.float64, generator=generator)).softmax(-1)
+    monkeypatch.setattr(static_scores, "MOST_STEPS", 1)
+    found = fit_static_scores(H)
+    # At the scores that are returned, by hand.
+    apart = (found.matrix.softmax(-1) - H).sum(0)
+    by_offset = [apart.diagonal(offset).sum() for offset in range(-4, 5)]
+    gap = max(apart.sum(0).abs().max(), torch.stack(by_offset).abs().max()) / H.sum()
+    torch.testing.assert_close(found.gap, gap)
+    assert found.gap > 1e-4
