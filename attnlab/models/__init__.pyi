@@ -16,6 +16,7 @@ from .first_embeddings import SKIP_GRAM as SKIP_GRAM
 from .first_embeddings import embed as embed
 from .loaded import BothTokenizers as BothTokenizers
 from .loaded import Model as Model
+from .metrics import is_trained as is_trained
 from .metrics import read_metrics as read_metrics
 from .model import OwnModel as OwnModel
 from .model import TranslationModel as TranslationModel

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from attnlab.core import InputError, fitting, parse_json, read_lines, reason
+from attnlab.models.run_folder import WEIGHTS
 
 METRICS = "metrics.jsonl"
 
@@ -32,6 +33,18 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
             raise InputError(msg) from error
         found.append(row)
     return found
+
+
+def is_trained(folder: Path, epochs: int) -> bool:
+    """Whether the run in a folder was trained for so many epochs; without a history, whether it has weights.
+
+    Raises:
+        InputError: its history is damaged.
+    """
+    evaluations = read_metrics(folder)
+    if not evaluations:
+        return (folder / WEIGHTS).exists()
+    return bool(evaluations[-1]["epoch"] >= epochs)
 
 
 @dataclass(frozen=True)

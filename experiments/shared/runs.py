@@ -14,8 +14,8 @@ from attnlab.models import (
     RunSettings,
     corpus_of,
     is_run,
+    is_trained,
     load,
-    read_metrics,
     resume,
     train,
 )
@@ -29,8 +29,7 @@ def trained_run(folder: Path, settings: RunSettings) -> Run:
     """
     with quiet():
         begun = is_run(folder)
-        lines = read_metrics(folder) if begun else []
-        if not lines or lines[-1]["epoch"] < settings.optimizer.epochs:
+        if not begun or not is_trained(folder, settings.optimizer.epochs):
             console = Console(stderr=True)
             found = (
                 resume(folder, console=console)

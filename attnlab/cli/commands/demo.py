@@ -109,18 +109,17 @@ def _settings_of(settings: DemoSettings) -> "RunSettings":
 
 def _is_begun(folder: Path, settings: DemoSettings) -> bool:
     """Whether a demo of these settings was interrupted in the folder, so that it can be taken up."""
-    from attnlab.models import WEIGHTS, is_run, read_metrics, read_record
+    from attnlab.models import is_run, is_trained, read_record
 
     wanted = _settings_of(settings)
     try:
-        if not is_run(folder) or read_record(folder)["settings"] != wanted.as_dict():
-            return False
-        evaluations = read_metrics(folder)
+        return (
+            is_run(folder)
+            and read_record(folder)["settings"] == wanted.as_dict()
+            and not is_trained(folder, wanted.optimizer.epochs)
+        )
     except InputError:  # a damaged one is replaced where that is asked for
         return False
-    if not evaluations:
-        return not (folder / WEIGHTS).exists()
-    return evaluations[-1]["epoch"] < wanted.optimizer.epochs
 
 
 def _told_busy() -> str:
