@@ -34,6 +34,7 @@ from .calibration import load_frequencies as load_frequencies
 from .mechanism import CallContext as CallContext
 from .mechanism import Context as Context
 from .mechanism import Mechanism as Mechanism
+from .mechanism import Positions as Positions
 from .mechanism import Scoring as Scoring
 from .mechanism import Setup as Setup
 from .mechanism import ordinals as ordinals
@@ -47,6 +48,7 @@ from .mechanisms.linformer import Linformer as Linformer
 from .mechanisms.linformer import share_projections as share_projections
 from .mechanisms.longformer import Longformer as Longformer
 from .mechanisms.none import Nothing as Nothing
+from .mechanisms.position_scores import PositionalSoftmax as PositionalSoftmax
 from .mechanisms.sigma import Sigma as Sigma
 from .mechanisms.sigma import SigmaAttention as SigmaAttention
 from .mechanisms.softmax import MaskedSoftmax as MaskedSoftmax

@@ -6,9 +6,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.attention import Mechanism, Setup, Specification, Static
-from attnlab.attention.mechanism import Positions
-from attnlab.attention.mechanisms.position_scores import PositionalSoftmax
+from attnlab.attention import (
+    Mechanism,
+    PositionalSoftmax,
+    Positions,
+    Setup,
+    Specification,
+    Static,
+)
 from attnlab.budget import LayerSums
 from attnlab.matrices import fit_static_scores
 from experiments.shared.learned_heads import RowMoments

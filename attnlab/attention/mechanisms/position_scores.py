@@ -1,4 +1,4 @@
-"""Softmax over scores that follow from positions alone: mechanisms without queries and keys."""
+"""Mechanisms without queries and keys: weights that follow from positions."""
 
 from abc import abstractmethod
 from typing import ClassVar
@@ -13,22 +13,30 @@ from attnlab.attention.mechanisms.softmax import softmax_over
 from attnlab.attention.padding import PaddingSafeMechanism
 
 
-class PositionalSoftmax(PaddingSafeMechanism):
-    """Softmax of scores of pairs of positions, over the keys of the sentence.
-
-    When causal, over the keys up to the row's own.
-    """
+class ContentFree(PaddingSafeMechanism):
+    """Weights that follow from positions and token ids: nothing is scored."""
 
     traits: ClassVar[Traits] = Traits(bias=False, content_free=True)
-
-    @abstractmethod
-    def scores(self, rows: range, keys: int, like: Tensor) -> Float[Tensor, "#head query key"]:
-        """Scores of the rows at these positions, on the device of `like`, in its precision or a wider one."""
 
     def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Mixed values; single weights are dropped in training."""
         matrix = self.matrix(query, key, context).to(value.dtype)
         return F.dropout(matrix, self.dropout, self.training) @ value
+
+    def cost(self, queries: int, keys: int, dim: int) -> Cost:
+        """One product a pair."""
+        return Cost(multiply_adds=queries * keys * dim, bytes=4 * queries * keys)
+
+
+class PositionalSoftmax(ContentFree):
+    """Softmax of scores of pairs of positions, over the keys of the sentence.
+
+    When causal, over the keys up to the row's own.
+    """
+
+    @abstractmethod
+    def scores(self, rows: range, keys: int, like: Tensor) -> Float[Tensor, "#head query key"]:
+        """Scores of the rows at these positions, on the device of `like`, in its precision or a wider one."""
 
     def matrix(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
         """The weights: rows sum to 1 over the keys of the sentence."""
@@ -40,7 +48,3 @@ class PositionalSoftmax(PaddingSafeMechanism):
             seen = seen & (torch.arange(key.shape[-2], device=key.device) <= row)
         weights = softmax_over(scores[None], seen.expand(-1, -1, len(rows), -1)).to(key.dtype)
         return weights.expand(-1, query.shape[1], -1, -1)
-
-    def cost(self, queries: int, keys: int, dim: int) -> Cost:
-        """One product a pair: nothing is scored."""
-        return Cost(multiply_adds=queries * keys * dim, bytes=4 * queries * keys)

@@ -6,13 +6,12 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from attnlab.attention.kernels.union import best
-from attnlab.attention.mechanism import Context, Cost, Positions, Setup, Traits, visible_or_all
+from attnlab.attention.mechanism import Context, Positions, Setup, Traits, visible_or_all
+from attnlab.attention.mechanisms.position_scores import ContentFree
 from attnlab.attention.mechanisms.softmax import softmax_over
 from attnlab.attention.mechanisms.synthesizer import MOST_LENGTH
-from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification, sides
 from attnlab.core import AttnlabError, InputError
 
@@ -39,7 +38,7 @@ class SigmaStatic(Specification):
         self.check_at_most(MOST_LENGTH, "max_length", "num_pos", "extra")
 
 
-class SigmaStaticAttention(PaddingSafeMechanism):
+class SigmaStaticAttention(ContentFree):
     """A band and columns of rare tokens with a weight each, plus a sparse trained error.
 
     ::
@@ -91,11 +90,6 @@ class SigmaStaticAttention(PaddingSafeMechanism):
         if self.uses_tokens:
             self.get_buffer("counts").copy_(counts)
 
-    def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
-        """Mixed values; single weights are dropped in training."""
-        matrix = self.matrix(query, key, context)
-        return F.dropout(matrix, self.dropout, self.training).to(value.dtype) @ value
-
     def matrix(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
         """The weights: rows sum to 1 over the keys of the sentence."""
         visible = visible_or_all(key, context.visible)
@@ -113,10 +107,6 @@ class SigmaStaticAttention(PaddingSafeMechanism):
         # Under one softmax over all slots; two that are at the same key add up.
         weights = softmax_over(scores, usable).to(key.dtype)
         return weights.new_zeros(shape).scatter_add(-1, index, weights)
-
-    def cost(self, queries: int, keys: int, dim: int) -> Cost:
-        """One product a pair: nothing is scored."""
-        return Cost(multiply_adds=queries * keys * dim, bytes=4 * queries * keys)
 
     def _band(self, rows: range, visible: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Score, key and whether it is there, `[#batch, #head, #query, slot]`, as of the other parts."""
