@@ -43,7 +43,7 @@ def test_a_training_begins_goes_on_or_is_read(
 
     lines = [{"epoch": float(epochs)}] if epochs else []
     monkeypatch.setattr(runs, "is_run", lambda _: begun)
-    monkeypatch.setattr(runs, "read_metrics", lambda _: lines)
+    monkeypatch.setattr("attnlab.models.metrics.read_metrics", lambda _: lines)
     monkeypatch.setattr(runs, "load", lambda folder: folder)
     settings = experiment.settings_of(experiment.MODELS["dot"], Path("corpus"))
     for interrupted in (False, True):
