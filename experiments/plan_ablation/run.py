@@ -1,15 +1,11 @@
 """What a searched plan owes to its families of mechanisms, to its criterion and to its freedom.
 
-    python experiments/plan_ablation/run.py ../shared/data --only multi30k-en-fr multi30k-en-cs --seeds 3
+    python experiments/plan_ablation/run.py ../shared/data --only multi30k-en-fr multi30k-en-fr-d128
 
-writes results/plan_ablation/, a row a model, budget and arm. Models are those of experiments/models.
-The arms and the two contrasts below were fixed before a model was read. Models that are not asked for stay.
+writes results/plan_ablation/, a row a model, budget and arm. The arms and the two contrasts below were fixed
+before a model was read. Models whose rows are there are not read again.
 """
 
-import argparse
-import shlex
-import sys
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +13,13 @@ import pandas as pd
 
 from attnlab.ablation import contrasts, over_models
 from attnlab.budget import FULL, BudgetedPlan
-from attnlab.core import path_label, quiet, write_table
+from attnlab.core import quiet, write_table
 from attnlab.figures import write_figure
 from attnlab.models import Run
 from attnlab.questions.compare.comparison import compare
 from attnlab.questions.plan.planning import plan, plans_of
 from attnlab.questions.plan.question import DEFAULT_FAMILIES, LAYER
 from attnlab.questions.plan.question import SEARCHED as PLANNED
-from experiments.models.catalogue import CORPORA, model_of
 from experiments.plan_ablation.figure import draw_arms
 from experiments.shared.readme import (
     RESULTS,
@@ -32,14 +27,22 @@ from experiments.shared.readme import (
     read_facts,
     read_table,
     render,
-    write_facts,
     write_readme,
+)
+from experiments.shared.translators import (
+    MODEL,
+    bleu_range,
+    models_of,
+    names_of,
+    parser_of_models,
+    put_facts,
 )
 
 OUT = RESULTS / "plan_ablation"
-MODEL = ["corpus", "layers", "seed"]
 BUDGETS = (3, 4, 5)
-LAYERS, SENTENCES, SEED, DIGITS = 1, 500, 0, 6
+SENTENCES, SEED, DIGITS = 500, 0, 6
+# An arm is searched on other sentences; all arms are measured together afterwards.
+UNREAD = 8
 SEARCHED = "all families"
 # By arm: what the search is told. With one layer, a mechanism a layer is one a site.
 ARMS: dict[str, dict[str, Any]] = {
@@ -49,6 +52,7 @@ ARMS: dict[str, dict[str, Any]] = {
     "bands, rare tokens and blocks": {"families": ("band", "tokens", "blocks")},
     "all families, by l1": {"criterion": "l1"},
     "all families, by output error": {"criterion": "output"},
+    "all families, by divergence": {"criterion": "divergence"},
     "a band a site": {"families": ("band",), "granularity": LAYER},
     "a window with first or last keys a site": {"families": ("ends",), "granularity": LAYER},
 }
@@ -57,6 +61,8 @@ ARMS: dict[str, dict[str, Any]] = {
 UNIFORM = (SIGMA := "sigma salience", "longformer", "band", "bigbird")
 # Loss of the arm minus that of the search of all families, mean over the budgets; models are the units.
 CONTRASTS = ("longformer", "bands and first or last keys")
+# Shown by model beside those of the contrasts.
+BESIDE = ("bands", "all families, by l1", "all families, by divergence")
 SHOWN = [
     "visible_keys", "error", "loss", "loss_change", "loss_gain", "bleu", "bleu_change", "bleu_gain",
     "length_ratio",
@@ -65,26 +71,14 @@ SHOWN = [
 
 def main() -> None:
     """Measures each model that is asked for, and writes tables, figure and README."""
-    chosen = _parser().parse_args()
-    for corpus, seed in product(chosen.only, range(chosen.seeds)):
+    chosen = parser_of_models(__doc__, sentences=SENTENCES).parse_args()
+    for model, run in models_of(chosen, OUT):
         with quiet():
-            run = model_of(corpus, LAYERS, seed, chosen.data, chosen.runs)
             rows = measured(run, chosen.sentences)
-        model = {"corpus": corpus, "layers": LAYERS, "seed": seed}
         put_rows(OUT, "table", model, rows.round(DIGITS))
-        print(rows.to_string(), flush=True)
-    words = shlex.join(path_label(word) for word in sys.argv[1:])
-    write_result(OUT, f"python experiments/plan_ablation/run.py {words}")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path, help="folder of the corpora")
-    parser.add_argument("--only", nargs="*", choices=list(CORPORA), default=list(CORPORA))
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--sentences", type=int, default=SENTENCES)
-    parser.add_argument("--runs", type=Path, default=RESULTS.parent / "runs" / "models")
-    return parser
+        print(model, rows.to_string(), sep="\n", flush=True)
+    put_facts(OUT, __file__)
+    write_result(OUT)
 
 
 def measured(
@@ -93,12 +87,13 @@ def measured(
     """A row an arm and budget of one model, and the row of full attention; gains are of all families."""
     plans, tables = [], []
     for arm, told in ARMS.items():
+        whole = arm == SEARCHED
         found = plan(
-            run, budgets, quick=arm != SEARCHED, sentences=sentences, seed=SEED,
+            run, budgets, quick=not whole, sentences=sentences if whole else UNREAD, seed=SEED,
             **({"families": DEFAULT_FAMILIES} | told),
         )  # fmt: skip
         plans += [BudgetedPlan(one, arm, budget) for budget, one in plans_of(found).items()]
-        if arm == SEARCHED:
+        if whole:
             rows = found.summary
             tables.append(rows[~rows["mechanism"].isin([PLANNED, FULL])])
     compared = compare(
@@ -107,10 +102,10 @@ def measured(
     )  # fmt: skip
     rows = compared.summary
     # Of the sites one by one, sigma is no arm.
-    whole = rows["sites"] == rows["sites"].loc[rows["mechanism"] == SEARCHED].iloc[0]
-    tables.insert(0, rows[whole | (rows["mechanism"] == FULL)])
-    together = pd.concat(tables, ignore_index=True).rename(columns={"mechanism": "arm"})
-    return together[["budget", "arm", "written", *SHOWN]]
+    together = rows["sites"] == rows["sites"].loc[rows["mechanism"] == SEARCHED].iloc[0]
+    tables.insert(0, rows[together | (rows["mechanism"] == FULL)])
+    found = pd.concat(tables, ignore_index=True).rename(columns={"mechanism": "arm"})
+    return found[["budget", "arm", "written", *SHOWN]]
 
 
 def gains(table: pd.DataFrame) -> pd.DataFrame:
@@ -128,18 +123,13 @@ def tested(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def write_result(folder: Path, command: str) -> None:
+def write_result(folder: Path) -> None:
     """The tables over models, the figure, the facts and the README of the rows in a folder."""
     table = read_table(folder, "table")
     write_table(folder / "contrasts.csv", tested(table).round(DIGITS))
     models = over_models(table[table["arm"] != FULL], ["budget", "arm"], SHOWN)
     write_table(folder / "over_models.csv", models.round(DIGITS))
     write_figure(draw_arms(models), folder, "arms")
-    known = read_facts(folder)["commands"] if (folder / "facts.json").exists() else []
-    write_facts(
-        folder, __file__, "torch", "transformers", "sacrebleu",
-        commands=[*(one for one in known if one != command), command],
-    )  # fmt: skip
     write_readme(folder, readme(folder))
 
 
@@ -147,12 +137,12 @@ def readme(folder: Path) -> str:
     """The README of the result, from its tables and facts."""
     table, models = read_table(folder, "table"), read_table(folder, "over_models")
     whole = table[table["arm"] == FULL]
-    means = gains(table)
     return render(
         __file__, read_facts(folder),
-        whole=whole, corpora=sorted(set(whole["corpus"])), searched=SEARCHED,
+        models=len(whole), names=names_of(whole["corpus"]), bleus=bleu_range(whole["bleu"]),
+        visible_keys=whole["visible_keys"].mean(),
         contrasts=read_table(folder, "contrasts").to_dict("records"),
-        budgets=BUDGETS, arms=shown(models), by_model=by_model(means), sentences=SENTENCES,
+        budgets=BUDGETS, arms=shown(models), by_model=by_model(table), sentences=SENTENCES,
     )  # fmt: skip
 
 
@@ -171,18 +161,18 @@ def shown(models: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def by_model(means: pd.DataFrame) -> pd.DataFrame:
-    """By how much each arm loses to the search of all families in each model."""
-    found = means[means["arm"] != SEARCHED].pivot_table(
-        index="arm", columns=MODEL, values="loss_gain", sort=False
-    )
-    found.columns = pd.Index(
-        [
-            f"{corpus}, seed {seed}"
-            for corpus, _, seed in found.columns.to_frame().itertuples(index=False)
-        ]
-    )
-    return found.map(lambda value: f"{value:+.3f}").reset_index()
+def by_model(table: pd.DataFrame) -> pd.DataFrame:
+    """A row a model: what the search of all families costs, and how much more some other arms do."""
+    means = gains(table).set_index("arm")
+    whole = table[table["arm"] == FULL].set_index(MODEL)["bleu"]
+    found = pd.DataFrame({"BLEU": whole.map("{:.1f}".format)})
+    costs = means.loc[[SEARCHED]].set_index(MODEL)["loss_change"]
+    found[SEARCHED] = costs.map("{:+.3f}".format)
+    for arm in (*CONTRASTS, *BESIDE):
+        if arm in means.index:
+            more = means.loc[[arm]].set_index(MODEL)["loss_gain"]
+            found[f"{arm}: more"] = more.map("{:+.3f}".format)
+    return found.reset_index()
 
 
 if __name__ == "__main__":

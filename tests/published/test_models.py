@@ -77,8 +77,9 @@ def test_arms_are_compared_with_the_search_of_all_families(
     assert set(by_arm.index[~known]) == {"full", ablation.SEARCHED}
     pd.testing.assert_series_equal(by_arm.loc[known, "loss_gain"], gains[known], check_names=False)
     for seed in range(2):
-        put_rows(tmp_path, "table", MODEL | {"seed": seed}, rows)
-    ablation.write_result(tmp_path, "python run.py")
+        put_rows(tmp_path, "table", {"corpus": "multi30k-en-de", "seed": seed}, rows)
+    ablation.put_facts(tmp_path, ablation.__file__)
+    ablation.write_result(tmp_path)
     contrasts = read_table(tmp_path, "contrasts").set_index("contrast")
     for arm in ablation.CONTRASTS:
         assert contrasts.loc[arm, "difference"] == pytest.approx(
