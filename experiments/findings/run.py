@@ -14,6 +14,7 @@ from attnlab.ablation import over_models
 from attnlab.budget import FULL
 from attnlab.core import write_text
 from experiments.head_costs.run import PREDICTORS, WITHIN
+from experiments.head_roles.run import CAPTIONS
 from experiments.heads_of_small_models.readme import test_bleu
 from experiments.heads_of_small_models.summary import models_with, sites_in_short
 from experiments.shared.readme import RESULTS, read_table, render
@@ -39,6 +40,7 @@ def page(results: Path) -> str:
         "models": models, "plan_ablation": plan_ablation, "windows_multi30k": windows,
         "windows_bible": windows, "head_costs": head_costs, "static_heads": static_heads,
         "heads_over_training": over_training, "trained_mechanisms": trained_mechanisms,
+        "head_roles": head_roles,
     }  # fmt: skip
     return render(
         __file__, {"versions": {}, "date": ""}, estimate=estimate, bleus=bleu_range,
@@ -73,6 +75,18 @@ def small_models(folder: Path) -> Row:
     labelled, weighed = models_with(folder, "labels"), models_with(folder, "importance")
     scores = pd.Series([float(test_bleu(own)) for own in labelled.values()])
     return {"sites": sites_in_short(labelled, weighed), "models": len(labelled), "bleu": scores}
+
+
+def head_roles(folder: Path) -> Row:
+    """By site, the labels of heads on captions with their shares over models."""
+    found = read_table(folder, "over_models")
+    own = found[found["text"] == CAPTIONS]
+    return {
+        "sites": {
+            str(site): rows.to_dict("records") for site, rows in own.groupby("site", sort=False)
+        },
+        "bleu": read_table(folder, "models")["bleu"],
+    }
 
 
 def minilm(folder: Path) -> Row:

@@ -15,7 +15,7 @@ from experiments.static_heads.run import VARIANCE
 LINK = re.compile(r"\]\(results/([\w-]+)\)")
 COME_AND_GO = (
     "models", "plan_ablation", "windows_multi30k", "windows_bible", "head_costs", "static_heads",
-    "heads_over_training", "trained_mechanisms",
+    "heads_over_training", "trained_mechanisms", "head_roles",
 )  # fmt: skip
 
 

@@ -285,7 +285,10 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
         pd.testing.assert_frame_equal(again, pd.read_csv(folder / f"{name}.csv"))
 
 
-@recomputes("head_costs", "static_heads", "heads_over_training", "models")
+@recomputes(
+    "head_costs", "head_roles", "static_heads", "heads_over_training", "models", "plan_ablation",
+    "trained_mechanisms",
+)  # fmt: skip
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
     assert script(folder.name).readme(folder) == (folder / "README.md").read_text("utf-8")
 

@@ -1,0 +1,173 @@
+"""What the heads of translation models do: how many of each site carry each label, over models.
+
+    python experiments/head_roles/run.py ../shared/data --only multi30k-en-fr multi30k-en-fr-d128
+
+writes results/head_roles/, a row a model, text and head. Labels are those of `attnlab analyze` on test
+captions, and of encoder heads on sentences with gold trees where there are some of the source language.
+Nothing is tested: counts are estimates. Models whose rows are there are not read again.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from attnlab.ablation import over_models
+from attnlab.core import quiet, write_table
+from attnlab.evaluation import load_evaluator
+from attnlab.figures import write_figure
+from attnlab.models import Run, score
+from attnlab.questions.analyze.analysis import analyze
+from experiments.head_roles.figure import draw_roles
+from experiments.shared.labels import with_all_keys
+from experiments.shared.readme import (
+    RESULTS,
+    estimate,
+    put_rows,
+    read_facts,
+    read_table,
+    render,
+    write_readme,
+)
+from experiments.shared.translators import (
+    MODEL,
+    bleu_range,
+    models_of,
+    names_of,
+    parser_of_models,
+    put_facts,
+)
+
+OUT = RESULTS / "head_roles"
+SENTENCES, DIGITS = 400, 6
+CAPTIONS, TREES = TEXTS = "captions", "sentences with trees"
+SITES = ("encoder", "decoder", "cross")
+NONE = "none"
+LABELS = "labels"
+# Of a head, from the table of its labels.
+COLUMNS = [
+    "text", "site", "layer", "head", LABELS, "function", "value", "threshold", "ablation_loss_change",
+]  # fmt: skip
+# By text, site and label, over models.
+GROUP = ["text", "site", "label"]
+
+
+def main() -> None:
+    """Labels the heads of each model that is asked for, and writes tables, figure and README."""
+    chosen = parser_of_models(__doc__, sentences=SENTENCES).parse_args()
+    for model, run in models_of(chosen, OUT):
+        with quiet():
+            heads, whole = measured(run, treebank_of(run, chosen.data), chosen.sentences)
+        put_rows(OUT, "models", model, pd.DataFrame([whole]).round(DIGITS))
+        put_rows(OUT, "table", model, heads.round(DIGITS))
+        print(model, whole, flush=True)
+    put_facts(OUT, __file__)
+    write_result(OUT)
+
+
+def treebank_of(run: Run, data: Path) -> Path | None:
+    """Gold trees of the language that the encoder of a run reads; None where there are none."""
+    path = data / "pud" / f"{run.settings.corpus.pair.split('-')[0]}.conllu.gz"
+    return path if path.exists() else None
+
+
+def measured(
+    run: Run, treebank: Path | None, sentences: int = SENTENCES
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Labels of every head of a model, those of encoder heads on both texts; how well it translates."""
+    options: dict[str, Any] = {"sentences": sentences, "keep_matrices": 0, "fit_sentences": 0}
+    tables = {CAPTIONS: with_all_keys(analyze(run, labels=True, **options)).tables["labels"]}
+    if treebank is not None:
+        trees = analyze(run, treebank=treebank, sites=("encoder",), **options)
+        tables[TREES] = with_all_keys(trees).tables["labels"]
+    rows = [table.assign(text=text) for text, table in tables.items()]
+    heads = pd.concat(rows, ignore_index=True).rename(columns={LABELS: "all", "standing": LABELS})
+    test = load_evaluator(run, sentences=sentences)
+    whole = {"sentences": len(test), "bleu": score(test.translations(), test.references).bleu}
+    return heads[COLUMNS].replace({LABELS: {"unknown": NONE}}), whole
+
+
+def carried(table: pd.DataFrame) -> pd.DataFrame:
+    """A row a model, text, site and label: `share` of the site's heads that carry it, and `loss_change`.
+
+    The change is what the loss rises by without one such head, on average, where there is one. A head may
+    carry several labels.
+    """
+    own = table.assign(label=table[LABELS].str.split("; ")).explode("label")
+    keys = [*MODEL, "text", "site"]
+    count = table.groupby(keys)["head"].size()
+    found = own.groupby([*keys, "label"])["ablation_loss_change"].agg(["size", "mean"])
+    # A label that a model's heads lack at a site has the share 0 there.
+    wanted = [
+        (*model, label)
+        for (text, site), group in own.groupby(["text", "site"])
+        for model in count.index
+        if model[-2:] == (text, site)
+        for label in sorted(set(group["label"]))
+    ]
+    found = found.reindex(pd.MultiIndex.from_tuples(wanted, names=[*keys, "label"])).reset_index()
+    of = count.reindex(pd.MultiIndex.from_frame(found[keys])).to_numpy()
+    found["share"] = found["size"].fillna(0) / of
+    return found.rename(columns={"mean": "loss_change"})[[*MODEL, *GROUP, "share", "loss_change"]]
+
+
+def estimated(table: pd.DataFrame) -> pd.DataFrame:
+    """Over models: the share of heads that carry a label, of how many models one does, and its cost."""
+    each = carried(table)
+    shares = over_models(each, GROUP, ["share"], shares=["share"])
+    some = each[each["share"] > 0]
+    costs = over_models(some, GROUP, ["loss_change"]).rename(columns={"models": "models_with"})
+    found = shares.merge(costs, how="left", on=GROUP)
+    order = {name: place for place, name in enumerate((*TEXTS, *SITES))}
+    keys = found["text"].map(order) * 10 + found["site"].map(order) - found["share"]
+    return found.loc[keys.sort_values(kind="stable").index].reset_index(drop=True)
+
+
+def write_result(folder: Path) -> None:
+    """The table over models, the figure, the facts and the README of the rows in a folder."""
+    found = estimated(read_table(folder, "table")).round(DIGITS)
+    write_table(folder / "over_models.csv", found)
+    write_figure(draw_roles(found[found["text"] == CAPTIONS], SITES), folder, "roles")
+    write_readme(folder, readme(folder))
+
+
+def readme(folder: Path) -> str:
+    """The README of the result, from its tables and facts."""
+    models, found = read_table(folder, "models"), read_table(folder, "over_models")
+    table = read_table(folder, "table")
+    first = {site: _most(found, site) for site in SITES}
+    trees = table[table["text"] == TREES]
+    return render(
+        __file__, read_facts(folder),
+        models=models, names=names_of(models["corpus"]), bleu=bleu_range(models["bleu"]),
+        sentences=int(models["sentences"].max()), first=first, none=NONE, estimate=estimate,
+        captions=_shown(found, CAPTIONS), trees=_shown(found, TREES),
+        with_trees=len(trees[MODEL].drop_duplicates()), tree_heads=len(trees),
+        syntactic=int(trees[LABELS].str.contains("syntactic").sum()),
+    )  # fmt: skip
+
+
+def _most(found: pd.DataFrame, site: str) -> list[dict[str, Any]]:
+    """The labels of a site on captions, the most frequent first, those of no head last."""
+    own = found[(found["text"] == CAPTIONS) & (found["site"] == site)]
+    rows = own.sort_values("share", ascending=False).to_dict("records")
+    return sorted(rows, key=lambda row: row["label"] == NONE)
+
+
+def _shown(found: pd.DataFrame, text: str) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {
+                "site": row["site"],
+                "label": row["label"],
+                "share of heads": estimate(row, "share", ".2f"),
+                "models with such a head": f"{row['models_with']:.0f} of {row['models']}",
+                "loss without one": estimate(row, "loss_change", "+.3f"),
+            }
+            for row in found[found["text"] == text].to_dict("records")
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main()
