@@ -6,20 +6,25 @@ writes results/plan_ablation/, a row a model, budget and arm. The arms and the t
 before a model was read. Models whose rows are there are not read again.
 """
 
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from attnlab.ablation import contrasts, over_models
+from attnlab.attention import attention_modules
 from attnlab.budget import FULL, BudgetedPlan
 from attnlab.core import quiet, write_table
+from attnlab.evaluation import Evaluator, Parts, Steps, evaluator_of, model_and_texts, parts_of
 from attnlab.figures import write_figure
-from attnlab.models import Run
+from attnlab.models import Model, Run
 from attnlab.questions.compare.comparison import compare
-from attnlab.questions.plan.planning import plan, plans_of
-from attnlab.questions.plan.question import DEFAULT_FAMILIES, LAYER
-from attnlab.questions.plan.question import SEARCHED as PLANNED
+from attnlab.questions.plan.criteria import costs
+from attnlab.questions.plan.question import BASELINES, CRITERIA, DEFAULT_FAMILIES, LAYER
+from attnlab.questions.plan.search import Search
+from attnlab.reading import Observed, observe, sites_of
 from experiments.plan_ablation.figure import draw_arms
 from experiments.shared.readme import (
     RESULTS,
@@ -40,9 +45,7 @@ from experiments.shared.translators import (
 
 OUT = RESULTS / "plan_ablation"
 BUDGETS = (3, 4, 5)
-SENTENCES, SEED, DIGITS = 500, 0, 6
-# An arm is searched on other sentences; all arms are measured together afterwards.
-UNREAD = 8
+SENTENCES, VALIDATION, CALIBRATION, SEED, DIGITS = 300, 300, 500, 0, 6
 SEARCHED = "all families"
 # By arm: what the search is told. With one layer, a mechanism a layer is one a site.
 ARMS: dict[str, dict[str, Any]] = {
@@ -85,17 +88,9 @@ def measured(
     run: Run, sentences: int = SENTENCES, budgets: tuple[int, ...] = BUDGETS
 ) -> pd.DataFrame:
     """A row an arm and budget of one model, and the row of full attention; gains are of all families."""
-    plans, tables = [], []
-    for arm, told in ARMS.items():
-        whole = arm == SEARCHED
-        found = plan(
-            run, budgets, quick=not whole, sentences=sentences if whole else UNREAD, seed=SEED,
-            **({"families": DEFAULT_FAMILIES} | told),
-        )  # fmt: skip
-        plans += [BudgetedPlan(one, arm, budget) for budget, one in plans_of(found).items()]
-        if whole:
-            rows = found.summary
-            tables.append(rows[~rows["mechanism"].isin([PLANNED, FULL])])
+    model, texts = model_and_texts(run, sentences=sentences, scores=True)
+    parts = parts_of(model, texts, calibration=CALIBRATION, validation=VALIDATION, with_loss=True)
+    plans = found_plans(model, parts, budgets)
     compared = compare(
         run, budgets, mechanisms=(SIGMA,), plans=plans, against=SEARCHED, sentences=sentences,
         seed=SEED,
@@ -103,9 +98,73 @@ def measured(
     rows = compared.summary
     # Of the sites one by one, sigma is no arm.
     together = rows["sites"] == rows["sites"].loc[rows["mechanism"] == SEARCHED].iloc[0]
-    tables.insert(0, rows[together | (rows["mechanism"] == FULL)])
-    found = pd.concat(tables, ignore_index=True).rename(columns={"mechanism": "arm"})
-    return found[["budget", "arm", "written", *SHOWN]]
+    rows = rows[together | (rows["mechanism"] == FULL)].rename(columns={"mechanism": "arm"})
+    return rows[["budget", "arm", "written", *SHOWN]]
+
+
+def found_plans(model: Model, parts: Parts, budgets: Sequence[int]) -> list[BudgetedPlan]:
+    """The plan of each arm and budget, as `attnlab plan` finds it, and those with one setting a site.
+
+    The families of an arm have their candidates in common with the search of all families, so that each is
+    tried by a criterion once for all arms.
+    """
+    sites = sites_of(model.model, parts.test, None)
+    heads = {
+        (at.site, layer): at.heads for at in attention_modules(model.model) for layer in at.layers
+    }
+    searches = {
+        arm: Search(
+            budgets, told.get("families", DEFAULT_FAMILIES),
+            heads if told.get("granularity") == LAYER else None,
+        )
+        for arm, told in ARMS.items()
+    }  # fmt: skip
+    for part, receive in ((parts.calibration, Search.learn), (parts.validation, Search.measure)):
+        observe(model.model, part, sites, partial(_hand_to_all, searches.values(), receive))
+    evaluator = evaluator_of(model, parts.validation)
+    known: dict[str, dict[Any, float]] = {name: {} for name in CRITERIA}
+    plans = []
+    for arm, told in ARMS.items():
+        search, criterion = searches[arm], told.get("criterion", "loss")
+        found = None
+        if criterion != "l1":
+            shortlist, prices = search.shortlist(), known[criterion]
+            new = {
+                unit: [one for one in own if (unit, one.specification) not in prices]
+                for unit, own in shortlist.items()
+            }
+            prices |= costs(
+                criterion,
+                new,
+                evaluator,
+                partial(_read, model, evaluator),
+                partial(Steps, progress=None),
+            )
+            found = {
+                (unit, one.specification): prices[unit, one.specification]
+                for unit, own in shortlist.items()
+                for one in own
+            }
+        plans += [
+            BudgetedPlan(search.searched(budget, found).plan(), arm, budget) for budget in budgets
+        ]
+    uniform = [(name, budget) for name in BASELINES for budget in budgets]
+    settings = [(*one, searches[SEARCHED].baseline(*one)) for one in uniform]
+    return plans + [
+        BudgetedPlan(own.plan(), name, budget) for name, budget, own in settings if own is not None
+    ]
+
+
+def _hand_to_all(
+    searches: Iterable[Search], receive: Callable[[Search, Observed], None], layer: Observed
+) -> None:
+    for search in searches:
+        receive(search, layer)
+
+
+def _read(model: Model, evaluator: Evaluator, receive: Callable[[Observed], None]) -> None:
+    sites = sites_of(model.model, evaluator.sentences, None)
+    observe(model.model, evaluator.sentences, sites, receive)
 
 
 def gains(table: pd.DataFrame) -> pd.DataFrame:

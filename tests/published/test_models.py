@@ -6,7 +6,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from attnlab.evaluation import model_and_texts, parts_of
 from attnlab.models.run import load
+from attnlab.questions.plan.planning import plan, plans_of
 from experiments.models import catalogue
 from experiments.models import run as models
 from experiments.plan_ablation import run as ablation
@@ -63,11 +65,19 @@ def test_models_are_described_and_those_that_lack_are_named(
 def test_arms_are_compared_with_the_search_of_all_families(
     small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bands: dict[str, Any] = {"families": ("band",), "criterion": "l1"}
+    bands: dict[str, Any] = {"families": ("band",)}
     ends: dict[str, Any] = {"families": ("band", "ends"), "criterion": "l1"}
     arms = {ablation.SEARCHED: {"criterion": "l1"}, "bands": bands, ablation.CONTRASTS[1]: ends}
     monkeypatch.setattr(ablation, "ARMS", arms)
-    rows = ablation.measured(load(small_run), sentences=8, budgets=(4,))
+    run = load(small_run)
+    model, texts = model_and_texts(run, sentences=8, scores=True)
+    parts = parts_of(model, texts, calibration=500, validation=300, with_loss=True)
+    found = {one.name: one.plan for one in ablation.found_plans(model, parts, (4,))}
+    for arm, told in arms.items():
+        asked: dict[str, Any] = {"families": ablation.DEFAULT_FAMILIES, "criterion": "loss"} | told
+        verb = plan(run, (4,), quick=True, sentences=8, **asked)
+        assert found[arm].entries == plans_of(verb)[4].entries
+    rows = ablation.measured(run, sentences=8, budgets=(4,))
     assert set(arms) < set(rows["arm"])
     assert {"full", "longformer", ablation.SIGMA} < set(rows["arm"])
     assert rows["arm"].is_unique
