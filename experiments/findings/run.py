@@ -14,7 +14,7 @@ from attnlab.ablation import over_models
 from attnlab.budget import FULL
 from attnlab.core import write_text
 from experiments.head_costs.run import PREDICTORS, WITHIN
-from experiments.head_roles.run import CAPTIONS
+from experiments.head_roles.run import CAPTIONS, by_width
 from experiments.heads_of_small_models.readme import test_bleu
 from experiments.heads_of_small_models.summary import models_with, sites_in_short
 from experiments.shared.readme import RESULTS, read_table, render
@@ -86,6 +86,7 @@ def head_roles(folder: Path) -> Row:
             str(site): rows.to_dict("records") for site, rows in own.groupby("site", sort=False)
         },
         "bleu": read_table(folder, "models")["bleu"],
+        "widths": by_width(read_table(folder, "table")),
     }
 
 

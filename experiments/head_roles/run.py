@@ -31,6 +31,7 @@ from experiments.shared.readme import (
 )
 from experiments.shared.translators import (
     MODEL,
+    SMALL,
     bleu_range,
     models_of,
     names_of,
@@ -42,7 +43,7 @@ OUT = RESULTS / "head_roles"
 SENTENCES, DIGITS = 400, 6
 CAPTIONS, TREES = TEXTS = "captions", "sentences with trees"
 SITES = ("encoder", "decoder", "cross")
-NONE = "none"
+NONE = "no label"
 LABELS = "labels"
 # Of a head, from the table of its labels.
 COLUMNS = [
@@ -116,8 +117,9 @@ def estimated(table: pd.DataFrame) -> pd.DataFrame:
     each = carried(table)
     shares = over_models(each, GROUP, ["share"], shares=["share"])
     some = each[each["share"] > 0]
-    costs = over_models(some, GROUP, ["loss_change"]).rename(columns={"models": "models_with"})
-    found = shares.merge(costs, how="left", on=GROUP)
+    with_one = some.groupby(GROUP, as_index=False).size().rename(columns={"size": "models_with"})
+    costs = over_models(some, GROUP, ["loss_change"]).drop(columns="models")
+    found = shares.merge(with_one, on=GROUP).merge(costs, on=GROUP)
     order = {name: place for place, name in enumerate((*TEXTS, *SITES))}
     keys = found["text"].map(order) * 10 + found["site"].map(order) - found["share"]
     return found.loc[keys.sort_values(kind="stable").index].reset_index(drop=True)
@@ -140,11 +142,25 @@ def readme(folder: Path) -> str:
     return render(
         __file__, read_facts(folder),
         models=models, names=names_of(models["corpus"]), bleu=bleu_range(models["bleu"]),
-        sentences=int(models["sentences"].max()), first=first, none=NONE, estimate=estimate,
+        sentences=int(models["sentences"].max()), first=first, estimate=estimate,
+        widths=by_width(table),
         captions=_shown(found, CAPTIONS), trees=_shown(found, TREES),
         with_trees=len(trees[MODEL].drop_duplicates()), tree_heads=len(trees),
         syntactic=int(trees[LABELS].str.contains("syntactic").sum()),
     )  # fmt: skip
+
+
+def by_width(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """Of models with vectors of 128 and of 256 numbers: how many encoder heads on captions are sinks."""
+    own = table[(table["text"] == CAPTIONS) & (table["site"] == "encoder")]
+    width = own["corpus"].isin(SMALL).map({True: "128", False: "256"})
+    return {
+        str(name): {
+            "models": len(rows[MODEL].drop_duplicates()), "heads": len(rows),
+            "sinks": int(rows[LABELS].str.contains("sink").sum()),
+        }
+        for name, rows in own.groupby(width)
+    }  # fmt: skip
 
 
 def _most(found: pd.DataFrame, site: str) -> list[dict[str, Any]]:
@@ -162,8 +178,13 @@ def _shown(found: pd.DataFrame, text: str) -> pd.DataFrame:
                 "label": row["label"],
                 "share of heads": estimate(row, "share", ".2f"),
                 "models with such a head": f"{row['models_with']:.0f} of {row['models']}",
-                "loss without one": estimate(row, "loss_change", "+.3f"),
             }
+            # Trees come without translations, and so without a loss.
+            | (
+                {"loss without one": estimate(row, "loss_change", "+.3f")}
+                if text == CAPTIONS
+                else {}
+            )
             for row in found[found["text"] == text].to_dict("records")
         ]
     )

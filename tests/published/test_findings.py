@@ -93,6 +93,14 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
     before = {"contrast": ["alignment heads before BLEU"], "models": 2, "same_sign": 2}
     before |= {"ratio": [0.75], "ratio_low": [0.7], "ratio_high": [0.8]}
     pd.DataFrame(before).to_csv(own / "contrasts.csv", index=False)
+    own = folder / "head_roles"
+    shutil.copy(folder / "models" / "table.csv", own / "models.csv")
+    shares = {"text": "captions", "site": ["cross"], "label": ["monotone"], "share": [0.5]}
+    shares |= {"share_low": [0.25], "share_high": [0.75]}
+    pd.DataFrame(shares).to_csv(own / "over_models.csv", index=False)
+    heads = {"corpus": ["multi30k-en-fr", "multi30k-en-fr-d128"], "seed": 0, "text": "captions"}
+    heads |= {"site": "encoder", "labels": ["sink; broad", "no label"]}
+    pd.DataFrame(heads).to_csv(own / "table.csv", index=False)
     own = folder / "trained_mechanisms"
     pd.DataFrame(arms).to_csv(own / "table.csv", index=False)
     against = contrast | difference | {"contrast": ["band against full"]}
@@ -105,6 +113,8 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
     assert "least variance over sentences: **+0.500** [+0.250, +0.750]; all heads of cross" in text
     assert "half as strong as at the end at **30** [29, 31] % of the training" in text
     assert "**0.75** [0.70, 0.80] times the steps, in 2 of 2 models, BLEU 70.0 to 75.0" in text
+    assert "significant against controls: monotone **0.50** [0.25, 0.75]." in text
+    assert "are sinks: **0** of 1 in models of 128 dimensions, **1** of 1 in models of 256" in text
     for texts in ("image captions", "Bible verses"):
         assert f"German source**, {texts}: **+0.25** [+0.12, +0.38] words" in text
     assert (

@@ -18,13 +18,13 @@ def planted(labels: list[str], costs: list[float]) -> pd.DataFrame:
 
 
 def test_shares_are_of_the_heads_of_a_site_in_all_models(tmp_path: Path) -> None:
-    first = planted(["sink; broad", "none", "sink", "sink"], [0.25, 0.5, 1.0, 2.0])
-    second = planted(["none", "none", "none", "sink"], [0.0, 0.0, 0.0, 4.0])
+    first = planted(["sink; broad", "no label", "sink", "sink"], [0.25, 0.5, 1.0, 2.0])
+    second = planted(["no label", "no label", "no label", "sink"], [0.0, 0.0, 0.0, 4.0])
     for seed, rows in enumerate((first, second)):
         put_rows(tmp_path, "table", {"corpus": "one", "seed": seed}, rows)
     found = roles.estimated(read_table(tmp_path, "table")).set_index(["site", "label"])
-    shares = {("encoder", "sink"): 0.25, ("encoder", "broad"): 0.25, ("encoder", "none"): 0.75}
-    shares |= {("decoder", "sink"): 0.75, ("decoder", "none"): 0.25}
+    shares = {("encoder", "sink"): 0.25, ("encoder", "broad"): 0.25, ("encoder", "no label"): 0.75}
+    shares |= {("decoder", "sink"): 0.75, ("decoder", "no label"): 0.25}
     assert found["share"].to_dict() == shares
     # Without a sink of the encoder the one model that has one loses 0.25; the others have no part in it.
     assert found.loc[("encoder", "sink"), ["models", "models_with", "loss_change"]].tolist() == [
@@ -33,7 +33,7 @@ def test_shares_are_of_the_heads_of_a_site_in_all_models(tmp_path: Path) -> None
         0.25,
     ]
     assert found.loc[("decoder", "sink"), "loss_change"] == (1.5 + 4) / 2
-    assert next(iter(found.index)) == ("encoder", "none")
+    assert next(iter(found.index)) == ("encoder", "no label")
 
 
 @pytest.mark.slow
