@@ -235,7 +235,9 @@ def trained_mechanisms(folder: Path) -> Row:
     table = read_table(folder, "table")
     return {
         "contrasts": read_table(folder, "contrasts").to_dict("records"),
+        "none": row_of(read_table(folder, "against_full"), arm="none"),
         "bleu": table.loc[table["arm"] == FULL, "bleu"],
+        "epochs": table["epochs"].max(),
         "models": len(table),
     }
 

@@ -182,7 +182,6 @@ def shown(models: pd.DataFrame, against: pd.DataFrame) -> pd.DataFrame:
                 "chrF": f"{row['chrf']:.1f}",
                 "length ratio": f"{row['length_ratio']:.2f}",
                 "keys per row": f"{row['keys_per_row']:.2f}",
-                "target tokens/s": f"{row['target_tokens_per_second']:,.0f}",
             }
             for row in models.to_dict("records")
         ]

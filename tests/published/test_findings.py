@@ -102,7 +102,8 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
     heads |= {"site": "encoder", "labels": ["sink; broad", "no label"]}
     pd.DataFrame(heads).to_csv(own / "table.csv", index=False)
     own = folder / "trained_mechanisms"
-    pd.DataFrame(arms).to_csv(own / "table.csv", index=False)
+    pd.DataFrame({"arm": ["none"]} | difference).to_csv(own / "against_full.csv", index=False)
+    pd.DataFrame(arms | {"epochs": 5}).to_csv(own / "table.csv", index=False)
     against = contrast | difference | {"contrast": ["band against full"]}
     pd.DataFrame(against).to_csv(own / "contrasts.csv", index=False)
     text = page(folder)
