@@ -19,7 +19,15 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.core import InputError
-from attnlab.matrices.batched import Sizes, checked_weights, counted_entries, in_chunks, sizes_of
+from attnlab.matrices.batched import (
+    Positions,
+    Sizes,
+    checked_weights,
+    counted_entries,
+    in_chunks,
+    positions_of,
+    sizes_of,
+)
 from attnlab.matrices.distances import Distances, from_sums
 from attnlab.matrices.fit import Fit, Parameters, complete
 from attnlab.matrices.offsets import band_entries, matrix_from_band, real_band
@@ -29,7 +37,6 @@ from attnlab.matrices.supports import (
     Values,
     Window,
     band_dimension,
-    band_support,
     check_values,
     fill_support,
     reach_within,
@@ -185,6 +192,7 @@ def fit_band(
     error_nnz: int | Int[Tensor, "*#batch"] = 0,
     error_bound: float = math.inf,
     sizes: Sizes | None = None,
+    positions: Positions | None = None,
 ) -> Fit:
     """Nearest member of Sigma2: a band of which ceil((1 - dropout) * dim B) entries are used.
 
@@ -201,6 +209,10 @@ def fit_band(
     optimum can be. `stochastic` keeps at least one entry of every row that the band reaches, so that the
     row can sum to 1, even beyond `keep`.
 
+    The distance of a whole band without an error is a sum over rows: that of rows drawn evenly from a
+    matrix, with their positions, divided by their number estimates that of all rows without bias.
+    Entries that are kept and an error are of the rows at hand alone.
+
     Args:
         H: attention weights, at least 0.
         window: how far the band reaches back and ahead; one number is both sides.
@@ -211,37 +223,43 @@ def fit_band(
         error_nnz: s, how many entries E may correct.
         error_bound: eps, how large a correction may be.
         sizes: the real queries and keys of each matrix, see `attnlab.matrices.batched`.
+        positions: of the rows, where they are not all queries, in any order; see there.
 
     Raises:
         InputError: no attention weights, unknown values,
-            a dropout outside [0, 1], a negative window, keep or error.
+            a dropout outside [0, 1], a negative window, keep, error or position.
 
     Cost: O(query * key), plus a sort of the band when entries are dropped. Source: math.md section 3.
     """
     check_values(values)
     asked = sides(window, causal=causal)
-    reach = reach_within(asked, *H.shape[-2:])
+    at = positions_of(H, positions)
+    reach = reach_within(asked, int(at.max()) + 1, H.shape[-1])
     H = checked_weights(H, sizes)
-    kept = _entries_to_keep(H, reach, dropout, keep, sizes)
+    dimension = (
+        band_dimension(sizes_of(H, sizes), reach)
+        if positions is None
+        else real_band(H, reach, sizes, at).sum((-2, -1))
+    ).expand(H.shape[:-2])
+    kept = _entries_to_keep(dimension, dropout, keep)
     if kept is not None and values == "stochastic":
-        kept = _one_a_row(H, reach, kept, sizes)
+        kept = _one_a_row(H, reach, kept, sizes, at)
     allowed = SparseError(error_nnz, error_bound)
     distances = error = None
-    if values == "free" and kept is None:
+    if values == "free" and kept is None and positions is None:
         structure = _project(H, reach)
         if sizes is None and can_be_read_in_place(H, reach):
             distances = measure_off_band(H, reach)
     else:
-        support = _support(H, reach, kept, values, sizes)
+        support = _support(H, reach, kept, values, sizes=sizes, at=at)
         if values == "stochastic" and not allowed.absent:
             structure, error = fit_stochastic_rows(H, support, error_nnz, error_bound)
         else:
             structure = fill_support(H, support, values)
-    dimension = band_dimension(sizes_of(H, sizes), reach).expand(H.shape[:-2])
     support_size = dimension if kept is None else kept
     lower_bound = None
     if not allowed.absent and kept is not None and values != "free":
-        lower_bound = _lower_bound(H, reach, kept, values, allowed=allowed, sizes=sizes)
+        lower_bound = _lower_bound(H, reach, kept, values, allowed=allowed, sizes=sizes, at=at)
         lower_bound = lower_bound.masked_fill(kept == dimension, math.inf)
     return complete(
         H,
@@ -270,40 +288,46 @@ def check_dropout(dropout: float) -> None:
 
 
 def _entries_to_keep(
-    H: Tensor, reach: Window, dropout: float, keep: int | Tensor | None, sizes: Sizes | None
+    dimension: Int[Tensor, "*batch"], dropout: float, keep: int | Tensor | None
 ) -> Tensor | None:
     """How many entries of each band are used; None when all of them."""
     check_dropout(dropout)
     if keep is None and dropout == 0:
         return None
-    dimension = band_dimension(sizes_of(H, sizes), reach).expand(H.shape[:-2])
     if keep is None:
         # (1 - 0.7) * 10 is a little more than 3 in floating point and must not become 4.
         return torch.ceil((1 - dropout) * dimension.double() - 1e-9).long()
-    wanted = torch.as_tensor(keep, device=H.device)
+    wanted = torch.as_tensor(keep, device=dimension.device)
     if bool((wanted < 0).any()):
         msg = "The number of entries that a band keeps must be 0 or more."
         raise InputError(msg)
     return torch.minimum(wanted, dimension)
 
 
-def _one_a_row(H: Tensor, reach: Window, kept: Tensor, sizes: Sizes | None) -> Tensor:
+def _one_a_row(H: Tensor, reach: Window, kept: Tensor, sizes: Sizes | None, at: Tensor) -> Tensor:
     """At least as many entries as rows that the band reaches."""
-    return torch.maximum(kept, real_band(H, reach, sizes).any(-1).sum(-1))
+    return torch.maximum(kept, real_band(H, reach, sizes, at).any(-1).sum(-1))
 
 
 def _support(
-    H: Tensor, reach: Window, kept: Tensor | None, values: Values, sizes: Sizes | None
+    H: Tensor,
+    reach: Window,
+    kept: Tensor | None,
+    values: Values,
+    *,
+    sizes: Sizes | None,
+    at: Int[Tensor, " query"],
 ) -> Bool[Tensor, "*#batch query key"]:
     """The whole band, or the `kept` entries of it that leave the smallest distance without an error."""
     if kept is None:
-        support = band_support(H.shape[-2], H.shape[-1], reach, device=H.device)
+        offset = torch.arange(H.shape[-1], device=H.device) - at[:, None]
+        support = (offset >= -reach[0]) & (offset <= reach[1])
         return support if sizes is None else support & counted_entries(sizes, *H.shape[-2:])
-    entries = band_entries(H, reach)
-    inside = real_band(H, reach, sizes).expand_as(entries)
+    entries = band_entries(H, reach, at)
+    inside = real_band(H, reach, sizes, at).expand_as(entries)
     gain = _stochastic_gain(entries, inside) if values == "stochastic" else entries
     used = _top(gain.masked_fill(~inside, -math.inf), kept) & inside
-    return matrix_from_band(used.to(H.dtype), H.shape[-1], reach) > 0
+    return matrix_from_band(used.to(H.dtype), H.shape[-1], reach, at) > 0
 
 
 def _lower_bound(
@@ -314,18 +338,19 @@ def _lower_bound(
     *,
     allowed: SparseError,
     sizes: Sizes | None,
+    at: Tensor,
 ) -> Float[Tensor, "*batch"]:
     """A bound on the distance of a band with dropped entries together with its error; inf where exact.
 
     Free values on as many entries can only be nearer, and so can rows that sum to 1 on the whole band.
     """
-    free = fill_support(H, _support(H, reach, kept, "free", sizes), "free")
+    free = fill_support(H, _support(H, reach, kept, "free", sizes=sizes, at=at), "free")
     bound = left_after_error(H - free, allowed)
     if values == "binary":
         # Only what is above 1 and may be corrected by more than 1 can be better left out.
         exact = (H <= 1).flatten(-2).all(-1) | (allowed.bound <= 1)
         return bound.masked_fill(exact, math.inf)
-    whole = _support(H, reach, None, values, sizes)
+    whole = _support(H, reach, None, values, sizes=sizes, at=at)
     P, E = fit_stochastic_rows(H, whole, allowed.nonzeros, allowed.bound)
     return bound.maximum((H - P - E).abs().sum((-2, -1)))
 

@@ -6,6 +6,10 @@ Ragged batches: a matrix may be smaller than the tensor that holds it.
 the leading ones; whatever stands right of them and below them is padding and never counts. Sizes
 broadcast: `[sentence, 1, 2]` serves matrices `[sentence, head, query, key]`. None means no padding.
 
+Rows of a larger matrix: `positions[i]` says at which query row i stands, the same in all matrices of a
+batch. Offsets are counted from there, and `sizes[..., 0]` says how many of these rows are real. None
+means that row i is query i.
+
 Large batches are fitted piece by piece, so that memory beyond the result stays bounded.
 """
 
@@ -18,9 +22,10 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from attnlab.core import InputError
+from attnlab.core import LONGEST_TEXT, InputError
 
 Sizes = Int[Tensor, "*#batch 2"]
+Positions = Int[Tensor, "query"]
 
 
 def counted_entries(sizes: Sizes, queries: int, keys: int) -> Bool[Tensor, "*#batch query key"]:
@@ -73,6 +78,32 @@ def sizes_of(
 ) -> Int[Tensor, "*#batch 2"]:
     """`sizes`, or the size of the whole tensor where there is no padding."""
     return torch.tensor(H.shape[-2:], device=H.device) if sizes is None else sizes
+
+
+def positions_of(
+    H: Shaped[Tensor, "*batch query key"], positions: Positions | None
+) -> Int[Tensor, " query"]:
+    """`positions`, or those of all queries from 0 where none are given.
+
+    Raises:
+        InputError: not a whole number from 0 up for each row.
+    """
+    queries = H.shape[-2]
+    if positions is None:
+        return torch.arange(queries, device=H.device)
+    if positions.is_floating_point() or positions.shape != (queries,):
+        msg = (
+            f"Positions must be one whole number for each of the {queries} rows, not "
+            f"{positions.dtype} of shape {list(positions.shape)}."
+        )
+        raise InputError(msg)
+    if bool(((positions < 0) | (positions >= LONGEST_TEXT)).any()):
+        msg = (
+            f"Positions of rows must lie between 0 and {LONGEST_TEXT - 1:,}, not between "
+            f"{int(positions.min()):,} and {int(positions.max()):,}."
+        )
+        raise InputError(msg)
+    return positions.to(H.device)
 
 
 DTYPES = (torch.float32, torch.float64)
@@ -221,7 +252,8 @@ def in_chunks(
     """A fit that takes its batch in pieces of about equal work and joins the results.
 
     The first argument is `[*batch query key]`; keyword arguments that are tensors belong to the
-    matrices one by one and are cut with them. The number of matrices in a piece follows from their size.
+    matrices one by one and are cut with them, but for `positions`. The number of matrices in a piece
+    follows from their size.
     """
 
     @functools.wraps(fit)
@@ -246,7 +278,7 @@ def in_chunks(
 
 def _cut(name: str, value: Any, batch: torch.Size, length: int) -> Any:
     """One value per piece: slices of what belongs to single matrices, the value itself otherwise."""
-    if not isinstance(value, Tensor):
+    if not isinstance(value, Tensor) or name == "positions":
         return _Same(value)
     own = value.shape[-1:] if name == "sizes" else value.shape[:0]
     return value.expand(*batch, *own).reshape(-1, *own).split(length)

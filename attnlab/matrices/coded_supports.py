@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core import InputError
+from attnlab.matrices.batched import Positions, positions_of
 from attnlab.matrices.blocks import block_gains, near_diagonal, place_blocks
 from attnlab.matrices.families import CODED, FAMILIES, NO_FAMILY
 from attnlab.matrices.offsets import band_entries, real_band
@@ -147,6 +148,7 @@ def candidates(
     H: Float[Tensor, "*batch sentence query key"],
     sizes: Int[Tensor, "*batch sentence 2"],
     search: Search,
+    positions: Positions | None = None,
 ) -> Iterator[Candidate]:
     """Every member of every family, in the order of `CODED`, one at a time.
 
@@ -154,31 +156,39 @@ def candidates(
         H: matrices with zeros in the padding, at least as large as a block (`with_room`).
         sizes: real queries and keys of each matrix, `[*batch sentence 2]`.
         search: which members are tried.
+        positions: of the rows, where they are not all queries. A family whose members are chosen over all
+            rows at once has none then.
     """
     for name in CODED:
-        yield from FAMILIES[name].candidates(H, sizes, search)
+        yield from FAMILIES[name].candidates(H, sizes, search, positions)
 
 
-def nothing(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
+def nothing(
+    H: Tensor, sizes: Tensor, search: Search, positions: Positions | None
+) -> Iterator[Candidate]:
     """Rows without a support."""
-    del sizes, search
+    del sizes, search, positions
     empty = torch.zeros_like(H[..., 0])
     yield Candidate(NO_FAMILY, {}, empty, empty.long())
 
 
-def diagonals(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
+def diagonals(
+    H: Tensor, sizes: Tensor, search: Search, positions: Positions | None
+) -> Iterator[Candidate]:
     """Each offset within reach."""
     reach = sides(search.window, causal=search.causal)
-    entries, inside = band_entries(H, reach), real_band(H, reach, sizes)
+    entries, inside = band_entries(H, reach, positions), real_band(H, reach, sizes, positions)
     for index, offset in enumerate(range(-reach[0], reach[1] + 1)):
         column = (..., index)
         yield Candidate("diagonal", {"offset": offset}, entries[column], inside[column].long())
 
 
-def bands(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
+def bands(
+    H: Tensor, sizes: Tensor, search: Search, positions: Positions | None
+) -> Iterator[Candidate]:
     """Each band within reach that is no diagonal."""
     reach = sides(search.window, causal=search.causal)
-    entries, inside = band_entries(H, reach), real_band(H, reach, sizes)
+    entries, inside = band_entries(H, reach, positions), real_band(H, reach, sizes, positions)
     for left in range(reach[0] + 1):
         for right in range(reach[1] + 1):
             if left + right == 0:  # a diagonal
@@ -188,8 +198,12 @@ def bands(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
             yield Candidate("band", parameters, entries[part].sum(-1), inside[part].sum(-1))
 
 
-def rare_columns(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
-    """Blocks of rows that attend one key, where they capture most."""
+def rare_columns(
+    H: Tensor, sizes: Tensor, search: Search, positions: Positions | None
+) -> Iterator[Candidate]:
+    """Blocks of rows that attend one key, where they capture most; placed over all rows at once."""
+    if positions is not None:
+        return
     for block_rows in range(2, search.window + 1):
         anchors = 1 if search.causal else block_rows
         near = near_diagonal(H, [block_rows])
@@ -202,7 +216,7 @@ def rare_columns(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate
         for count in range(1, search.num_pos + 1):
             placed = place_blocks(forced, count)
             column = block_columns(placed.start, placed.rows, placed.column, H.shape[-2])
-            captured, real = _on_column(H, column, sizes, search)
+            captured, real = _on_column(H, column, sizes, search, positions)
             bits = _naming_bits(placed.used.sum(-1), sizes[..., 0], block_rows, anchors)
             parameters = {"block_rows": block_rows, "num_pos": count}
             yield Candidate("rare_columns", parameters, captured, real, bits)
@@ -220,22 +234,26 @@ def _naming_bits(blocks: Tensor, rows: Tensor, block_rows: int, anchors: int) ->
     return bits_of_positions + k * height.clamp(max=anchors).double().log2()
 
 
-def fixed_columns(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
+def fixed_columns(
+    H: Tensor, sizes: Tensor, search: Search, positions: Positions | None
+) -> Iterator[Candidate]:
     """One of the first or last keys for every row."""
     for parameters, column in _positions(H, sizes, search):
-        yield Candidate("column", parameters, *_on_column(H, column, sizes, search))
+        yield Candidate("column", parameters, *_on_column(H, column, sizes, search, positions))
 
 
-def columns_and_bands(H: Tensor, sizes: Tensor, search: Search) -> Iterator[Candidate]:
+def columns_and_bands(
+    H: Tensor, sizes: Tensor, search: Search, positions: Positions | None
+) -> Iterator[Candidate]:
     """One of the first or last keys with each diagonal and each band."""
     left, right = sides(search.window, causal=search.causal)
-    entries = band_entries(H, (left, right))
-    inside = real_band(H, (left, right), sizes)
-    row = torch.arange(H.shape[-2], device=H.device)
+    entries = band_entries(H, (left, right), positions)
+    inside = real_band(H, (left, right), sizes, positions)
+    row = positions_of(H, positions)
     single = [(at, at) for at in range(-left, right + 1) if at]
     bands = [(-back, ahead) for back in range(left + 1) for ahead in range(right + 1)]
     for position, column in _positions(H, sizes, search):
-        weight, real = _on_column(H, column, sizes, search)
+        weight, real = _on_column(H, column, sizes, search, positions)
         distance = column - row
         for first, last in (*single, *bands):
             part = (..., slice(first + left, last + left + 1))
@@ -259,19 +277,23 @@ def _positions(
 
 
 def _on_column(
-    H: Tensor, column: Tensor, sizes: Tensor, search: Search
+    H: Tensor, column: Tensor, sizes: Tensor, search: Search, positions: Positions | None
 ) -> tuple[Tensor, Int[Tensor, "*batch query"]]:
     """Each row's weight on one key, and 1 where that key is real and visible."""
-    real = real_columns(column, H, sizes, causal=search.causal)
+    real = real_columns(column, H, sizes, causal=search.causal, positions=positions)
     index = column.clamp(0, H.shape[-1] - 1)[..., None]
     return H.gather(-1, index)[..., 0] * real, real.long()
 
 
 def keys_of_rows(
-    H: Float[Tensor, "*batch query key"], sizes: Int[Tensor, "*batch 2"], *, causal: bool
+    H: Float[Tensor, "*batch query key"],
+    sizes: Int[Tensor, "*batch 2"],
+    *,
+    causal: bool,
+    positions: Positions | None = None,
 ) -> Int[Tensor, "*batch query"]:
     """How many keys each row may look at, at least 1."""
     keys = sizes[..., 1:].expand(H.shape[:-1]).clamp(min=1)
     if causal:
-        keys = keys.minimum(torch.arange(1, H.shape[-2] + 1, device=H.device))
+        keys = keys.minimum(positions_of(H, positions) + 1)
     return keys

@@ -10,7 +10,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.matrices.batched import Sizes, checked_weights, counted_in, in_chunks
+from attnlab.matrices.batched import (
+    Positions,
+    Sizes,
+    checked_weights,
+    counted_in,
+    in_chunks,
+    positions_of,
+)
 from attnlab.matrices.fit import Fit, Parameters, complete
 from attnlab.matrices.priced import (
     Task,
@@ -53,6 +60,7 @@ def fit_column(
     error_nnz: int | Int[Tensor, "*#batch"] = 0,
     error_bound: float = math.inf,
     sizes: Sizes | None = None,
+    positions: Positions | None = None,
 ) -> Fit:
     """Nearest matrix with a single column: t = argmax over t of the sum over rows of gain(h_it).
 
@@ -65,14 +73,15 @@ def fit_column(
     in `fit_diagonal`.
 
     Raises:
-        InputError: no attention weights, unknown values or a negative error.
+        InputError: no attention weights, unknown values, a negative error or position.
 
     Cost: one pass, with an error a few partial sorts of the matrix more. Source: math.md section 3.
     """
     check_values(values)
     H = checked_weights(H, sizes)
     real = counted_in(H, sizes)
-    usable = real.tril() if causal else real
+    at = positions_of(H, positions)
+    usable = real & (torch.arange(H.shape[-1], device=H.device) <= at[:, None]) if causal else real
     task = Task(H, values, SparseError(error_nnz, error_bound))
 
     def gains(price: Tensor | None) -> Tensor:
@@ -81,7 +90,7 @@ def fit_column(
 
     def rows(column: Tensor) -> tuple[Tensor, Tensor]:
         every_row = column[..., None].expand(H.shape[:-1])
-        return every_row, real_columns(every_row, H, sizes, causal=causal)
+        return every_row, real_columns(every_row, H, sizes, causal=causal, positions=at)
 
     column = best_candidate(task, gains, rows)
     every_row, allowed = rows(column)

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.matrices.batched import Sizes, checked_weights, in_chunks
+from attnlab.matrices.batched import Positions, Sizes, checked_weights, in_chunks, positions_of
 from attnlab.matrices.fit import Fit, Outline, Parameters, complete
 from attnlab.matrices.offsets import band_entries, real_band
 from attnlab.matrices.priced import (
@@ -48,6 +48,7 @@ def fit_diagonal(
     error_nnz: int | Int[Tensor, "*#batch"] = 0,
     error_bound: float = math.inf,
     sizes: Sizes | None = None,
+    positions: Positions | None = None,
 ) -> Fit:
     """Nearest member of Sigma1: a shifted identity whose offset d lies in -left..right.
 
@@ -62,6 +63,10 @@ def fit_diagonal(
     an entry are tried; among equals the one nearest to 0 is taken, of
     two the one that looks back. The thesis tries d = 0 alone (`window=0`).
 
+    Without an error the distance of each offset is a sum over rows: that of rows drawn evenly from a matrix,
+    with their positions, divided by their number estimates that of all rows without bias. An error is of
+    the rows at hand alone.
+
     Args:
         H: attention weights, at least 0.
         window: how far the offset may look back and ahead; one number is both sides.
@@ -70,20 +75,22 @@ def fit_diagonal(
         error_nnz: s, how many entries E may correct.
         error_bound: eps, how large a correction may be.
         sizes: the real queries and keys of each matrix, see `attnlab.matrices.batched`.
+        positions: of the rows, where they are not all queries, in any order; see there.
 
     Raises:
-        InputError: no attention weights, unknown values, a negative window or error.
+        InputError: no attention weights, unknown values, a negative window, error or position.
 
     Cost: O(query * (left + right + 1)) for the choice, with an error a few partial sorts of the
     matrix more. Source: math.md section 3; thesis fig. 13.
     """
     check_values(values)
     asked = sides(window, causal=causal)
-    left, right = reach_within(asked, *H.shape[-2:])
+    at = positions_of(H, positions)
+    left, right = reach_within(asked, int(at.max()) + 1, H.shape[-1])
     H = checked_weights(H, sizes)
     task = Task(H, values, SparseError(error_nnz, error_bound))
-    inside = real_band(H, (left, right), sizes)
-    entries = band_entries(H, (left, right))
+    inside = real_band(H, (left, right), sizes, at)
+    entries = band_entries(H, (left, right), at)
     nearest_first = torch.tensor(sorted(range(-left, right + 1), key=abs), device=H.device)
 
     def gains(price: Tensor | None) -> Tensor:
@@ -91,8 +98,8 @@ def fit_diagonal(
         return gain.masked_fill(~inside.any(-2), -math.inf)[..., nearest_first + left]
 
     def rows(candidate: Tensor) -> tuple[Tensor, Tensor]:
-        column = torch.arange(H.shape[-2], device=H.device) + nearest_first[candidate][..., None]
-        return column, real_columns(column, H, sizes, causal=causal)
+        column = at + nearest_first[candidate][..., None]
+        return column, real_columns(column, H, sizes, causal=causal, positions=at)
 
     best = best_candidate(task, gains, rows)
     offset = nearest_first[best]

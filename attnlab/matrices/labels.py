@@ -13,7 +13,13 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from attnlab.core import InputError, ShortRepr
-from attnlab.matrices.batched import checked_weights, entries_at_once, sizes_of
+from attnlab.matrices.batched import (
+    Positions,
+    checked_weights,
+    entries_at_once,
+    positions_of,
+    sizes_of,
+)
 from attnlab.matrices.coded_supports import (
     Candidate,
     CodeLength,
@@ -77,6 +83,7 @@ def label_heads(
     column_positions: int = 2,
     causal: bool = False,
     sizes: Int[Tensor, "*#batch sentence 2"] | None = None,
+    positions: Positions | None = None,
 ) -> Labels:
     """The structural label of each head: the family with the shortest description of its matrices.
 
@@ -94,6 +101,10 @@ def label_heads(
     bound when `causal` or with more queries than keys. A family without a member among the options
     (no blocks below a window of 2) has infinitely many bits.
 
+    Of rows with their positions the bits are those of these rows, and of what names the support: a sum over
+    rows, whose mean over rows drawn evenly estimates that of all. `rare_columns`, placed over all rows at
+    once, have no member then.
+
     Args:
         H: the matrices of every head, all sentences of a corpus, at least 0.
         window: the largest offset, band side and rows of a block that are tried.
@@ -101,20 +112,30 @@ def label_heads(
         column_positions: how many positions from either end can be the column.
         causal: rows see the keys up to their own position only.
         sizes: the real queries and keys of each matrix, see `attnlab.matrices.batched`.
+        positions: of the rows, where they are not all queries, in any order; see there.
 
     Raises:
-        InputError: no attention weights, or an option that is no whole number from 0 up.
+        InputError: no attention weights, or an option or position that is no whole number from 0 up.
 
     Source: math.md section 5. Cost: (window + 1)^2 + window * num_pos passes over the bands.
     """
     search = Search(window, num_pos, column_positions, causal)
     H = checked_weights(H, sizes, dimensions=3).double()
     sizes = sizes_of(H, sizes).expand(*H.shape[:-2], 2)
-    H = with_room(H, search)
-    keys = keys_of_rows(H, sizes, causal=causal).to(H.dtype)
+    H, at = _with_positions(H, search, positions)
+    keys = keys_of_rows(H, sizes, causal=causal, positions=at).to(H.dtype)
     rows = Rows(H.sum(-1).flatten(-2), keys.flatten(-2))
-    coded = _coded(candidates(H, sizes, search), rows)
+    coded = _coded(candidates(H, sizes, search, at), rows)
     return labels_of_codes(list(coded), (H.sum(-1) > 0).sum((-2, -1)))
+
+
+def _with_positions(
+    H: Tensor, search: Search, positions: Positions | None
+) -> tuple[Tensor, Positions | None]:
+    """Whole matrices with room for the highest block, or rows and their positions."""
+    if positions is None:
+        return with_room(H, search), None
+    return H, positions_of(H, positions)
 
 
 def _coded(found: Iterator[Candidate], rows: Rows) -> Iterator[CodedCandidate]:
@@ -260,6 +281,7 @@ def sum_labels(
     H: Float[Tensor, "sentence head query key"],
     sizes: Int[Tensor, "sentence 1 2"],
     search: Search,
+    positions: Positions | None = None,
 ) -> LabelSums:
     """The sums of a batch of sentences, in float64 on the CPU.
 
@@ -267,18 +289,20 @@ def sum_labels(
         H: all heads of one layer.
         sizes: real queries and keys of each sentence.
         search: which candidates are tried.
+        positions: as in `label_heads`.
 
     Raises:
-        InputError: no attention weights.
+        InputError: no attention weights, or positions as there.
     """
     H = checked_weights(H, sizes, dimensions=4).double().movedim(1, 0)
-    H = with_room(H, search)
+    H, at = _with_positions(H, search, positions)
     sizes = sizes[None, :, 0].expand(*H.shape[:-2], 2)
-    keys = keys_of_rows(H, sizes, causal=search.causal)
+    keys = keys_of_rows(H, sizes, causal=search.causal, positions=at)
     mass = H.sum(-1)
     # One candidate at a time: there are hundreds, each as large as all rows.
     found = [
-        _summed(number, one, mass, keys) for number, one in enumerate(candidates(H, sizes, search))
+        _summed(number, one, mass, keys)
+        for number, one in enumerate(candidates(H, sizes, search, at))
     ]
     rows, filled = int(sizes[0, :, 0].sum()), (mass > 0).sum((-2, -1)).cpu()
     return LabelSums(

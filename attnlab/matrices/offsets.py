@@ -5,22 +5,40 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.matrices.batched import Sizes, check_matrices, checked_weights, in_chunks, sizes_of
+from attnlab.matrices.batched import (
+    Positions,
+    Sizes,
+    check_matrices,
+    checked_weights,
+    in_chunks,
+    positions_of,
+    sizes_of,
+)
 from attnlab.matrices.supports import entries_at_offset
 
 
 @in_chunks
 def mass_by_offset(
-    H: Float[Tensor, "*batch query key"], sizes: Sizes | None = None
+    H: Float[Tensor, "*batch query key"],
+    sizes: Sizes | None = None,
+    *,
+    positions: Positions | None = None,
 ) -> Float[Tensor, "*batch offset"]:
-    """Sum of each diagonal, from offset -(queries - 1) up to keys - 1.
+    """Sum of each diagonal, from offset -(queries - 1) up to keys - 1; of rows from -(last position).
 
     Sums of several sentences add up, so that a corpus can be streamed. Cost: one pass.
 
     >>> mass_by_offset(torch.tensor([[0.5, 0.5], [1.0, 0.0]])).tolist()
     [1.0, 0.5, 0.5]
     """
-    return skewed(checked_weights(H, sizes)).sum(-2)
+    H = checked_weights(H, sizes)
+    if positions is None:
+        return skewed(H).sum(-2)
+    at, keys = positions_of(H, positions), H.shape[-1]
+    last = int(at.max())
+    index = torch.arange(keys, device=H.device) - at[:, None] + last
+    mass = H.new_zeros(*H.shape[:-2], last + keys)
+    return mass.index_add_(-1, index.flatten(), H.flatten(-2))
 
 
 def skewed(H: Float[Tensor, "*batch query key"]) -> Float[Tensor, "*batch query offset"]:
@@ -50,6 +68,7 @@ def mass_beyond_windows(
     sizes: Sizes | None = None,
     *,
     causal: bool = False,
+    positions: Positions | None = None,
 ) -> Float[Tensor, "*batch window"]:
     """The l1 distance of H to the w-band for every w in 0..widest, in one pass.
 
@@ -59,10 +78,12 @@ def mass_beyond_windows(
 
     This is the exact optimum of the `free` values; the `stochastic` one is twice as large when the
     rows of H sum to 1. Captured mass m(w) = 1 - beyond(w) / sum(h). Falls with w, never below 0.
-    Source: math.md sections 2 and 6. Cost: one pass over the matrix.
+    A sum over rows: that of some rows, with their positions, estimates that of all. Source: math.md
+    sections 2 and 6. Cost: one pass over the matrix.
     """
-    mass = mass_by_offset(H, sizes=sizes)
+    mass = mass_by_offset(H, sizes=sizes, positions=positions)
     queries, keys = H.shape[-2:]
+    queries = queries if positions is None else mass.shape[-1] - keys + 1
     distance = torch.arange(1 - queries, keys, device=H.device)
     # Forward-looking mass is beyond every causal window.
     reach = min(widest, max(queries, keys, 1) - 1)
@@ -96,27 +117,31 @@ def mean_weight_by_offset(
 
 
 def band_entries(
-    H: Float[Tensor, "*batch query key"], window: tuple[int, int]
+    H: Float[Tensor, "*batch query key"],
+    window: tuple[int, int],
+    positions: Positions | None = None,
 ) -> Float[Tensor, "*batch query offset"]:
     """Every row's entries at offsets -left..right, 0 where an offset leaves the matrix.
 
     Cost: O(query * (left + right + 1)), without a pass over the matrix.
     """
-    column, inside = band_columns(H.shape[-2], H.shape[-1], window, H.device)
+    column, inside = band_columns(positions_of(H, positions), H.shape[-1], window)
     if H.shape[-1] == 0:
         return H.new_zeros(*H.shape[:-1], column.shape[-1])
     return H.gather(-1, column.expand(*H.shape[:-2], *column.shape)) * inside
 
 
 def matrix_from_band(
-    entries: Float[Tensor, "*batch query offset"], keys: int, window: tuple[int, int]
+    entries: Float[Tensor, "*batch query offset"],
+    keys: int,
+    window: tuple[int, int],
+    positions: Positions | None = None,
 ) -> Float[Tensor, "*batch query key"]:
     """The matrix with these entries at offsets -left..right and zeros elsewhere.
 
     The inverse of `band_entries`: what would stand outside the matrix is dropped.
     """
-    queries = entries.shape[-2]
-    column, inside = band_columns(queries, keys, window, entries.device)
+    column, inside = band_columns(positions_of(entries, positions), keys, window)
     matrix = entries.new_zeros(*entries.shape[:-1], keys)
     if keys == 0:
         return matrix
@@ -124,21 +149,23 @@ def matrix_from_band(
 
 
 def band_columns(
-    queries: int, keys: int, window: tuple[int, int], device: torch.device
+    positions: Int[Tensor, " query"], keys: int, window: tuple[int, int]
 ) -> tuple[Int[Tensor, "query offset"], Bool[Tensor, "query offset"]]:
     """The key at each offset -left..right of each query, kept within the matrix, and where it truly is."""
     left, right = window
-    offset = torch.arange(-left, right + 1, device=device)
-    column = torch.arange(queries, device=device)[:, None] + offset
+    column = positions[:, None] + torch.arange(-left, right + 1, device=positions.device)
     return column.clamp(0, max(keys - 1, 0)), (column >= 0) & (column < keys)
 
 
 def real_band(
-    H: Float[Tensor, "*batch query key"], window: tuple[int, int], sizes: Sizes | None
+    H: Float[Tensor, "*batch query key"],
+    window: tuple[int, int],
+    sizes: Sizes | None,
+    positions: Positions | None = None,
 ) -> Bool[Tensor, "*#batch query offset"]:
     """True where an entry of `band_entries` stands in the matrix and not in its padding."""
     queries, keys = H.shape[-2:]
-    column, inside = band_columns(queries, keys, window, H.device)
+    column, inside = band_columns(positions_of(H, positions), keys, window)
     if sizes is None:
         return inside
     row = torch.arange(queries, device=H.device)[:, None]

@@ -26,7 +26,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.matrices.batched import Sizes, sizes_of
+from attnlab.matrices.batched import Positions, Sizes, positions_of, sizes_of
 from attnlab.matrices.residual import SparseError
 from attnlab.matrices.supports import Values
 
@@ -211,12 +211,13 @@ def real_columns(
     sizes: Sizes | None,
     *,
     causal: bool,
+    positions: Positions | None = None,
 ) -> Bool[Tensor, "*batch query"]:
     """True where row and column are both real, and the column is not ahead when causal."""
     row = torch.arange(H.shape[-2], device=H.device)
     real = sizes_of(H, sizes)
     allowed = (row < real[..., :1]) & (column >= 0) & (column < real[..., 1:])
-    return allowed & (column <= row) if causal else allowed
+    return allowed & (column <= positions_of(H, positions)) if causal else allowed
 
 
 Price = Float[Tensor, "*batch"] | None

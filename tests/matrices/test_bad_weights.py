@@ -114,6 +114,7 @@ PARTS = {
         "counted_in",
         "without_padding",
         "sizes_of",
+        "positions_of",
         "fill_support",
         "renormalised",
     ),
@@ -242,3 +243,26 @@ def test_rows_without_mass_are_spread_in_the_precision_of_the_matrix() -> None:
 def test_means_by_offset_need_an_axis_of_matrices() -> None:
     with pytest.raises(InputError, match="at least 3 dimensions"):
         mean_weight_by_offset(torch.rand(4, 6))
+
+
+@pytest.mark.parametrize(
+    ("positions", "message"),
+    [
+        ([0, 1, 2, -1], "between 0 and 999,999, not between -1 and 2"),
+        ([0, 1, 2, 10**6], "not between 0 and 1,000,000"),
+        ([0, 1, 2], r"one whole number for each of the 4 rows, not torch.int64 of shape \[3\]"),
+        ([0.0, 1.0, 2.0, 3.0], "one whole number for each of the 4 rows, not torch.float32"),
+    ],
+)
+def test_positions_are_a_whole_number_for_each_row(positions: list, message: str) -> None:
+    at = torch.tensor(positions)
+    for fit in (
+        lambda: fit_band(weights(), window=1, positions=at),
+        lambda: fit_diagonal(weights(), window=1, positions=at),
+        lambda: fit_column(weights(), positions=at),
+        lambda: label_heads(weights(), positions=at),
+        lambda: sum_labels(weights(), SIZES, Search(), at),
+        lambda: offsets.mass_beyond_windows(weights(), 2, positions=at),
+    ):
+        with pytest.raises(InputError, match=message):
+            fit()

@@ -99,18 +99,22 @@ def test_rows_of_any_kind_are_coded_as_one_at_a_time(H: torch.Tensor) -> None:
             assert float(labels.eta[head, CODED.index("diffuse")]) == 1
 
 
+@pytest.mark.parametrize("at", [None, [4, 0, 3], [1]])
 @pytest.mark.parametrize(("causal", "columns"), [(False, 5), (True, 5), (False, 7), (False, 3)])
-def test_bits_of_every_family(causal: bool, columns: int) -> None:
+def test_bits_of_every_family(causal: bool, columns: int, at: list[int] | None) -> None:
     H = attention(2, 5, columns)
     if causal:
         H = H.tril()
         H = H / H.sum(-1, keepdim=True)
+    queries = list(range(5)) if at is None else at
+    H = H[:, queries]
     rows = H.flatten(0, 1).tolist()
-    keys = [*range(1, 6), *range(1, 6)] if causal else None
-    found = label_heads(H, window=2, num_pos=1, column_positions=1, causal=causal)
+    keys = [i + 1 for i in queries] * 2 if causal else None
+    options = {"window": 2, "num_pos": 1, "column_positions": 1, "causal": causal}
+    found = label_heads(H, **options, positions=None if at is None else torch.tensor(at))
 
     def cost(support_of, names: float) -> float:
-        supports = [support_of(i) for i in range(5)] * 2
+        supports = [support_of(i) for i in queries] * 2
         return shortest(rows, supports, keys).fun + names
 
     def band(left: int, right: int):
@@ -130,7 +134,7 @@ def test_bits_of_every_family(causal: bool, columns: int) -> None:
         [(a, b) for a in range(3) for b in range(right + 1) if a + b],
     )
     expected = {
-        "diffuse": sum(math.log2(k) for k in keys) if keys else 10 * math.log2(columns),
+        "diffuse": sum(math.log2(k) for k in keys) if keys else len(rows) * math.log2(columns),
         "diagonal": min(cost(band(-d, d), math.log2(len(offsets))) for d in offsets),
         "band": min(cost(band(a, b), math.log2(len(sides))) for a, b in sides),
         "column": min(cost(lambda i, t=t: [t] if not causal or t <= i else [], 1.0)
@@ -145,7 +149,8 @@ def test_bits_of_every_family(causal: bool, columns: int) -> None:
         assert float(found.bits[CODED.index(family)]) == pytest.approx(bits, abs=1e-5), family
     assert float(found.eta[CODED.index("diffuse")]) == 1
     best = expected["diffuse"]
-    assert float(found.bits_per_row[0]) == pytest.approx(best / 10, abs=1e-9)
+    assert float(found.bits_per_row[0]) == pytest.approx(best / len(rows), abs=1e-9)
+    assert found.bits[CODED.index("rare_columns")].isinf() == (at is not None)
 
 
 def test_bits_of_rare_columns_name_their_places_in_every_sentence() -> None:
