@@ -2,18 +2,20 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from scipy.stats import norm
 from torch import Tensor
 
 from attnlab.core import Site, site_order
-from attnlab.labels.counting import known_labels, scope_of_layer
+from attnlab.labels.counting import known_labels
 from attnlab.labels.label_columns import KAPPA, TIE_BITS_PER_ROW
 from attnlab.labels.verdict import UNDECIDED, UNKNOWN
 from attnlab.matrices import CODED, Labels, LabelSums, Search, sum_labels
@@ -32,17 +34,20 @@ class HeadStructure(PerLayer[tuple[Site, int, View], LabelSums]):
     tokens among queries and keys, since a sink is most often one. Of content the rows and columns
     of special tokens are taken out, so that offsets count content tokens only, and what is left of a
     row is divided by its sum; rows without weight on any content key cost nothing and are counted
-    apart. Rows of cross-attention go by the token that they predict, see `scope_of_layer`.
+    apart. Rows of cross-attention go by the token that they predict, see `LayerWeights.counted_of_all`.
+
+    Of rows that are selected the bits are those of these rows, at their positions, and families that are
+    chosen over all rows at once are left out.
 
     Args:
         sentences: how many of the first sentences are taken.
     """
 
+    by_rows = True
+
     def __init__(self, sentences: int) -> None:
         super().__init__()
         self.sentences = sentences
-        # Of no sentence it needs no whole matrix.
-        self.by_rows = sentences == 0
 
     def values_of(self, layer: LayerWeights) -> dict[tuple[Site, int, View], LabelSums]:
         """Sums of the wanted sentences of one layer and batch in both views."""
@@ -51,7 +56,7 @@ class HeadStructure(PerLayer[tuple[Site, int, View], LabelSums]):
             return {}
         sides = {
             ALL: (layer.queries.real, layer.keys.real),
-            CONTENT: (scope_of_layer(layer).queries, layer.keys.content),
+            CONTENT: (layer.counted_queries, layer.keys.content),
         }
         # Without tokens every key is one of content.
         views = VIEWS if layer.has_tokens else (ALL,)
@@ -86,9 +91,10 @@ class HeadStructure(PerLayer[tuple[Site, int, View], LabelSums]):
     def families(self, keys: View = ALL) -> pd.DataFrame:
         """One row per head and family: what its best member costs, in the order of `CODED`.
 
-        Columns `site, layer, head, family, bits_per_row, noise_fraction, member, chosen, sentences,
-        rows, rows_left_out`; `noise_fraction` is eta of math.md section 5, `member` the parameters of
-        the best code, `rows_left_out` how many rows had no weight on any of the keys.
+        Families that were left out have no row. Columns `site, layer, head, family, bits_per_row,
+        noise_fraction, member, chosen, sentences, rows, rows_left_out`; `noise_fraction` is eta of math.md
+        section 5, `member` the parameters of the best code, `rows_left_out` how many rows had
+        no weight on any of the keys.
         """
         tables = [
             _families(site, layer, sums, found) for site, layer, sums, found in self._coded(keys)
@@ -113,13 +119,37 @@ def _sums(
     rows = [row for row in wanted if some[row]]
     if not rows:
         return None
-    sides = queries[rows], keys[rows]
+    if layer.rows is not None:
+        # Each sentence alone, since what stands before a row is not the same in all.
+        every = layer.rows.among.real if view == ALL else layer.counted_of_all
+        ranks = every.cumsum(-1) - 1
+        found = []
+        for row in rows:
+            # Queries that the view leaves out are not counted in a position.
+            at = ranks[row, layer.positions[queries[row]]]
+            sums = _of_matrices(layer, view, [row], (queries, keys), at)
+            before = every[row, layer.rows.chosen[: layer.rows.start]]
+            # Its first rows count a sentence.
+            found.append(replace(sums, sentences=int(not before.any())))
+        return reduce(add, found)
+    return _of_matrices(layer, view, rows, (queries, keys))
+
+
+def _of_matrices(
+    layer: LayerWeights,
+    view: View,
+    rows: list[int],
+    both: tuple[Bool[Tensor, "batch query"], Bool[Tensor, "batch key"]],
+    positions: Int[Tensor, " row"] | None = None,
+) -> LabelSums:
+    """Sums of some sentences, whose queries stand at `positions` where they are not all queries."""
+    sides = both[0][rows], both[1][rows]
     matrices = packed(layer.exact[rows], *sides)
     if view == CONTENT:
         sums = matrices.sum(-1, keepdim=True)
         matrices = matrices / sums.masked_fill(sums == 0, 1.0)
     sizes = torch.stack([side.sum(-1) for side in sides], -1)[:, None].to(matrices.device)
-    return sum_labels(matrices, sizes, Search(causal=layer.causal))
+    return sum_labels(matrices, sizes, Search(causal=layer.causal), positions)
 
 
 def packed(
@@ -148,6 +178,7 @@ def _heads(site: Site, layer: int, found: Labels) -> dict[str, object]:
 
 
 def _families(site: Site, layer: int, sums: LabelSums, found: Labels) -> pd.DataFrame:
+    measured = {family for family, _ in sums.members}
     tables = [
         pd.DataFrame(
             {
@@ -163,6 +194,7 @@ def _families(site: Site, layer: int, sums: LabelSums, found: Labels) -> pd.Data
             }
         )
         for index, family in enumerate(CODED)
+        if family in measured
     ]
     return pd.concat(tables).sort_values("head", kind="stable")
 

@@ -410,6 +410,7 @@ def prepare(
     *,
     memory: float | None = None,
     whole: str | Literal[False] = CAPTURE_ROWS,
+    rows_do: bool = False,
     selection: Selection = EVERYTHING,
 ) -> Reading:
     """The model ready to read the sentences; arguments as in `capture`.
@@ -422,6 +423,8 @@ def prepare(
         whole: where something that is fed needs whole matrices, what to do so that nothing does, in words;
             False where nothing does, so that those of long texts are computed in blocks of rows, if the
             model allows it.
+        rows_do: whether some rows will do instead of whole matrices where a text is too long for these, which
+            the reading then says by `in_blocks`.
         selection: which layers, heads and rows are handed on.
 
     Raises:
@@ -434,7 +437,9 @@ def prepare(
     found, wanted = probe(model.model, sentences, sites)
     selection.check(found, wanted, sentences)
     device = input_device(model.model.device)
+    held = found.heads * (1 if found.hooks else sum(found.layers.values()))
     parts = not whole and (not selection.is_all or sentences.is_long(found.heads))
+    parts = parts or (rows_do and sentences.is_too_long(held, memory=memory, device=device))
     if parts and found.hooks:
         found = with_callers(model.model, sentences, found)
     if parts and found.callers:
@@ -442,9 +447,8 @@ def prepare(
             found.heads, biased=found.biased, memory=memory, device=device
         )
     else:
-        layers = 1 if found.hooks else sum(found.layers.values())
         advice = WHOLE_LAYERS if parts else SHORTEN if whole is False else f"{SHORTEN}, or {whole}"
-        sentences.check_memory(found.heads * layers, memory=memory, device=device, advice=advice)
+        sentences.check_memory(held, memory=memory, device=device, advice=advice)
     return Reading(model, sentences, found, wanted, selection, bool(parts and found.callers))
 
 

@@ -303,6 +303,21 @@ class Sentences:
         tokens = _length(longest)
         return tokens * (tokens if longest.features is None else len(longest.target or ()))
 
+    def longest(self) -> tuple[int, int]:
+        """The number of the text that has most tokens, from 0, and how many these are."""
+        one = max(self.usable, key=_length)
+        return one.number, _length(one)
+
+    def is_too_long(
+        self, weights_a_cell: int, *, memory: float | None, device: torch.device
+    ) -> bool:
+        """Whether the longest text needs more memory than there is; arguments as in `check_memory`."""
+        try:
+            self.check_memory(weights_a_cell, memory=memory, device=device)
+        except InputError:
+            return True
+        return False
+
     def check_memory_of_blocks(
         self, heads: int, *, biased: bool, memory: float | None, device: torch.device
     ) -> None:

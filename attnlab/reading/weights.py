@@ -87,7 +87,13 @@ class LayerWeights:
 
     @cached_property
     def counted_queries(self) -> Bool[Tensor, "batch query"]:
-        """True at rows that count (heads.md, section 1): those of content tokens.
+        """True at rows that count, of those at hand, see `counted_of_all`."""
+        counted = self.counted_of_all
+        return counted if self.rows is None else counted[:, self.positions]
+
+    @cached_property
+    def counted_of_all(self) -> Bool[Tensor, "batch all_queries"]:
+        """True at queries whose rows count (heads.md, section 1): content tokens, at hand or not.
 
         In cross-attention a row goes by the token that it predicts: row t predicts token t + 1 (trap 5),
         so the row of the start token counts and that of the last token does not. Without tokens all do.
@@ -95,7 +101,7 @@ class LayerWeights:
         content = self.queries.content if self.rows is None else self.rows.among.content
         if self.site == "cross" and self.has_tokens:
             content = torch.cat([content[:, 1:], torch.zeros_like(content[:, :1])], 1)
-        return content if self.rows is None else content[:, self.positions]
+        return content
 
     @cached_property
     def offsets(self) -> Int[Tensor, "query key"]:

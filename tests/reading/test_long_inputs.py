@@ -426,8 +426,8 @@ def test_what_needs_whole_matrices_names_the_way_out() -> None:
     source = ALL["bert"](), TOKENIZER
     with pytest.raises(InputError, match=r"capture some of its rows in Python \(rows= of"):
         prepare(source, SENTENCES, memory=1e-6)
-    with pytest.raises(InputError, match="no labels, 0 structure sentences, 0 fit sentences"):
-        analyze(source, sentences=SENTENCES, labels=False, memory=1e-6)
+    with pytest.raises(InputError, match="with 3 heads in blocks of rows, needs"):
+        analyze(source, sentences=SENTENCES, memory=1e-6)
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt_oss"])

@@ -103,7 +103,8 @@ def test_quotients_sizes_and_levels() -> None:
     assert dict(zip(table["approximation"], table["level"], strict=True)) == {
         "band": "oracle",
         **dict.fromkeys(
-            ["diagonal", "kept_band", "rare_columns", "union", "additive", "top"], "oracle"
+            ["diagonal_alone", "diagonal", "kept_band", "rare_columns", "union", "additive", "top"],
+            "oracle",
         ),
         "zero": "none",
         "uniform": "none",

@@ -38,7 +38,7 @@ from attnlab.evaluation import (
 )
 from attnlab.labels import HeadStructure
 from attnlab.models import Model, Run, Source, leaving_modes
-from attnlab.questions.analyze.fits import HeadFits, OffsetProfiles
+from attnlab.questions.analyze.fits import HeadFits, OffsetProfiles, RowFits
 from attnlab.questions.analyze.generation import (
     check_generates,
     compare_generated,
@@ -50,12 +50,14 @@ from attnlab.questions.analyze.labelling import Labeller, ablate_for_labels
 from attnlab.questions.analyze.question import (
     MOST_HEADS_ABLATED,
     QUESTION,
+    ROWS,
     AnalysisSettings,
     ClosedHeads,
     HeadsWithoutWeight,
     LayersHeldAtOnce,
     LearnedSink,
     NoLoss,
+    RowsDrawn,
     RowsWithoutKeys,
     TooLargeToKeep,
     TooManyToAblate,
@@ -72,6 +74,7 @@ from attnlab.reading import (
     MatrixKeeper,
     PerLayer,
     Reading,
+    Selection,
     Sentences,
     SentenceStatistics,
     View,
@@ -89,9 +92,8 @@ from attnlab.reading import (
 from attnlab.results import Result, notes_on_weights
 
 KEPT_BYTES = 64 * 2**20
-STATISTICS_ALONE = (
-    "count statistics alone, which are sums over rows (no labels, 0 structure sentences, 0 fit "
-    "sentences), or capture some rows in Python (rows= of attnlab.capture)"
+WITHOUT_LABELS = (
+    "leave labels and ablation out, so that fits and structure are of rows drawn at random"
 )
 # The column of heads that stands beside the labels too.
 SINK_SHARE = "mass_on_special"
@@ -145,12 +147,19 @@ def _analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View
     sentences = read_sentences(model, found.texts, found.origin)
     whole = found.gold is not None or settings.structure_sentences > 0 or settings.fit_sentences > 0
     reading = prepare(
-        model, sentences, settings.sites, memory=settings.memory, whole=whole and STATISTICS_ALONE
+        model,
+        sentences,
+        settings.sites,
+        memory=settings.memory,
+        whole=whole and WITHOUT_LABELS,
+        rows_do=not (settings.labels or settings.treebank or settings.ablation),
     )
+    seed = model.seed if settings.seed is None else settings.seed
+    drawn = Selection(rows=ROWS, seed=seed) if whole and reading.in_blocks else None
     if settings.generation:
         check_generates(model.model, sentences)
     structure, labeller, evaluator = HeadStructure(settings.structure_sentences), None, None
-    if found.gold is not None:
+    if found.gold is not None and drawn is None:
         labeller = Labeller(reading, found.gold, model.type_counts, structure, views=views)
         evaluator = _evaluator(reading, settings)
 
@@ -160,20 +169,21 @@ def _analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View
     forced = SentenceStatistics(len(sentences.texts), first_rows(model.model, sentences))
     also: list[PerLayer[Any, Any]] = [] if labeller is None else [labeller.functions]
     tables, kept, notes, coverage = _measure(
-        lambda what, to, first: run(what, reading if first is None else reading.first(first), to),
+        lambda what, to, first: run(what, _first_of(reading, first, drawn), to),
         settings,
         structure,
         views,
         also=[*also, *([forced] if settings.generation else [])],
         chosen=numbers_of(settings.show or (), sentences),
+        by_rows=drawn is not None,
     )
+    notes += _notes_on_rows(drawn, sentences, labels=found.gold is not None)
     closed = _closed_among(reading, evaluator)
     if closed:
         notes.append(ClosedHeads(tuple(map(str, closed))))
     notes += notes_on_texts(model, found, settings.sentences, settings.sites)
     if settings.text is not None:
         notes += _notes_on_training(model, found)
-    seed = model.seed if settings.seed is None else settings.seed
     if settings.generation:
         tables["generated"] = _generated(reading, forced, run, settings, seed)
     if labeller is not None:
@@ -197,6 +207,20 @@ def _analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View
         closed=closed,
         weights=model.weights,
     )
+
+
+def _first_of(reading: Reading, count: int | None, drawn: Selection | None) -> Reading:
+    """What is read of all texts, or of the first few, of which rows may be drawn."""
+    if count is None:
+        return reading
+    return replace(reading.first(count), selection=drawn or reading.selection)
+
+
+def _notes_on_rows(drawn: Selection | None, sentences: Sentences, *, labels: bool) -> list[Note]:
+    if drawn is None:
+        return []
+    number, tokens = sentences.longest()
+    return [RowsDrawn(number + 1, tokens, ROWS, drawn.seed, labels)]
 
 
 def _generated(
@@ -284,21 +308,36 @@ def _measure(
     *,
     also: Sequence[PerLayer[Any, Any]] = (),
     chosen: Sequence[int] = (),
+    by_rows: bool = False,
 ) -> tuple[dict[str, pd.DataFrame], KeptMatrices, list[Note], Coverage]:
     """Every head's statistics over all sentences, fits of the first few, whole matrices of fewer.
 
     `structure` and `also` are fed in the pass over all sentences; `views` are those of the structure;
-    `chosen` are numbers of sentences whose matrices are kept before those of the first.
+    `chosen` are numbers of sentences whose matrices are kept before those of the first; `by_rows` says
+    that a pass over the first few is of some rows, which is then the one for fits and structure.
     """
     statistics, profiles = HeadStatistics(), OffsetProfiles()
     keeper = MatrixKeeper(settings.keep_matrices, KEPT_BYTES, chosen=chosen)
-    fits = HeadFits(profiles, settings.fit_sentences)
-    measured_twice = [profiles] if settings.fit_sentences > 0 else []
-    consumers: list[PerLayer[Any, Any]] = [statistics, *measured_twice, keeper, structure, *also]
-    coverage = run("Capturing heads", consumers, None)
-    if settings.fit_sentences > 0:
-        # A second pass, because the mean over the other sentences is known only after the first.
-        run("Fitting matrices", [fits], settings.fit_sentences)
+    fits: HeadFits | RowFits
+    if by_rows:
+        fits = RowFits(settings.fit_sentences)
+        coverage = run("Capturing heads", [statistics, keeper, *also], None)
+        most = max(settings.fit_sentences, settings.structure_sentences)
+        run("Fitting drawn rows", [fits, structure], most)
+    else:
+        fits = HeadFits(profiles, settings.fit_sentences)
+        measured_twice = [profiles] if settings.fit_sentences > 0 else []
+        consumers: list[PerLayer[Any, Any]] = [
+            statistics,
+            *measured_twice,
+            keeper,
+            structure,
+            *also,
+        ]
+        coverage = run("Capturing heads", consumers, None)
+        if settings.fit_sentences > 0:
+            # A second pass, because the mean over the other sentences is known only after the first.
+            run("Fitting matrices", [fits], settings.fit_sentences)
     kept, heads = keeper.kept(), statistics.heads()
     tables = {
         "heads": heads,

@@ -11,15 +11,17 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core import HEAD_COLUMNS, Column, Site, site_order
+from attnlab.core import HEAD_COLUMNS, Column, Site, Sums, site_order
 from attnlab.matrices import (
     AT_EQUAL_BUDGET,
     CODED,
     FAMILIES,
+    WINDOW,
     band_dimension,
     entries_at_once,
     entries_by_offset,
     fit_at_equal_budget,
+    fit_diagonal,
     fit_residual,
     l1_distance,
     mass_beyond_windows,
@@ -88,6 +90,13 @@ RELATIVE = (
         "a module without any attention could do.",
         2,
         "mean by offset",
+    ),
+    Column(
+        "diagonal_alone",
+        "diagonal",
+        f"Relative distance of the best single offset within {WINDOW} tokens, without E.",
+        2,
+        "diagonal",
     ),
     *map(_band, range(WIDEST_WINDOW + 1)),
 )
@@ -182,6 +191,8 @@ class HeadFits(PerLayer[tuple[Site, int], list[Columns]]):
 
         l1(w) = sum of h_ij over |j - i| > w
 
+    `diagonal_alone` (`oracle`): the best single offset.
+
     Families at one budget (`oracle`), see `attnlab.matrices.families.fit_at_equal_budget`, and `top`,
     the largest entries of that budget, which nothing of its size beats. Reference points: `zero` and
     `uniform` use
@@ -207,7 +218,8 @@ class HeadFits(PerLayer[tuple[Site, int], list[Columns]]):
         ]
         measured = [_of_all_heads(parts) for parts in zip(*blocks, strict=True)]
         (total,) = (one.l1 for one in measured if one.approximation == "zero")
-        shape = _shape_columns(layer, numbers, layer.sizes[wanted], heads)
+        sides = layer.sizes[wanted][..., [0, 0, 1]]
+        shape = _shape_columns(layer.site, layer.layer, numbers, sides, heads)
         return {(layer.site, layer.layer): [_columns(shape, total, one) for one in measured]}
 
     def _measured(self, layer: LayerWeights, wanted: list[int], heads: slice) -> list[Measured]:
@@ -221,6 +233,8 @@ class HeadFits(PerLayer[tuple[Site, int], list[Columns]]):
             )
             for w in range(WIDEST_WINDOW + 1)
         ]
+        alone = fit_diagonal(H, window=WINDOW, causal=layer.causal, sizes=real)
+        measured.append(Measured("diagonal_alone", "oracle", alone.l1, budget=alone.budget))
         measured += _families(H, real, causal=layer.causal)
         uniform = uniform_matrix(H, real, causal=layer.causal)
         measured += [
@@ -235,13 +249,91 @@ class HeadFits(PerLayer[tuple[Site, int], list[Columns]]):
 
     def fits(self) -> pd.DataFrame:
         """One row per head, sentence and approximation, in that order."""
-        if not self.sums:
-            return pd.DataFrame()
-        tables = [pd.DataFrame(columns) for measured in self.sums.values() for columns in measured]
-        table = pd.concat(tables, ignore_index=True)
-        table = table.astype({"window": "Int64", "budget": "Int64"})
-        keys = [*HEAD_COLUMNS, "sentence"]
-        return table.sort_values(keys, key=_in_order, kind="stable", ignore_index=True)
+        return _table([columns for measured in self.sums.values() for columns in measured])
+
+
+class RowFits(PerLayer[tuple[Site, int, int], Sums[str, Tensor]]):
+    """Exact distances of selected rows of long texts: of `HeadFits`, those that are sums over rows.
+
+    These are whole bands, `diagonal_alone`, `zero` and `uniform`. Entries that are kept of a band, blocks of
+    rows, the sparse error and the largest entries are chosen over all rows at once.
+    """
+
+    by_rows = True
+
+    def __init__(self, sentences: int) -> None:
+        super().__init__()
+        self.sentences = sentences
+
+    def values_of(self, layer: LayerWeights) -> dict[tuple[Site, int, int], Sums[str, Tensor]]:
+        """Sums over the rows of the wanted sentences of one layer, some rows at a time."""
+        return {
+            (layer.site, layer.layer, number): _sums_of_rows(layer, row)
+            for row, number in enumerate(layer.sentences)
+            if number < self.sentences and bool(layer.queries.real[row].any())
+        }
+
+    def fits(self) -> pd.DataFrame:
+        """One row per head, sentence and approximation, in that order."""
+        tables = []
+        for (site, layer, number), sums in self.sums.items():
+            total = sums["total"][None]
+            sides = torch.stack([sums["rows"], sums["queries"], sums["keys"]])[None, None]
+            shape = _shape_columns(site, layer, [number], sides, range(total.shape[1]))
+            tables += [_columns(shape, total, one) for one in _measured_rows(sums)]
+        return _table(tables)
+
+
+def _sums_of_rows(layer: LayerWeights, row: int) -> Sums[str, Tensor]:
+    queries, keys = layer.queries.real[row], layer.keys.real[row]
+    H, at = layer.exact[row][:, queries][..., keys], layer.positions[queries]
+    visible = layer.visible[row][queries][:, keys]
+    uniform = visible / visible.sum(-1, keepdim=True).clamp(min=1).double()
+    near, entries = (_near_the_diagonal(one, at) for one in (H, torch.ones_like(H[0]) * visible))
+    every = layer.queries if layer.rows is None else layer.rows.among
+    first = int(layer.is_first_block)
+    sums = {
+        "rows": torch.tensor(len(at)),
+        "queries": first * every.real[row].sum(),
+        "keys": first * keys.sum(),
+        "total": H.sum((-2, -1)),
+        "beyond": mass_beyond_windows(H, WIDEST_WINDOW, causal=layer.causal, positions=at),
+        "uniform": (H - uniform).abs().sum((-2, -1)),
+        "near": near,
+        "entries": entries.long(),
+    }
+    return Sums({name: value.cpu() for name, value in sums.items()})
+
+
+def _near_the_diagonal(H: Tensor, at: Tensor) -> Float[Tensor, "*head offset"]:
+    """The sum at each offset within the widest band, 0 where there is no key."""
+    mass = mass_by_offset(H, positions=at)
+    last = mass.shape[-1] - H.shape[-1]
+    return F.pad(mass, (WIDEST_WINDOW, WIDEST_WINDOW))[..., last : last + 2 * WIDEST_WINDOW + 1]
+
+
+def _measured_rows(sums: Sums[str, Tensor]) -> list[Measured]:
+    """Every approximation of the rows of one sentence."""
+    total, entries = sums["total"], sums["entries"]
+    measured = []
+    for w in range(WIDEST_WINDOW + 1):
+        budget = entries[WIDEST_WINDOW - w : WIDEST_WINDOW + w + 1].sum()
+        measured.append(
+            Measured("band", "oracle", sums["beyond"][None, :, w], w, budget[None, None])
+        )
+    within = slice(WIDEST_WINDOW - WINDOW, WIDEST_WINDOW + WINDOW + 1)
+    best = sums["near"][:, within].max(-1)
+    return [
+        *measured,
+        Measured(
+            "diagonal_alone",
+            "oracle",
+            (total - best.values)[None],
+            budget=entries[within][best.indices][None],
+        ),
+        Measured("zero", "none", total[None], budget=torch.zeros(1, 1, dtype=torch.long)),
+        Measured("uniform", "none", sums["uniform"][None]),
+    ]
 
 
 def _of_all_heads(parts: Sequence[Measured]) -> Measured:
@@ -270,22 +362,41 @@ def _families(H: Tensor, real: Tensor, *, causal: bool) -> list[Measured]:
     ]
 
 
+def _table(tables: Sequence[Columns]) -> pd.DataFrame:
+    """All tables as one, a row per head, sentence and approximation, in that order."""
+    if not tables:
+        return pd.DataFrame()
+    table = pd.concat(map(pd.DataFrame, tables), ignore_index=True)
+    table = table.astype({"window": "Int64", "budget": "Int64"})
+    keys = [*HEAD_COLUMNS, "sentence"]
+    return table.sort_values(keys, key=_in_order, kind="stable", ignore_index=True)
+
+
 def _in_order(column: pd.Series) -> pd.Series:
     return column.map(site_order) if column.name == "site" else column
 
 
 def _shape_columns(
-    layer: LayerWeights, numbers: list[int], real: Tensor, heads: range
+    site: Site, layer: int, numbers: list[int], sides: Int[Tensor, "sentence #head 3"], heads: range
 ) -> dict[str, object]:
-    """What identifies a matrix: the same for every approximation of it."""
-    queries, keys = real.expand(-1, len(heads), -1).flatten(0, 1).cpu().numpy().T
+    """What identifies a matrix: the same for every approximation of it.
+
+    Args:
+        site: of the matrices.
+        layer: likewise.
+        numbers: of their sentences.
+        sides: rows that are measured, all rows, and keys.
+        heads: numbers of the heads.
+    """
+    rows, queries, keys = sides.expand(-1, len(heads), -1).flatten(0, 1).cpu().numpy().T
     return {
-        "site": layer.site,
-        "layer": layer.layer,
+        "site": site,
+        "layer": layer,
         "head": list(heads) * len(numbers),
         "sentence": [number for number in numbers for _ in heads],
         "queries": queries,
         "keys": keys,
+        "rows": rows,
     }
 
 
@@ -299,7 +410,7 @@ def _columns(shape: dict[str, object], total: Tensor, measured: Measured) -> Col
         budget=None if budget is None else budget.expand(total.shape).flatten().cpu().numpy(),
         l1=l1,
     )
-    table["mean_error"] = l1 / (table["queries"] * table["keys"])
+    table["mean_error"] = l1 / (table["rows"] * table["keys"])
     weight = total.flatten().cpu().numpy()
     # A matrix without any weight has no relative distance.
     table["relative"] = l1 / np.where(weight > 0, weight, np.nan)
@@ -309,8 +420,8 @@ def _columns(shape: dict[str, object], total: Tensor, measured: Measured) -> Col
 def summarise(fits: pd.DataFrame) -> pd.DataFrame:
     """One row per head: mean `relative` over sentences of every approximation.
 
-    Columns `band_0` to `band_10`, `diagonal`, `kept_band`, `rare_columns`, `additive`, `union`, `top`,
-    `zero`, `uniform`, and `mean_by_offset` where it was measured.
+    Columns `band_0` to `band_10`, `diagonal_alone`, `diagonal`, `kept_band`, `rare_columns`, `additive`,
+    `union`, `top`, `zero`, `uniform`, and `mean_by_offset`, of those that were measured.
     """
     name = fits["approximation"].where(
         fits["window"].isna(), fits["approximation"] + "_" + fits["window"].astype(str)

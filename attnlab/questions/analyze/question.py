@@ -42,6 +42,9 @@ FITS = Table(
         Column("queries", "queries", "Rows of the matrix."),
         Column("keys", "keys", "Columns of the matrix."),
         Column(
+            "rows", "rows measured", "How many: all, or those drawn of a text too long to hold."
+        ),
+        Column(
             "approximation", "approximation", "The family, the largest entries, or a reference."
         ),
         Column("window", "window", "Tokens on either side, of a whole band."),
@@ -51,9 +54,9 @@ FITS = Table(
             "oracle: fitted to the matrix itself; static: taken from other sentences; none.",
         ),
         Column("budget", "budget", "How many entries the approximation may use."),
-        Column("l1", "l1 distance", "Sum of all absolute differences.", 2),
-        Column("mean_error", "mean error", "The l1 distance by queries times keys.", 3),
-        Column("relative", "relative", "The l1 distance divided by the sum of the matrix.", 2),
+        Column("l1", "l1 distance", "Sum of all absolute differences in the rows measured.", 2),
+        Column("mean_error", "mean error", "The l1 distance by rows measured times keys.", 3),
+        Column("relative", "relative", "The l1 distance divided by the sum of these rows.", 2),
     ),
     keys=(*HEAD_KEYS, "sentence", "approximation", "window"),
 )
@@ -207,6 +210,25 @@ class TooLargeToKeep(Note):
 
 
 @dataclass(frozen=True)
+class RowsDrawn(Note):
+    """A text too long for whole matrices, so that fits and structure are of rows drawn of each text.
+
+    Attributes:
+        text: its number, from 1.
+        tokens: how many it has.
+        rows: how many are drawn of each text, all of shorter ones.
+        seed: of the draws.
+        labels: whether labels were to be given, which need whole matrices.
+    """
+
+    text: int
+    tokens: int
+    rows: int
+    seed: int
+    labels: bool
+
+
+@dataclass(frozen=True)
 class Unaligned(Note):
     """How many sentences' tokens do not match their words; the first by its identifier, and why."""
 
@@ -316,6 +338,8 @@ class NoLoss(Note):
 
 SENTENCES = 200
 LABELLED_SENTENCES = 1000
+# Drawn of each text where one is too long for whole matrices.
+ROWS = 256
 # A pass over the sentences per head: minutes for a small model, an hour for a large one.
 MOST_HEADS_ABLATED = 96
 NOT_NORMALIZED = "none"
@@ -465,6 +489,16 @@ def _without_keys(note: RowsWithoutKeys) -> str:
     return f"{rows} no key at all; entropy 0 is counted there."
 
 
+def _rows_drawn(note: RowsDrawn) -> str:
+    labels = ", and heads were not labelled" if note.labels else ""
+    return (
+        f"The matrices of text {note.text}, of {note.tokens:,} tokens, need more memory than is free or "
+        f"allowed, so fits and structure are of {note.rows} rows drawn of each text (seed {note.seed}; all "
+        "of a shorter one). What is chosen over all rows at once was left out: rare columns, the sparse "
+        f"error E, additive, the largest entries; so was the mean by offset{labels}."
+    )
+
+
 def _heads(names: tuple[str, ...]) -> str:
     """Such as `The heads encoder.0.1 and 3 more are`."""
     first = ", ".join(names[:_MOST_NAMED])
@@ -563,6 +597,7 @@ QUESTION = Question(
         "average, so rows sum to less than 1; distances between heads are lower bounds.",
         TooLargeToKeep: "{count} of the {wanted} sentences to keep were too large for "
         "{most_mebibytes:g} MiB.",
+        RowsDrawn: _rows_drawn,
         Unaligned: _unaligned,
         TrainingSentences: "{count} of {total} different sentences are training sentences of the run: "
         "this is not what its heads do on unseen text; analyze without a text takes the test part.",

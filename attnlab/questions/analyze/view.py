@@ -411,8 +411,9 @@ def _said(one: NotDrawn) -> str:
 def _family_parts(result: Result) -> list[Part]:
     tables, text = [], ""
     fits, structure = table_of(result, "fits"), table_of(result, "structure")
-    if not fits.empty:
-        summary = summarise(fits)
+    summary = pd.DataFrame() if fits.empty else summarise(fits)
+    # Of drawn rows nothing is compared at equal budget.
+    if {*EQUAL_BUDGET} & {*summary}:
         names = [name for name in (*EQUAL_BUDGET, *_REFERENCES) if name in summary]
         named = summary.assign(head_name=head_names(summary))
         tables.append(page_table(named, columns_named(["head_name", *names], RELATIVE)))
@@ -433,11 +434,18 @@ def _family_parts(result: Result) -> list[Part]:
         text += (
             f"Description length: {structure['sentences'].max()} sentences of each head coded "
             "together under the best member of each family, bits that name the member among them; the "
-            "structure is the family of the fewest bits."
+            f"structure is the family of the fewest bits.{_rows_said(fits)}"
         )
     if not tables:
         return []
     return [Part(Section("families", "Which family describes each head", text, tuple(tables)))]
+
+
+def _rows_said(fits: pd.DataFrame) -> str:
+    """How many rows were measured, where they are not all; nothing otherwise."""
+    if fits.empty or (fits["rows"] == fits["queries"]).all():
+        return ""
+    return f" Of each sentence {fits['rows'].max()} rows, drawn at random, were measured (see the notes)."
 
 
 def _band_parts(result: Result) -> list[Part]:
@@ -464,8 +472,13 @@ def _band_parts(result: Result) -> list[Part]:
         f"Mean over {count} sentences of the relative l1 distance: the sum of all absolute "
         "differences divided by the sum of the matrix. A band of window w keeps the weights at "
         "most w tokens from the diagonal. A distance alone says nothing: the reference points "
-        "stand beside it, and a matrix of zeros has distance 1.",
-        (page_table(summary, columns_named(["head_name", *shown_bands, *references], RELATIVE)),),
+        f"stand beside it, and a matrix of zeros has distance 1.{_rows_said(fits)}",
+        (
+            page_table(
+                summary,
+                columns_named(["head_name", *shown_bands, "diagonal_alone", *references], RELATIVE),
+            ),
+        ),
     )
     return [Part(section, figures)]
 
