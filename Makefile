@@ -42,8 +42,8 @@ oldest:  ## fast tests of models, reading, labels and questions with constraints
 	build/oldest/bin/python -m pytest --jaxtyping-packages= -m 'not slow and not torture' \
 		tests/attention/test_parity.py tests/models tests/reading tests/labels tests/questions
 
-# Small faults put into matrices/ and attention/ one at a time; SAMPLE=0 tries all of them, which takes hours.
-SAMPLE ?= 200
+# Small faults put into the package one at a time; SAMPLE=0 tries all of them, which takes days.
+SAMPLE ?= 300
 mutants: install  ## which faults no test notices
 	$(RUN)python -m tests.mutation --sample $(SAMPLE)
 
