@@ -215,11 +215,10 @@ def _fork(fault: Fault, limits: Limits, scratch: Path) -> int:
         # A fault can make a loop endless.
         most = int(3 * limits.seconds) + 60
         resource.setrlimit(resource.RLIMIT_CPU, (most, most + 5))
-        sys.meta_path.insert(0, _Finder(fault.path, fault.mutant))
         if fault.path.relative_to(ROOT).parts[1] not in TRAINED_WITH:
             # As processes of one run of the suite do, they share what fixtures train.
             os.environ["PYTEST_XDIST_WORKER"] = "mutants"
-        seen = _Failures(limits.seconds)
+        seen = _Watch(_Finder(fault.path, fault.mutant), limits.seconds)
         base = scratch / f"files-{os.getpid()}"
         status = _run_tests(
             [*nearest_tests(fault.path)[: limits.files], f"--basetemp={base}"], seen
@@ -232,7 +231,7 @@ def _fork(fault: Fault, limits: Limits, scratch: Path) -> int:
         os._exit(status)
 
 
-def _run_tests(tests: Sequence[str], seen: "_Failures") -> int:
+def _run_tests(tests: Sequence[str], seen: "_Watch") -> int:
     import hypothesis
     import pytest
 
@@ -258,12 +257,18 @@ def _run_tests(tests: Sequence[str], seen: "_Failures") -> int:
     return int(pytest.main([*options, *tests], plugins=[seen]))
 
 
-class _Failures:
-    """Plugin that notes which tests fail, and ends the run when its time is over."""
+class _Watch:
+    """Plugin that puts the fault in, notes which tests fail, and ends the run when its time is over."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, finder: "_Finder", seconds: float) -> None:
         self.failed: list[str] = []
         self.seconds, self.stopped = seconds, False
+        self.finder = finder
+        sys.meta_path.insert(0, finder)
+
+    def pytest_sessionstart(self) -> None:
+        """Asks for the fault before the hook of pytest, which reads a file of examples itself."""
+        sys.meta_path.insert(0, self.finder)
 
     def pytest_collectreport(self, report: Any) -> None:
         """Notes a file that cannot be imported."""
