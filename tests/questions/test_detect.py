@@ -39,7 +39,7 @@ from attnlab.questions.detect.question import (
     NoPairs,
     Shortened,
 )
-from attnlab.questions.detect.view import _answers
+from attnlab.questions.detect.view import _answers, draw_detectors
 from attnlab.reading import prepare, read_sentences, ready_to_show
 from attnlab.results.result import Result
 
@@ -449,6 +449,26 @@ def test_a_result_is_saved_with_its_maps_and_read_again(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(again.detectors, found.detectors, check_dtype=False)
     shown = list(again.terminal())
     assert [len(one.rows) for one in shown] == [8, len(found.agreement)]
+
+
+@pytest.mark.parametrize("sites", [None, ["cross"]])
+def test_pairs_without_a_copied_word_leave_cross_attention_without_scores(
+    sites: list[str] | None, tmp_path: Path
+) -> None:
+    model = loaded("marian")
+    found = attnlab.detect(
+        (model.model, model.tokenizer), sentences=[("w1 w2", "w3 w4")], sites=sites, **FEW
+    )
+    cross = found.detectors[found.detectors["site"] == "cross"]
+    assert len(cross) == 8
+    assert cross["copy"].isna().all()
+    assert FewCopied(0) in found.notes
+    found.save(tmp_path / "found")
+    drawn = [path.stem for path in (tmp_path / "found" / "figures").glob("*.svg")]
+    assert sorted(drawn) == ([] if sites else ["detectors_decoder", "detectors_encoder"])
+    assert len(list(found.terminal())) == (1 if sites else 3)
+    with pytest.raises(InputError, match="No head has a score"):
+        draw_detectors(cross)
 
 
 def test_runs_of_every_task_are_scored(

@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
-from attnlab.core import HEAD_KEYS, Column, counted, layer_name
+from attnlab.core import HEAD_KEYS, Column, InputError, counted, layer_name
 from attnlab.figures import check_table, draw_heads
 from attnlab.questions.detect.question import (
     AGREEMENT,
@@ -42,6 +42,8 @@ def contents(result: Result) -> Contents:
             f"Score of each head of {site} attention as what the panel names.",
         )
         for site, own in result.detectors.groupby("site", sort=False)
+        # Of cross-attention that had nothing to copy there is no score.
+        if _columns(own)
     ]
     tables = (
         ShownTable(TABLE.file, "Every head"),
@@ -125,10 +127,13 @@ def draw_detectors(heads: pd.DataFrame) -> Figure:
         heads: one row per head of one site, as `detect(...).detectors` and `detectors.csv`.
 
     Raises:
-        InputError: it is no table, or lacks a column.
+        InputError: it is no table, lacks a column, or has no score.
     """
     check_table(heads, HEAD_KEYS, "detect(...).detectors or detectors.csv")
     there = _columns(heads)
+    if not there:
+        msg = "No head has a score, so there is nothing to draw; detect in other sentences."
+        raise InputError(msg)
     layers, numbers = sorted(set(heads["layer"])), range(int(heads["head"].max()) + 1)
     maps = [
         heads.pivot(index="layer", columns="head", values=one.name).reindex(
