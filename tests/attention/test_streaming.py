@@ -204,11 +204,12 @@ def test_a_cache_is_refused_under_another_plan(name: str, other: str) -> None:
 def test_a_model_that_does_not_know_of_the_gap_is_refused() -> None:
     random = model("llama")
     installed = put_in(random, "band(window=2)")
-    cache = streaming_cache(random)
-    random(ids(1, 8), past_key_values=cache)
+    used, empty = streaming_cache(random), streaming_cache(random)
+    random(ids(1, 8), past_key_values=used)
     installed.remove()
-    with pytest.raises(InputError, match="serves the model with the mechanisms"):
-        random(ids(1, 1), past_key_values=cache)
+    for cache in (used, empty):
+        with pytest.raises(InputError, match="serves the model with the mechanisms"):
+            random(ids(1, 1), past_key_values=cache)
 
 
 def test_bytes_of_512_generated_tokens_against_the_full_cache() -> None:
