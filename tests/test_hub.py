@@ -94,6 +94,20 @@ def test_what_was_downloaded_is_used_without_a_network(
     assert hub.model_source("owner/model") == "owner/model"
 
 
+@pytest.mark.parametrize("reader", READERS)
+def test_a_damaged_cache_and_a_name_that_the_hub_forbids_are_told(
+    reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "hub_answers", lambda: False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    newest = tmp_path / "models--owner--name" / "refs" / "main"
+    newest.parent.mkdir(parents=True)
+    newest.write_bytes(b"\xff")
+    for name in ("owner/name", "owner/two..dots"):
+        with pytest.raises(InputError, match=f"'{name}' cannot be looked up in the cache"):
+            READERS[reader](name)
+
+
 @pytest.mark.parametrize("answer", ["refused", "silent", "no name"])
 def test_an_unreachable_hub_is_found_out_in_a_moment(
     monkeypatch: pytest.MonkeyPatch, answer: str

@@ -6,7 +6,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from attnlab.core.errors import InputError
+from attnlab.core.errors import InputError, reason
 
 HUB_ANSWER_SECONDS = 4.0
 # The owner's name and that of the model or corpus, or of a few old ones the name alone.
@@ -22,7 +22,7 @@ def model_source(name: str | Path) -> str:
 
     Raises:
         InputError: `name` is neither a folder nor can it be a name on the hub, or the hub does not
-            answer and the model was never downloaded.
+            answer and the model was never downloaded, or cannot be read in the cache.
     """
     text = str(name)
     if text and Path(text).is_dir():
@@ -71,11 +71,21 @@ def _answers(endpoint: str) -> bool:
 
 
 def _downloaded(name: str) -> str | None:
-    """The folder in the cache with the files of a model; None where there is none."""
-    from huggingface_hub import snapshot_download
+    """The folder in the cache with the files of a model; None where there is none.
+
+    Raises:
+        InputError: the cache is damaged, or the name is none that the hub allows.
+    """
+    from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     try:
         return snapshot_download(name, local_files_only=True)
     except LocalEntryNotFoundError:
         return None
+    except (OSError, ValueError) as error:
+        msg = (
+            f"{name!r} cannot be looked up in the cache of the hub, {constants.HF_HUB_CACHE} "
+            f"({reason(error)}); correct the name, or delete the model there and download it again."
+        )
+        raise InputError(msg) from error

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from attnlab.attention import PLAN_FILE, AttentionPlan, is_card, model_with_layer_types
-from attnlab.core import InputError, replacing_result
+from attnlab.core import InputError, reason, replacing_result
 from attnlab.models.loaded import Model
 from attnlab.models.run_folder import check_not_run
 
@@ -36,7 +36,11 @@ def export_layer_types(
     made = model_with_layer_types(model.model, plan)
     with replacing_result(folder, _WEIGHTS, _older) as aside:
         made.save_pretrained(aside)
-        model.both_tokenizers.source.save_pretrained(aside)
+        try:
+            model.both_tokenizers.source.save_pretrained(aside)
+        except ValueError as error:
+            msg = f"The tokenizer of {model.label} cannot be written ({reason(error)}); restore its files."
+            raise InputError(msg) from error
 
 
 def _older(folder: Path) -> list[Path]:

@@ -215,10 +215,18 @@ def read_tokenizer(kind: Any, source: str | Path, *, padding: bool = False) -> A
     """
     from attnlab.core import read_pretrained
 
-    tokenizer = read_pretrained(kind, source)
-    encoded = tokenizer(["a b", "c"], padding=padding)
-    tokenizer.decode(encoded["input_ids"][0], skip_special_tokens=True)
-    tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    try:
+        tokenizer = read_pretrained(kind, source)
+        encoded = tokenizer(["a b", "c"], padding=padding)
+        tokenizer.decode(encoded["input_ids"][0], skip_special_tokens=True)
+        tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+        # One that is not in the vocabulary is looked for without end.
+        _ = tokenizer.unk_token_id
+    except BaseException as error:
+        # A library in Rust panics with what is no Exception, and has no public name.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(reason(error)) from error
     return tokenizer
 
 

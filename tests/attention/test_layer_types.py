@@ -33,7 +33,7 @@ from attnlab.attention.bridge.installing import installed_plan
 from attnlab.attention.plan import plan_of, write_plan
 from attnlab.cli.app import app
 from attnlab.core.errors import InputError
-from attnlab.models import Model, export_layer_types
+from attnlab.models import Model, export_layer_types, model_of
 
 SIZES: dict[str, Any] = {
     "vocab_size": TYPES, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -194,6 +194,17 @@ def test_what_computes_something_else_is_not_written(monkeypatch: pytest.MonkeyP
     )
     with pytest.raises(InputError, match="gives something else than the plan does"):
         model_with_layer_types(FAMILIES["qwen3"](), plan_of({"decoder": "band(window=2)"}))
+
+
+def test_a_tokenizer_that_cannot_be_written_leaves_no_model_behind(tmp_path: Path) -> None:
+    FAMILIES["qwen3"]().save_pretrained(tmp_path / "model")
+    tokenizer().save_pretrained(tmp_path / "model")
+    path = tmp_path / "model" / "tokenizer_config.json"
+    path.write_text(path.read_text("utf-8").replace('"tokenizers"', '"\\ud800"'), "utf-8")
+    model = model_of(tmp_path / "model")
+    with pytest.raises(InputError, match="tokenizer of .* cannot be written"):
+        export_layer_types(model, plan_of(a_plan("qwen3")), tmp_path / "out")
+    assert not list((tmp_path / "out").glob("*"))
 
 
 def test_export_from_the_command_line(tmp_path: Path) -> None:

@@ -5,14 +5,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import constants
 from made_alignment import alignment
 from small_run import write_pairs
-from zoo.random_models import marian, tokenizer
+from transformers import MistralConfig, MistralForCausalLM, PreTrainedModel
+from zoo.random_models import IDS, PAIRS, TYPES, marian, seeded, tokenizer
 
+from attnlab import check, detect, rollout
 from attnlab.alignment import (
     HEADS_FILE,
     AlignmentHeads,
@@ -23,13 +27,14 @@ from attnlab.alignment import (
 )
 from attnlab.attention.plan import load_plan, plan_of, write_plan
 from attnlab.cli.commands.train import _from_file
-from attnlab.core import quiet
+from attnlab.core import hub, quiet
 from attnlab.core.files import write_json, write_tensors
 from attnlab.corpora.corpus import load_corpus
 from attnlab.evaluation.sources import model_and_texts, read_texts
 from attnlab.grammar.embedded import draw_pairs
 from attnlab.grammar.trees import conllu
 from attnlab.labels.treebank import load_treebank
+from attnlab.models import export_layer_types, model_of
 from attnlab.models.checkpoints import beginning, best_checkpoint, check_epochs
 from attnlab.models.embeddings import Embeddings, load_embeddings, write_embeddings
 from attnlab.models.run import Run, translate
@@ -41,10 +46,8 @@ from attnlab.questions.approximate.approximation import approximate
 from attnlab.reading.capture import capture
 from attnlab.reading.keeping import KeptMatrices
 from attnlab.reading.matrix_files import load_arrays, load_kept_source, load_matrix_source
+from attnlab.results import Result
 from attnlab.results import result as result_module
-from attnlab.results.notes import kinds_of_notes
-from attnlab.results.question import declared_tables
-from attnlab.results.records import read_record, read_tables
 from attnlab.results.report import write_report
 from attnlab.results.result_files import PAGE, RECORD
 from attnlab.studies.computing import Outcome
@@ -88,8 +91,8 @@ def targets(run: Path, scratch: Path, *, pages: bool) -> Mapping[str, Target]:
             (scratch / name).mkdir(parents=True)
             found[name] = make(scratch / name)
     if not pages:
-        for name in ("analysis", "approximation", "alignment"):
-            found[name] = replace(found[name], open=_read_result)
+        for name in ("analysis", "approximation", "alignment", "detection", "rollout", "check"):
+            found[name] = replace(found[name], open=Result.load)
     return found
 
 
@@ -99,12 +102,6 @@ _DRAWN = {result_module: "write_contents"}
 def _no_page(folder: Path, *_: object, **__: object) -> Path:
     (folder / PAGE).touch()
     return folder / PAGE
-
-
-def _read_result(folder: Path) -> None:
-    read_tables(folder, read_record(folder, kinds_of_notes()), declared_tables())
-    if (folder / "matrices.safetensors").exists():
-        load_kept_source(folder / "matrices.safetensors")
 
 
 def _run(run: Path) -> Target:
@@ -246,22 +243,90 @@ def _heads(folder: Path) -> Target:
     return Target(folder, (HEADS_FILE,), lambda at: read_heads(at / HEADS_FILE))
 
 
-def _alignment(folder: Path) -> Target:
-    alignment().save(folder)
-    files = tuple(path.name for path in folder.glob("*.csv"))
+def _result(result: Result, folder: Path) -> Target:
+    result.save(folder)
+    files = tuple(path.name for path in (*folder.glob("*.csv"), *folder.glob("*.safetensors")))
     return Target(folder, (*files, *(RECORD,) * 3), write_report, 2)
 
 
-def _pretrained(folder: Path) -> Target:
-    """A model as a hub has it."""
-    marian().save_pretrained(folder)
-    tokenizer().save_pretrained(folder)
+def _alignment(folder: Path) -> Target:
+    return _result(alignment(), folder)
 
+
+def _detection(folder: Path) -> Target:
+    return _result(detect((marian(), tokenizer()), sentences=PAIRS, sequences=2), folder)
+
+
+def _rollout(folder: Path) -> Target:
+    return _result(rollout((marian(), tokenizer()), *PAIRS[0]), folder)
+
+
+def _check(folder: Path) -> Target:
+    return _result(check(_mistral()), folder)
+
+
+def _mistral() -> PreTrainedModel:
+    config = MistralConfig(
+        vocab_size=TYPES, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, intermediate_size=4, max_position_embeddings=37, sliding_window=None, **IDS,
+    )  # fmt: skip
+    return seeded(lambda: MistralForCausalLM(config))
+
+
+def _saved(model: PreTrainedModel, folder: Path) -> tuple[str, ...]:
+    """Writes a model as a hub has it; returns the names of its files."""
+    model.save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    return tuple(path.name for path in folder.iterdir())
+
+
+def _pretrained(folder: Path) -> Target:
     def use(at: Path) -> None:
         with quiet():
             capture(at, [(SENTENCE, SENTENCE)])
 
-    return Target(folder, tuple(path.name for path in folder.iterdir()), use, 2)
+    return Target(folder, _saved(marian(), folder), use, 2)
+
+
+def _checked(folder: Path) -> Target:
+    """What `attnlab check` is given."""
+
+    def use(at: Path) -> None:
+        with quiet():
+            check(at)
+
+    return Target(folder, _saved(_mistral(), folder), use)
+
+
+def _exported(folder: Path) -> Target:
+    """What `attnlab export` is given."""
+    names = _saved(_mistral(), folder / "model")
+    write_plan(folder / "plan.json", plan_of({"decoder.0": "band(window=3)"}))
+
+    def use(at: Path) -> None:
+        plan = load_plan(at / "plan.json")
+        with quiet(), TemporaryDirectory() as out:
+            export_layer_types(model_of(at / "model"), plan, out)
+
+    return Target(folder, (*(f"model/{name}" for name in names), *("plan.json",) * 4), use)
+
+
+def _downloaded(folder: Path) -> Target:
+    """A model of the hub in the cache of huggingface_hub, used without a network."""
+    within = Path("models--owner--name")
+    snapshot = within / "snapshots" / ("a" * 40)
+    names = _saved(_mistral(), folder / snapshot)
+    (folder / within / "refs").mkdir()
+    (folder / within / "refs" / "main").write_text(snapshot.name)
+
+    def use(at: Path) -> None:
+        with quiet(), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(constants, "HF_HUB_CACHE", str(at))
+            patch.setattr(hub, "hub_answers", lambda: False)
+            capture("owner/name", [SENTENCE])
+
+    files = (*(str(snapshot / name) for name in names), *(str(within / "refs" / "main"),) * 3)
+    return Target(folder, files, use)
 
 
 def _study(folder: Path) -> Target:
@@ -310,7 +375,13 @@ MAKERS: Mapping[str, Callable[[Path], Target]] = {
     "links": _links,
     "heads": _heads,
     "alignment": _alignment,
+    "detection": _detection,
+    "rollout": _rollout,
+    "check": _check,
     "pretrained model": _pretrained,
+    "checked model": _checked,
+    "exported model": _exported,
+    "downloaded model": _downloaded,
     "study": _study,
     "corpus": _corpus,
     "texts": _texts,

@@ -188,6 +188,23 @@ def test_a_tokenizer_larger_than_the_embedding_is_refused(folder: Path) -> None:
     assert f"tokenizer has ids up to {TYPES}, its embedding holds {TYPES} types" in told(folder)
 
 
+def test_a_tokenizer_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    write(random_models.llama(), tmp_path)
+    for file, before, after in (
+        # The library in Rust panics at the first text.
+        ("tokenizer.json", '"single":[{"SpecialToken":{"id":"<s>"', '"single":[{"SpecialToken":{"id":"<x>"'),
+        # The library looks for the id of the unknown word in place of the unknown word.
+        ("tokenizer_config.json", '"<unk>"', '""'),
+    ):  # fmt: skip
+        text = (tmp_path / file).read_text("utf-8")
+        parts = json.loads(text)
+        damaged = json.dumps(parts, separators=(",", ":")).replace(before, after)
+        assert damaged != json.dumps(parts, separators=(",", ":"))
+        (tmp_path / file).write_text(damaged, "utf-8")
+        assert "its tokenizer cannot be used: " in told(tmp_path)
+        (tmp_path / file).write_text(text, "utf-8")
+
+
 def test_heads_that_are_not_used_may_be_in_the_files(tmp_path: Path) -> None:
     config = random_models.bert().config
     folder = write(BertForMaskedLM(config), tmp_path)
