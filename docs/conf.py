@@ -67,6 +67,7 @@ CODE = re.compile(r"(``.+?``|`.+?`)")
 FILE_BESIDE = re.compile(r"\]\(([\w./]+\.(?:csv|json|png|svg))\)")
 RESULT_BESIDE = re.compile(r"\]\(\.\./([\w-]+)/README\.md\)")
 FOLDER_BESIDE = re.compile(r"\[(\w+)\]\(\w+\)")
+RESULT_PAGE = re.compile(r"\]\(((?:\.\./)*)\.\./(?:results|benchmarks)/([\w-]+)/README\.md\)")
 RESULT = re.compile(r"^\| \[([\w-]+)\]\(\1/README\.md\) \| (.+) \|$", flags=re.MULTILINE)
 
 
@@ -109,7 +110,14 @@ def write_results(app: Sphinx) -> None:
         (folder / f"{kind}.txt").write_text("\n".join(rows), encoding="utf-8")
 
 
+def link_results(_app: Sphinx, name: str, source: list[str]) -> None:
+    """Links the pages that `write_results` writes in place of the READMEs in the repository."""
+    if not name.startswith("results/"):
+        source[0] = RESULT_PAGE.sub(r"](\1results/\2.md)", source[0])
+
+
 def setup(app: Sphinx) -> None:
     """Tells Sphinx what is to be done with docstrings and results."""
     app.connect("builder-inited", write_results)
+    app.connect("source-read", link_results)
     app.connect("autodoc-process-docstring", mend_docstring, priority=900)

@@ -38,7 +38,8 @@ class Difference:
         change: after - before.
         low: lower end of the change's 95 % bootstrap interval.
         high: upper end.
-        p_value: share of draws whose change, moved to mean 0, is as large as `change`.
+        p_value: share of draws whose change, moved to mean 0, is as large as `change`; at least that of a
+            sign test in which all sentences change alike, 2^(1 - sentences).
         sentences: how many sentences.
     """
 
@@ -262,6 +263,8 @@ def _difference(
     low, high = changes.quantile(torch.tensor(INTERVAL, dtype=torch.float64)).tolist()
     as_large = (changes - changes.mean()).abs() >= abs(second - first)
     p_value = (int(as_large.sum()) + 1) / (len(changes) + 1)
+    # All signs alike is the most that few sentences can show; draws of two alike sentences do not vary.
+    p_value = max(p_value, min(1.0, 2.0 ** (1 - sentences)))
     return Difference(first, second, second - first, low, high, p_value, sentences)
 
 

@@ -97,7 +97,10 @@ def _training_texts(
         raise InputError(msg)
     found = tuple(text for text in there if source_of(text) not in used)[:count]
     if not found:
-        msg = "There is no training sentence that is not held out too; give others."
+        msg = (
+            "Every calibration sentence is among the held-out sentences too; give others "
+            "(calibration_text, --calibration-text)."
+        )
         raise InputError(msg)
     return found
 

@@ -147,6 +147,21 @@ class FewForIntervals(Note):
 
 
 @dataclass(frozen=True)
+class UnreadableTranslations(Note):
+    """The run has not been trained to a BLEU at which a translation of it can be read.
+
+    Attributes:
+        run: its folder.
+        bleu: the best one on validation.
+        least: from which on translations can be read.
+    """
+
+    run: str
+    bleu: float
+    least: float
+
+
+@dataclass(frozen=True)
 class FewerThanAsked(Note):
     """Fewer sentences than were asked for, where these come from."""
 

@@ -19,9 +19,22 @@ from attnlab.core import (
     versions,
 )
 from attnlab.corpora import DEFAULT_PAIR, EMBEDDED, ParallelCorpus, load_corpus
-from attnlab.evaluation.shared_settings import FewerThanAsked, NoTranslations, TextsAsked
+from attnlab.evaluation.shared_settings import (
+    FewerThanAsked,
+    NoTranslations,
+    TextsAsked,
+    UnreadableTranslations,
+)
 from attnlab.labels import Gold, gold_of_embedded, gold_of_texts, gold_of_treebank, sentences_in
-from attnlab.models import LANGUAGE_MODEL, Model, Run, Source, check_has_sentences, model_of
+from attnlab.models import (
+    LANGUAGE_MODEL,
+    READABLE_BLEU,
+    Model,
+    Run,
+    Source,
+    check_has_sentences,
+    model_of,
+)
 from attnlab.reading import Text
 
 
@@ -193,11 +206,24 @@ def read_texts(path: str | Path, *, lowercase: bool = False) -> tuple[Text, ...]
     raise InputError(msg)
 
 
+def notes_on_training(model: Model) -> list[Note]:
+    """Whether a run has not been trained until its translations can be read."""
+    if not isinstance(model, Run):
+        return []
+    scores = [line["validation_bleu"] for line in model.metrics() if "validation_bleu" in line]
+    if not scores or max(scores) >= READABLE_BLEU:
+        return []
+    return [UnreadableTranslations(path_label(model.folder), max(scores), READABLE_BLEU)]
+
+
 def notes_on_texts(
     model: Model, found: Texts, asked: TextsAsked | None, sites: Sequence[str] | None
 ) -> list[Note]:
-    """Whether there are fewer texts than were asked for, or sites for which they do not suffice."""
-    notes: list[Note] = []
+    """Whether there are fewer texts than were asked for, or sites for which they do not suffice.
+
+    And what `notes_on_training` says.
+    """
+    notes = notes_on_training(model)
     if isinstance(asked, int) and len(found.texts) < asked:
         notes.append(FewerThanAsked(asked, found.origin, len(found.texts)))
     paired = isinstance(found.texts[0], tuple)

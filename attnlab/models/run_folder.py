@@ -165,7 +165,7 @@ def no_run(source: str | Path) -> InputError:
     if near:
         wanted += f", such as {near[0]}"
     if any((path / name).is_file() for name in PRETRAINED_MARKS):
-        holds = "holds a transformers model, which analyze, compare, importance and inspect take"
+        holds = "holds a transformers model, which other commands take, such as analyze and compare"
     elif (path / RESULT_MARK).is_file():
         holds = "holds results"
     else:

@@ -11,6 +11,7 @@ from attnlab.evaluation import (
     NoTranslations,
     OlderWeights,
     TableWiderThanPage,
+    UnreadableTranslations,
 )
 from attnlab.reading import KeptInPart, RowsNotNormalized, SentencesDropped
 
@@ -88,6 +89,9 @@ WORDS: Mapping[type[Note], Words] = {
     FewForIntervals: lambda note: (
         f"{_only(note.sentences)}: intervals are wide, and little can be told from chance."
     ),
+    UnreadableTranslations: "The best validation BLEU of {run} is {bleu:.1f}, and below {least:g} no "
+    "translation can be read: its attention will change with more training (attnlab train {run} "
+    "--resume --epochs N).",
     FewerThanAsked: "{asked} sentences were asked for; {origin} has {there}.",
     OlderWeights: "These results are of an older state of the model in {run}, whose weights have changed "
     "since; make them again with --overwrite.",

@@ -12,7 +12,7 @@ from experiments.head_costs.run import ALL, PREDICTORS, WITHIN
 from experiments.shared.readme import RESULTS
 from experiments.static_heads.run import VARIANCE
 
-LINK = re.compile(r"\]\(results/([\w-]+)\)")
+LINK = re.compile(r"\]\(\.\./results/([\w-]+)/README\.md\)")
 COME_AND_GO = (
     "models", "plan_ablation", "windows_multi30k", "windows_bible", "head_costs", "static_heads",
     "heads_over_training", "trained_mechanisms", "head_roles",
@@ -29,7 +29,7 @@ def test_every_statement_has_a_number_an_amount_of_models_and_a_page() -> None:
     measured = text.split("## Not measured")[0]
     for section in re.split(r"^## ", measured, flags=re.MULTILINE)[1:]:
         assert "not measured yet" in section.lower() or LINK.search(section), section
-    for sentence in re.findall(r"^.*\(\[.+\]\(results/.+\)\)$", text, flags=re.MULTILINE):
+    for sentence in re.findall(r"^.*\(\[.+\]\(\.\./results/.+\)\)$", text, flags=re.MULTILINE):
         assert re.search(r"\d+ (?:shared )?(?:models?|matrices)", sentence), sentence
 
 

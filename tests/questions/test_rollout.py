@@ -15,7 +15,8 @@ from zoo.analyzed import ANALYZED, LEFT
 import attnlab
 from attnlab.attention.bridge import watching
 from attnlab.core.errors import InputError
-from attnlab.questions.rollout.question import ROLLOUT, OtherLayers, UnreadableTranslations
+from attnlab.evaluation import UnreadableTranslations
+from attnlab.questions.rollout.question import ROLLOUT, OtherLayers
 from attnlab.reading.sentences import Sentences
 from attnlab.results.result import Result
 

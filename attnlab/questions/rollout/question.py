@@ -37,21 +37,6 @@ class OtherLayers(Note):
     layers: int
 
 
-@dataclass(frozen=True)
-class UnreadableTranslations(Note):
-    """The run has not been trained to a BLEU at which a translation of it can be read.
-
-    Attributes:
-        run: its folder.
-        bleu: the best one on validation.
-        least: from which on translations can be read.
-    """
-
-    run: str
-    bleu: float
-    least: float
-
-
 @dataclass(frozen=True, kw_only=True)
 class RolloutSettings(DeviceSettings):
     """What `attnlab rollout` can be told.
@@ -100,8 +85,5 @@ QUESTION = Question(
             f"{note.attention} of {note.layers} layers have attention; the others count "
             "as if they moved nothing between tokens."
         ),
-        UnreadableTranslations: "The best validation BLEU of {run} is {bleu:.1f}, and below {least:g} no "
-        "translation can be read: its attention will change with more training (attnlab train {run} "
-        "--resume --epochs N).",
     },
 )

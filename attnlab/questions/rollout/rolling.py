@@ -9,16 +9,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.core import InputError, Note, Site, options_of, path_label, usable_device
-from attnlab.evaluation import versions_in_words
+from attnlab.core import InputError, Note, Site, options_of, usable_device
+from attnlab.evaluation import notes_on_training, versions_in_words
 from attnlab.matrices import attention_rollout
-from attnlab.models import READABLE_BLEU, Model, Run, Source, model_of
+from attnlab.models import Model, Source, model_of
 from attnlab.questions.rollout.question import (
     QUESTION,
     ROLLOUT,
     OtherLayers,
     RolloutSettings,
-    UnreadableTranslations,
 )
 from attnlab.reading import LayerWeights, PerLayer, prepare
 from attnlab.results import Result
@@ -126,7 +125,4 @@ def _notes(loaded: Model, attention: int) -> Iterator[Note]:
     layers = config.get_text_config().num_hidden_layers
     if not config.is_encoder_decoder and attention < layers:
         yield OtherLayers(attention, layers)
-    if isinstance(loaded, Run):
-        scores = [line["validation_bleu"] for line in loaded.metrics() if "validation_bleu" in line]
-        if scores and max(scores) < READABLE_BLEU:
-            yield UnreadableTranslations(path_label(loaded.folder), max(scores), READABLE_BLEU)
+    yield from notes_on_training(loaded)
