@@ -212,6 +212,15 @@ def test_a_model_that_does_not_know_of_the_gap_is_refused() -> None:
             random(ids(1, 1), past_key_values=cache)
 
 
+def test_tokens_that_are_taken_back_are_refused() -> None:
+    random = model("llama")
+    put_in(random, "band(window=3)")
+    with pytest.raises(InputError, match="cannot take tokens back"):
+        random.generate(
+            ids(1, 8), **PLAIN, prompt_lookup_num_tokens=2, past_key_values=streaming_cache(random)
+        )
+
+
 def test_bytes_of_512_generated_tokens_against_the_full_cache() -> None:
     """The figure of docs/guides/swap_attention.md: two layers, two key-value heads of 4, float64."""
     random = model("llama")

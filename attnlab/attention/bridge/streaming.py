@@ -100,6 +100,19 @@ class StreamingLayer(DynamicLayer):
         """Masks are those of all tokens; the mechanisms take what they need."""
         return self.tokens + query_length, 0
 
+    def crop(self, tokens_to_remove: int) -> None:
+        """Nothing where no token is taken back.
+
+        Raises:
+            InputError: some are, as by speculative decoding; keys that they pushed out are gone.
+        """
+        if tokens_to_remove:
+            msg = (
+                "A streaming cache cannot take tokens back, as speculative decoding does; generate without "
+                "an assistant or prompt lookup, or without the cache."
+            )
+            raise InputError(msg)
+
     def reset(self) -> None:
         """Forgets all tokens."""
         super().reset()
