@@ -99,7 +99,7 @@ def _training_texts(
     if not found:
         msg = (
             "Every calibration sentence is among the held-out sentences too; give others "
-            "(calibration_text, --calibration-text)."
+            "as calibration_text."
         )
         raise InputError(msg)
     return found

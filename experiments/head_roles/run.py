@@ -166,8 +166,10 @@ def by_width(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
 def _most(found: pd.DataFrame, site: str) -> list[dict[str, Any]]:
     """The labels of a site on captions, the most frequent first, those of no head last."""
     own = found[(found["text"] == CAPTIONS) & (found["site"] == site)]
-    rows = own.sort_values("share", ascending=False).to_dict("records")
-    return sorted(rows, key=lambda row: row["label"] == NONE)
+    ordered = own.assign(last=own["label"] == NONE).sort_values(
+        ["last", "share"], ascending=[True, False]
+    )
+    return [{str(name): value for name, value in row.items()} for row in ordered.to_dict("records")]
 
 
 def _shown(found: pd.DataFrame, text: str) -> pd.DataFrame:
