@@ -120,3 +120,11 @@ def test_holm_equals_statsmodels() -> None:
         assert holm_adjusted(p_values) == pytest.approx(adjusted)
     assert holm_significant(np.array([0.025, 0.05]), 0.05).tolist() == [True, True]
     assert not holm_significant(np.array([0.026, 0.001, 0.04]), 0.05)[[0, 2]].any()
+
+
+def test_two_sentences_cannot_be_significant() -> None:
+    before, tokens = torch.tensor([4.0, 4.0]), torch.ones(2)
+    found = loss_difference(before, before - 1, tokens, seed=0, draws=1000)
+    assert found.p_value == 0.5
+    many = loss_difference(torch.full((40,), 4.0), torch.full((40,), 3.0), torch.ones(40), seed=0)
+    assert many.p_value < 1e-3

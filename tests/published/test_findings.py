@@ -119,10 +119,10 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
     for texts in ("image captions", "Bible verses"):
         assert f"German source**, {texts}: **+0.25** [+0.12, +0.38] words" in text
     assert (
-        "Longformer against a search of all families by loss**: loses **+0.250** [+0.125, +0.375] more"
-        in text
+        "Longformer against a search of all families by loss**, mean over 3, 4 and 5 keys per row: loses "
+        "**+0.250** [+0.125, +0.375] more" in text
     )
     assert "band against full: loss **+0.250** [+0.125, +0.375], p = 0.01, in 3 of 3 pairs" in text
-    assert "On strong models, at 5 keys per row" in text
+    assert "Arms of the search on captions, at 5 keys per row" in text
     assert "2 shared models of multi30k-en-fr, BLEU 40.0 to 42.0" in text
     assert "Not measured yet." not in text

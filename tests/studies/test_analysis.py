@@ -38,7 +38,7 @@ def test_an_encoder_decoder_gives_all_tables(untouched_randomness: None) -> None
         "cross": 15,
     }
     assert found.fits["sentence"].nunique() == 4
-    assert len(found.fits) == 36 * 4 * (11 + 3 + 6)
+    assert len(found.fits) == 36 * 4 * (11 + 3 + 7)
     assert {key[0] for key in found.matrices.matrices} == {0, 1, 2}
     assert "teacher forcing" in found.about["Decoder input"]
     assert found.notes == (FewForMeans(7),)

@@ -93,7 +93,7 @@ from attnlab.results import Result, notes_on_weights
 
 KEPT_BYTES = 64 * 2**20
 WITHOUT_LABELS = (
-    "leave labels and ablation out, so that fits and structure are of rows drawn at random"
+    "leave labels, treebank and ablation out, so that fits and structure are of drawn rows"
 )
 # The column of heads that stands beside the labels too.
 SINK_SHARE = "mass_on_special"
@@ -177,7 +177,12 @@ def _analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View
         chosen=numbers_of(settings.show or (), sentences),
         by_rows=drawn is not None,
     )
-    notes += _notes_on_rows(drawn, sentences, labels=found.gold is not None)
+    notes += _notes_on_rows(
+        drawn,
+        sentences,
+        labels=found.gold is not None,
+        measured=settings.structure_sentences > 0 or settings.fit_sentences > 0,
+    )
     closed = _closed_among(reading, evaluator)
     if closed:
         notes.append(ClosedHeads(tuple(map(str, closed))))
@@ -216,11 +221,13 @@ def _first_of(reading: Reading, count: int | None, drawn: Selection | None) -> R
     return replace(reading.first(count), selection=drawn or reading.selection)
 
 
-def _notes_on_rows(drawn: Selection | None, sentences: Sentences, *, labels: bool) -> list[Note]:
+def _notes_on_rows(
+    drawn: Selection | None, sentences: Sentences, *, labels: bool, measured: bool
+) -> list[Note]:
     if drawn is None:
         return []
     number, tokens = sentences.longest()
-    return [RowsDrawn(number + 1, tokens, ROWS, drawn.seed, labels)]
+    return [RowsDrawn(number + 1, tokens, ROWS, drawn.seed, labels, measured)]
 
 
 def _generated(

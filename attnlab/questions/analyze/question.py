@@ -218,14 +218,16 @@ class RowsDrawn(Note):
         tokens: how many it has.
         rows: how many are drawn of each text, all of shorter ones.
         seed: of the draws.
-        labels: whether labels were to be given, which need whole matrices.
+        unlabelled: whether labels were to be given, which need whole matrices.
+        measured: whether fits or structure were asked for.
     """
 
     text: int
     tokens: int
     rows: int
     seed: int
-    labels: bool
+    unlabelled: bool
+    measured: bool
 
 
 @dataclass(frozen=True)
@@ -490,12 +492,21 @@ def _without_keys(note: RowsWithoutKeys) -> str:
 
 
 def _rows_drawn(note: RowsDrawn) -> str:
-    labels = ", and heads were not labelled" if note.labels else ""
+    if not note.measured:
+        return (
+            f"The matrices of text {note.text}, of {note.tokens:,} tokens, need more memory than is free or "
+            "allowed, so heads were not labelled; leave that text out to label them in the others."
+        )
+    labels = (
+        ", and heads were not labelled (leave that text out to have them)"
+        if note.unlabelled
+        else ""
+    )
     return (
         f"The matrices of text {note.text}, of {note.tokens:,} tokens, need more memory than is free or "
         f"allowed, so fits and structure are of {note.rows} rows drawn of each text (seed {note.seed}; all "
-        "of a shorter one). What is chosen over all rows at once was left out: rare columns, the sparse "
-        f"error E, additive, the largest entries; so was the mean by offset{labels}."
+        "of a shorter one), by which a text counts. What is chosen over all rows at once was left out: rare "
+        f"columns, the sparse error E, additive, the largest entries; so was the mean by offset{labels}."
     )
 
 

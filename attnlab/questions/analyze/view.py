@@ -37,7 +37,7 @@ from attnlab.questions.analyze.head_phrases import (
     words_of_heads,
 )
 from attnlab.questions.analyze.overview import overview_of
-from attnlab.questions.analyze.question import GENERATED, GENERATION_CHANGE, SUMMARY
+from attnlab.questions.analyze.question import GENERATED, GENERATION_CHANGE, SUMMARY, RowsDrawn
 from attnlab.questions.analyze.summary import roles_of, structure_of_heads, table_of, views_of
 from attnlab.questions.analyze.viewer import viewer_data
 from attnlab.reading import ALL, CONTENT, HEADS, VIEWS, KeptMatrices
@@ -434,18 +434,19 @@ def _family_parts(result: Result) -> list[Part]:
         text += (
             f"Description length: {structure['sentences'].max()} sentences of each head coded "
             "together under the best member of each family, bits that name the member among them; the "
-            f"structure is the family of the fewest bits.{_rows_said(fits)}"
+            f"structure is the family of the fewest bits.{_rows_said(result)}"
         )
     if not tables:
         return []
     return [Part(Section("families", "Which family describes each head", text, tuple(tables)))]
 
 
-def _rows_said(fits: pd.DataFrame) -> str:
+def _rows_said(result: Result) -> str:
     """How many rows were measured, where they are not all; nothing otherwise."""
-    if fits.empty or (fits["rows"] == fits["queries"]).all():
+    drawn = [note.rows for note in result.notes if isinstance(note, RowsDrawn)]
+    if not drawn:
         return ""
-    return f" Of each sentence {fits['rows'].max()} rows, drawn at random, were measured (see the notes)."
+    return f" Of each sentence at most {drawn[0]} rows, drawn at random, were measured (see the notes)."
 
 
 def _band_parts(result: Result) -> list[Part]:
@@ -472,7 +473,7 @@ def _band_parts(result: Result) -> list[Part]:
         f"Mean over {count} sentences of the relative l1 distance: the sum of all absolute "
         "differences divided by the sum of the matrix. A band of window w keeps the weights at "
         "most w tokens from the diagonal. A distance alone says nothing: the reference points "
-        f"stand beside it, and a matrix of zeros has distance 1.{_rows_said(fits)}",
+        f"stand beside it, and a matrix of zeros has distance 1.{_rows_said(result)}",
         (
             page_table(
                 summary,

@@ -66,24 +66,32 @@ def test_rows_follow_the_seed_and_are_counted(monkeypatch: pytest.MonkeyPatch) -
     counted = one.fits.drop_duplicates("sentence").query("sentence < 4")["rows"].sum()
     assert set(everything["rows"]) == {counted}
     (note,) = [note for note in one.notes if isinstance(note, RowsDrawn)]
-    assert (note.rows, note.seed, note.labels) == (4, 1, True)
+    assert (note.rows, note.seed, note.unlabelled) == (4, 1, True)
     told = QUESTION.notes[RowsDrawn](note)
     assert "fits and structure are of 4 rows drawn of each text (seed 1; all of a" in told
-    assert "so was the mean by offset, and heads were not labelled." in told
+    assert "so was the mean by offset, and heads were not labelled (leave that text out" in told
     assert ROWS == 256
+    alone = analyzed("gpt2", fit_sentences=0, structure_sentences=0)
+    (note,) = [note for note in alone.notes if isinstance(note, RowsDrawn)]
+    told = QUESTION.notes[RowsDrawn](note)
+    assert "so heads were not labelled" in told
+    assert "rows drawn" not in told
+    assert not analyzed(
+        "gpt2", labels=False, fit_sentences=0, structure_sentences=0
+    ).tables.keys() & {"structure"}
 
 
 @pytest.mark.usefixtures("too_long")
 def test_the_page_says_that_rows_were_drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setattr(analysis, "ROWS", 4)
     page = analyzed("bert", labels=False).report(tmp_path).read_text(encoding="utf-8")
-    assert page.count("Of each sentence 4 rows, drawn at random, were measured") == 2
+    assert page.count("Of each sentence at most 4 rows, drawn at random, were measured") == 2
     assert "heads were not labelled" not in page
 
 
 @pytest.mark.parametrize("option", ["labels", "ablation"])
 def test_what_needs_whole_matrices_is_refused_where_it_is_asked_for(option: str) -> None:
-    with pytest.raises(InputError, match="or leave labels and ablation out, so that fits and"):
+    with pytest.raises(InputError, match="or leave labels, treebank and ablation out, so that"):
         analyzed("gpt2", memory=1e-9, **{option: True})
 
 
