@@ -67,7 +67,9 @@ def test_arms_are_compared_with_the_search_of_all_families(
 ) -> None:
     bands: dict[str, Any] = {"families": ("band",)}
     ends: dict[str, Any] = {"families": ("band", "ends"), "criterion": "l1"}
-    arms = {ablation.SEARCHED: {"criterion": "l1"}, "bands": bands, ablation.CONTRASTS[1]: ends}
+    site: dict[str, Any] = {"families": ("band",), "granularity": "layer"}
+    # The candidates of the bands are tried by the arm before them.
+    arms = {ablation.SEARCHED: {}, "bands": bands, ablation.CONTRASTS[1]: ends, "site": site}
     monkeypatch.setattr(ablation, "ARMS", arms)
     run = load(small_run)
     model, texts = model_and_texts(run, sentences=8, scores=True)
