@@ -104,6 +104,9 @@ def read_heads(path: str | Path) -> AlignmentHeads:
         InputError: the file is missing, no JSON, or a field is missing, of another type or out of range.
     """
     fault, advice = "holds no alignment heads", "name a heads.json that attnlab align wrote"
+    if not Path(path).exists():
+        msg = f"There is no file {path}; {advice}."
+        raise InputError(msg)
     found = read_json(path, AlignmentHeads, fault=fault, advice=advice)
     for layer, head in found.heads:
         if (

@@ -78,6 +78,7 @@ from .limits import MOST_LAYERS as MOST_LAYERS
 from .limits import SAME_WORDS as SAME_WORDS
 from .limits import check_memory as check_memory
 from .limits import check_word_length as check_word_length
+from .limits import exceeds_memory as exceeds_memory
 from .options import BATCH_SIZE as BATCH_SIZE
 from .options import Option as Option
 from .options import OptionField as OptionField

@@ -134,11 +134,22 @@ def check_memory(
     Raises:
         InputError: it needs more.
     """
-    there = free_bytes(device) if memory is None else memory * GIGABYTE
+    there = _bytes_there(memory, device)
     if wanted > there:
         limit = "are free" if memory is None else "are allowed"
         msg = f"{what} needs {_gigabytes(wanted)} of memory, and {_gigabytes(there)} {limit}; {advice}."
         raise InputError(msg)
+
+
+def exceeds_memory(
+    wanted: int | float, *, memory: int | float | None = None, device: "torch.device | str" = "cpu"
+) -> bool:
+    """Whether `check_memory` would refuse so many bytes."""
+    return wanted > _bytes_there(memory, device)
+
+
+def _bytes_there(memory: int | float | None, device: "torch.device | str") -> int | float:
+    return free_bytes(device) if memory is None else memory * GIGABYTE
 
 
 def _gigabytes(count: int | float) -> str:

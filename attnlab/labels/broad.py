@@ -41,7 +41,9 @@ def count_broad(
 
 def decide_broad(counts: BroadCounts, rule: Rule = BROAD, seed: int = 0) -> list[Verdict]:
     """One verdict per head, on the mean entropy as a share of ln n."""
-    found = ratio_condition("mean_entropy_over_ln_n", counts.entropy, rule.threshold, seed=seed)
+    found = ratio_condition(
+        "mean_entropy_over_ln_n", counts.entropy, rule.threshold, seed=seed, least=0.0, most=1.0
+    )
     of_half = counts.by_half()
     return verdicts_of(
         "broad",

@@ -88,7 +88,9 @@ def decide_monotone(
     counts: MonotoneCounts, rule: Rule = MONOTONE, slope: float = MONOTONE_SLOPE, seed: int = 0
 ) -> list[Verdict]:
     """One verdict per head: mean rank correlation and mean slope at least as large as asked for."""
-    rises = ratio_condition("mean_rank_correlation", counts.correlation, rule.threshold, seed=seed)
+    rises = ratio_condition(
+        "mean_rank_correlation", counts.correlation, rule.threshold, seed=seed, least=-1.0, most=1.0
+    )
     steep = ratio_condition("mean_slope", counts.slope, slope, seed=seed)
     sentences = counts.correlation.by_half().sentences[REPORTED]
     return verdicts_of(

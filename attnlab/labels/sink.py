@@ -76,7 +76,11 @@ def decide_sink(counts: SinkCounts, rule: Rule = SINK, seed: int = 0) -> list[Ve
         "sink",
         rule,
         [counts.kinds[kind] for kind in chosen.tolist()],
-        [ratio_condition("mean_mass_fraction", mass, rule.threshold, seed=seed)],
+        [
+            ratio_condition(
+                "mean_mass_fraction", mass, rule.threshold, seed=seed, least=0.0, most=1.0
+            )
+        ],
         denominator=of_half.denominator[REPORTED].long(),
         counted=of_half.sentences[REPORTED],
     )

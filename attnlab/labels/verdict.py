@@ -224,7 +224,13 @@ def share_condition(
 
 
 def ratio_condition(
-    statistic: str, counts: RatioCounts, threshold: float, *, seed: int
+    statistic: str,
+    counts: RatioCounts,
+    threshold: float,
+    *,
+    seed: int,
+    least: float = -math.inf,
+    most: float = math.inf,
 ) -> Condition:
     """A ratio of sums over the sentences of the reported half; it must reach `threshold`.
 
@@ -233,10 +239,12 @@ def ratio_condition(
         counts: by group, one figure a head.
         threshold: a number for all heads.
         seed: of the bootstrap draws.
+        least: the smallest value that the ratio can have; the interval of a few sentences ends there.
+        most: the largest.
     """
     of_half = counts.by_half()
     value = of_half.ratio[REPORTED]
-    low, high = of_half.interval()
+    low, high = (end.clamp(least, most) for end in of_half.interval())
     drawn = resampled(counts.numerator, seed) / resampled(counts.denominator, seed)
     return Condition(
         statistic,

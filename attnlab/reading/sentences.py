@@ -9,7 +9,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.attention import BLOCK_WEIGHTS
-from attnlab.core import InputError, Note, NothingUsableError, Side, check_memory, input_device
+from attnlab.core import (
+    InputError,
+    Note,
+    NothingUsableError,
+    Side,
+    check_memory,
+    exceeds_memory,
+    input_device,
+)
 from attnlab.models import IGNORED_LABEL, Model
 from attnlab.reading.vocabulary import Axis, Vocabulary
 
@@ -312,11 +320,11 @@ class Sentences:
         self, weights_a_cell: int, *, memory: float | None, device: torch.device
     ) -> bool:
         """Whether the longest text needs more memory than there is; arguments as in `check_memory`."""
-        try:
-            self.check_memory(weights_a_cell, memory=memory, device=device)
-        except InputError:
-            return True
-        return False
+        return exceeds_memory(self._bytes(weights_a_cell), memory=memory, device=device)
+
+    def _bytes(self, weights_a_cell: int) -> int:
+        """What so many weights in each pair of tokens of the longest text take."""
+        return BYTES_A_WEIGHT * weights_a_cell * self._most_cells()
 
     def check_memory_of_blocks(
         self, heads: int, *, biased: bool, memory: float | None, device: torch.device
@@ -365,8 +373,7 @@ class Sentences:
         what = (
             f"Text {longest.number + 1}, of {tokens:,} tokens, with {weights_a_cell} heads at once,"
         )
-        wanted = BYTES_A_WEIGHT * weights_a_cell * self._most_cells()
-        check_memory(wanted, what, advice, memory=memory, device=device)
+        check_memory(self._bytes(weights_a_cell), what, advice, memory=memory, device=device)
 
     def batches(
         self,

@@ -160,6 +160,8 @@ def test_a_window_of_all_layers_where_there_are_no_types() -> None:
         ),
         ({"decoder.0": "keys(first=1)"}, r"decoder.0 has keys\(first=1\)"),
         ({"decoder": "full"}, "No layer of the plan has a band"),
+        ({"decoder": "band(window=2)", "decoder.0.7": "band(window=2)"}, r"decoder\.0\.7"),
+        ({"decoder": "band(window=2)", "decoder.5": "full"}, r"decoder\.5"),
     ],
 )
 def test_what_a_configuration_cannot_say_is_refused(plan: dict[str, str], message: str) -> None:

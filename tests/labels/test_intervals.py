@@ -9,9 +9,10 @@ from scipy.stats import t as student
 from statsmodels.stats.inter_rater import cohens_kappa
 from statsmodels.stats.proportion import proportion_confint
 
-from attnlab.labels.counts import RatioCounts, count_ratio, wilson_interval
+from attnlab.labels.counts import REPORTED, RatioCounts, count_ratio, wilson_interval
 from attnlab.labels.label_columns import POSITIONAL
 from attnlab.labels.structure import cohen_kappa
+from attnlab.labels.verdict import ratio_condition
 
 
 @pytest.mark.parametrize("level", [0.9, 0.95])
@@ -48,6 +49,20 @@ def test_ratio_of_sums_is_not_mean_of_ratios() -> None:
     low, high = counts.interval()
     assert low[0] < 0.5 < high[0]
     assert low[1].isnan()
+
+
+@pytest.mark.parametrize(("least", "most"), [(-math.inf, math.inf), (0.0, 1.0), (-1.0, 1.0)])
+def test_an_interval_of_few_sentences_ends_where_the_ratio_does(least: float, most: float) -> None:
+    counts = count_ratio(
+        torch.tensor([[0.2], [0.2], [0.9], [0.8]]), torch.ones(4), torch.tensor([0, 1, 2, 3])
+    )
+    found = ratio_condition("mean", counts, 0.5, seed=0, least=least, most=most)
+    low, high = counts.by_half().interval()
+    assert low[REPORTED] < -1
+    assert high[REPORTED] > 1
+    assert found.low == low[REPORTED].clamp_min(least)
+    assert found.high == high[REPORTED].clamp_max(most)
+    assert found.value == pytest.approx(0.5)
 
 
 def test_sentences_without_rows_are_no_observations() -> None:

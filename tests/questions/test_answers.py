@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from attnlab.questions.analyze.head_phrases import count_labels, describe_agreement
-from attnlab.questions.importance.view import removable
+from attnlab.questions.importance.question import LOSS
+from attnlab.questions.importance.view import readable, removable
 from attnlab.questions.plan.view import planning_answers
 
 
@@ -82,3 +83,20 @@ def test_nothing_to_count_is_not_counted_and_one_head_is_no_heads() -> None:
         "label."
     )
     assert count_labels(pd.DataFrame({"labels": ["sink"]})) == "1 sink (1 head)"
+
+
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        ([0.5, 0.0004], ["0.5000", "0.0004"]),
+        ([3e-5, -1.2e-6], ["0.000030", "-0.000001"]),
+        ([0.0, 0.0], ["0.0000", "0.0000"]),
+        ([math.nan, math.nan], ["", ""]),
+    ],
+)
+def test_small_changes_are_shown_with_digits_of_their_own(
+    changes: list[float], shown: list[str]
+) -> None:
+    (change, *_) = LOSS.values()
+    column = readable(change.column, pd.DataFrame({change.name: changes}))
+    assert [column.shown(value) for value in changes] == shown

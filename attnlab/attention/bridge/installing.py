@@ -345,7 +345,7 @@ def install(model: PreTrainedModel, planned: Planned, *, form: Form = "auto") ->
         msg = f"{type(model).__name__} has attnlab's mechanisms already; take those out first."
         raise InputError(msg)
     modules = attention_modules(model)
-    plan = _plan(planned, modules)
+    plan = plan_within(planned, modules)
     plan_before = getattr(model, OWN_PLAN, None)
     made = [_made(plan, at, model, form) for at in modules]
     share_projections(nn.ModuleList(made))
@@ -433,7 +433,8 @@ def installed_plan(model: nn.Module) -> AttentionPlan | None:
     return next((plan for plan in plans if isinstance(plan, AttentionPlan)), None)
 
 
-def _plan(planned: Planned, modules: list[AttentionAt]) -> AttentionPlan:
+def plan_within(planned: Planned, modules: list[AttentionAt]) -> AttentionPlan:
+    """The plan of a model with these modules; refused where it names a head that is not there."""
     _check_no_plan_file(planned)
     heads = {at.site: at.heads for at in modules}
     layers: dict[str, int] = {

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from transformers import PreTrainedModel
 
-from attnlab.attention.bridge.installing import note_in_configuration, use
+from attnlab.attention.bridge.installing import note_in_configuration, plan_within, use
 from attnlab.attention.bridge.sites import AttentionAt, attention_modules
 from attnlab.attention.mechanisms.band import Band
 from attnlab.attention.mechanisms.full import Full
@@ -53,7 +53,7 @@ def model_with_layer_types(model: PreTrainedModel, plan: AttentionPlan) -> PreTr
     Cost: a copy of the model, of half precision two in float32, and two forward passes.
     """
     modules = attention_modules(model)
-    found = layer_types_of(plan, modules)
+    found = layer_types_of(plan_within(plan, modules), modules)
     config = copy.deepcopy(model.config)
     _set(config, found, type(model).__name__)
     try:

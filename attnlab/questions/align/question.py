@@ -35,7 +35,7 @@ CHOICE_NAMES = {
     "single": "best single head",
     "unsupervised": "heads chosen without gold links",
 }
-ORACLE = "best set of the reported pairs"
+ORACLE = "greedy set on the reported pairs"
 
 PRECISION = Estimate(
     Column(

@@ -1,13 +1,15 @@
 """Importance drawn: how much each head matters alone, what is left without many; and both on a terminal."""
 
+import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from attnlab.core import HEAD_KEYS, counted
+from attnlab.core import HEAD_KEYS, Column, counted
 from attnlab.evaluation import DISTANCES, LOSS_UNITS
 from attnlab.figures import INK, blank, check_table, panel, style
 from attnlab.questions.importance.question import (
@@ -87,6 +89,7 @@ def _alone(heads: pd.DataFrame, unit: str) -> TerminalTable:
     left_out = f"\nand {counted(more, 'more head')} in {IMPORTANCE.file}" if more > 0 else ""
     gradients = [one for one in (IMPORTANCE["gradient_importance"],) if one.name in heads]
     changes = [change for change in CHANGES if change.name in heads]
+    shown = {change.name: readable(change.column, heads) for change in changes}
     numbers = (*(one.narrow for one in gradients), *(change.column.narrow for change in changes))
     if more > 0 and changes:
         heads = heads.sort_values(changes[0].name, ascending=False, kind="stable")
@@ -103,7 +106,7 @@ def _alone(heads: pd.DataFrame, unit: str) -> TerminalTable:
             name,
             *(one.shown(row[one.name]) for one in gradients),
             *(
-                change.column.shown(row[change.name], signed=True)
+                shown[change.name].shown(row[change.name], signed=True)
                 + ("*" if row.get(change.significant) else " ")
                 for change in changes
             ),
@@ -117,6 +120,14 @@ def _alone(heads: pd.DataFrame, unit: str) -> TerminalTable:
         "Each head replaced alone",
         caption,
     )
+
+
+def readable(column: Column, heads: pd.DataFrame) -> Column:
+    """The column with the decimals that show two digits of its largest figure, where its own do not."""
+    largest = heads[column.name].abs().max()
+    if not 0 < largest < math.inf:
+        return column
+    return replace(column, digits=max(column.digits or 0, 1 - math.floor(math.log10(largest))))
 
 
 def _in_turn(curves: pd.DataFrame) -> TerminalTable:
@@ -155,7 +166,7 @@ def _moved(heads: pd.DataFrame, unit: str) -> Iterator[str]:
     for replacement, change in LOSS.items():
         if change.name in heads and heads[change.name].notna().any():
             first = heads.sort_values(change.name, ascending=False).head(1)
-            moved = change.column.shown(float(first[change.name].iloc[0]))
+            moved = readable(change.column, heads).shown(float(first[change.name].iloc[0]))
             yield (
                 f"Replaced alone ({replacement}), {head_names(first)[0]} moves the final states most: "
                 f"{moved} ({unit}), of {counted(len(heads), 'head')}."
@@ -171,10 +182,11 @@ def _needed(heads: pd.DataFrame, unit: str) -> list[str]:
         needed = heads[(heads[change.name] > 0) & (heads[change.significant] == True)]  # noqa: E712 - may be missing
         ranked = heads.sort_values(change.name, ascending=False)
         raises = "raises" if len(needed) == 1 else "raise"
+        most = readable(change.column, heads).shown(float(ranked[change.name].iloc[0]), signed=True)
         found.append(
             f"Replaced alone ({replacement}), {len(needed)} of {counted(len(heads), 'head')} "
             f"{raises} the loss beyond chance, most {head_names(ranked)[0]} "
-            f"({change.column.shown(float(ranked[change.name].iloc[0]), signed=True)}, {unit})."
+            f"({most}, {unit})."
         )
     return found
 

@@ -158,7 +158,7 @@ def test_scores_are_those_of_the_words() -> None:
     layer, head = map(int, single["heads"].split("."))
     own = found.heads.query(f"layer == {layer} and head == {head}").iloc[0]
     assert own["start_error"] == pytest.approx(single["start_error"])
-    bound = systems.loc["best set of the reported pairs", "start_error"]
+    bound = systems.loc["greedy set on the reported pairs", "start_error"]
     assert bound <= found.heads["start_error"].min() + 1e-12
 
 
