@@ -71,7 +71,7 @@ def test_comparison(recurrent_run: Path, score: str) -> None:
         torch.manual_seed(0)
         model = RecurrentModel(RecurrentConfig(**sizes)).eval()
     found = attnlab.compare(
-        (model, run.tokenizers), [5], sentences=texts[:4], calibration=texts[4:]
+        (model, run.tokenizers), [5], sentences=texts[:4], calibration=texts[4:], quick=True
     )
     assert heads_of(found.mechanisms_by_head) == {HEAD}
     tried = set(found.mechanisms_by_head["mechanism"])
