@@ -13,7 +13,7 @@ from attnlab.ablation.projections import projections_of
 from attnlab.core.addresses import Head
 from attnlab.core.errors import AttnlabError
 from attnlab.questions.analyze.analysis import analyze
-from attnlab.questions.analyze.question import LearnedSink
+from attnlab.questions.analyze.analysis_notes import LearnedSink
 from attnlab.reading.capture import capture
 
 TOKENIZER = tokenizer()

@@ -9,7 +9,7 @@ import pytest
 
 import attnlab
 from attnlab.core.errors import Note
-from attnlab.questions.analyze.question import TooLittleCounted, UndecidedLabel
+from attnlab.questions.analyze.analysis_notes import TooLittleCounted, UndecidedLabel
 from attnlab.questions.prune.question import AllHeadsClosed
 from attnlab.results.notes import describe_notes
 
@@ -28,7 +28,7 @@ VALUES = {
 def kinds() -> list[type[Note]]:
     modules = [one.name for one in pkgutil.walk_packages(attnlab.__path__, "attnlab.")]
     homes = [
-        name for name in modules if name.endswith((".notes", ".question")) and ".cli" not in name
+        name for name in modules if name.endswith(("notes", ".question")) and ".cli" not in name
     ]
     found = {
         kind

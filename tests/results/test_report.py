@@ -18,7 +18,7 @@ from attnlab.cli.app import app
 from attnlab.cli.commands.train import _tell_older_results
 from attnlab.core.errors import InputError
 from attnlab.core.files import file_checksum
-from attnlab.questions.analyze.question import NoTrees, TooLittleCounted, UndecidedLabel
+from attnlab.questions.analyze.analysis_notes import NoTrees, TooLittleCounted, UndecidedLabel
 from attnlab.reading.sentences import RowsNotNormalized, SentencesDropped
 from attnlab.results import result
 from attnlab.results.notes import kinds_of_notes

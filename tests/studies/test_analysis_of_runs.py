@@ -12,7 +12,7 @@ from attnlab.core.files import write_json
 from attnlab.evaluation.sources import model_and_texts
 from attnlab.models.run_folder import SETTINGS
 from attnlab.questions.analyze.analysis import analyze
-from attnlab.questions.analyze.question import TrainingSentences
+from attnlab.questions.analyze.analysis_notes import TrainingSentences
 from attnlab.results.notes import describe_notes
 
 

@@ -9,7 +9,11 @@ from zoo.random_models import SENTENCES, tokenizer
 from attnlab.attention.bridge.installing import install
 from attnlab.core.errors import InputError
 from attnlab.questions.analyze.analysis import analyze
-from attnlab.questions.analyze.question import ClosedHeads, HeadsWithoutWeight, RowsWithoutKeys
+from attnlab.questions.analyze.analysis_notes import (
+    ClosedHeads,
+    HeadsWithoutWeight,
+    RowsWithoutKeys,
+)
 from attnlab.results.result import Result
 
 

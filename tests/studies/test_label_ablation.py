@@ -19,8 +19,8 @@ from attnlab.models.loaded import Model
 from attnlab.models.run import load
 from attnlab.models.run_folder import SETTINGS
 from attnlab.questions.analyze.analysis import analyze
+from attnlab.questions.analyze.analysis_notes import NoLoss
 from attnlab.questions.analyze.labelling import ablate_for_labels
-from attnlab.questions.analyze.question import NoLoss
 from attnlab.questions.importance.importance import importance
 from attnlab.reading.sentences import read_sentences
 from attnlab.reading.weights import rows_of_view

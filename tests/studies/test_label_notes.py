@@ -6,8 +6,8 @@ import pytest
 from attnlab.labels.gold import Gold
 from attnlab.labels.sink import SINK_KINDS
 from attnlab.labels.verdict import UNDECIDED
+from attnlab.questions.analyze.analysis_notes import SinksByThreshold, TooLittleCounted
 from attnlab.questions.analyze.labelling import label_notes
-from attnlab.questions.analyze.question import SinksByThreshold, TooLittleCounted
 from attnlab.reading.weights import ALL, VIEWS, View
 from attnlab.results.notes import describe_notes
 

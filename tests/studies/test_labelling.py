@@ -22,14 +22,14 @@ from attnlab.labels.structure import HeadStructure
 from attnlab.labels.verdict import least_status
 from attnlab.matrices.families import CODED
 from attnlab.questions.analyze.analysis import analyze
-from attnlab.questions.analyze.labelling import Labeller
-from attnlab.questions.analyze.question import (
+from attnlab.questions.analyze.analysis_notes import (
     NoTrees,
     TooLittleCounted,
     TrainingCorpusUnknown,
     UndecidedLabel,
     VocabularyTooSmall,
 )
+from attnlab.questions.analyze.labelling import Labeller
 from attnlab.questions.analyze.view import label_sections
 from attnlab.reading.capture import Consumer, Coverage, Reading, prepare
 from attnlab.reading.weights import ALL, CONTENT, VIEWS, rows_of_view

@@ -38,6 +38,19 @@ from attnlab.evaluation import (
 )
 from attnlab.labels import HeadStructure
 from attnlab.models import Model, Run, Source, leaving_modes
+from attnlab.questions.analyze.analysis_notes import (
+    ClosedHeads,
+    HeadsWithoutWeight,
+    LayersHeldAtOnce,
+    LearnedSink,
+    NoLoss,
+    RowsDrawn,
+    RowsWithoutKeys,
+    TooLargeToKeep,
+    TooLongToLabel,
+    TooManyToAblate,
+    TrainingSentences,
+)
 from attnlab.questions.analyze.fits import HeadFits, OffsetProfiles, RowFits
 from attnlab.questions.analyze.generation import (
     check_generates,
@@ -52,16 +65,6 @@ from attnlab.questions.analyze.question import (
     QUESTION,
     ROWS,
     AnalysisSettings,
-    ClosedHeads,
-    HeadsWithoutWeight,
-    LayersHeldAtOnce,
-    LearnedSink,
-    NoLoss,
-    RowsDrawn,
-    RowsWithoutKeys,
-    TooLargeToKeep,
-    TooManyToAblate,
-    TrainingSentences,
 )
 from attnlab.questions.analyze.summary import summarise_heads, weightless_heads
 from attnlab.reading import (
@@ -227,7 +230,8 @@ def _notes_on_rows(
     if drawn is None:
         return []
     number, tokens = sentences.longest()
-    return [RowsDrawn(number + 1, tokens, ROWS, drawn.seed, labels, measured)]
+    rows = [RowsDrawn(number + 1, tokens, ROWS, drawn.seed)] if measured else []
+    return [*rows, *([TooLongToLabel(number + 1, tokens)] if labels else [])]
 
 
 def _generated(

@@ -10,7 +10,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from attnlab.core import HEAD_KEYS, InputError, briefly
+from attnlab.core import HEAD_KEYS, InputError, Site, briefly
 from attnlab.figures import (
     COLUMN,
     FUNCTIONS,
@@ -25,9 +25,19 @@ from attnlab.figures import (
 )
 from attnlab.questions.analyze.question import QUESTION
 from attnlab.questions.analyze.summary import marked
-from attnlab.reading import ALL, CONTENT, CONTENT_OFFSET_PREFIX, OFFSET_PREFIX, OFFSETS, View
+from attnlab.reading import (
+    ALL,
+    CONTENT,
+    CONTENT_OFFSET_PREFIX,
+    OFFSET_PREFIX,
+    OFFSETS,
+    KeptMatrices,
+    View,
+)
 from attnlab.results import Result, declared_columns, family_words
 
+# Of the longer side of a matrix.
+MOST_TOKENS_DRAWN = 80
 _LEFT, _TOP, _BETWEEN, _LEGEND_ROW = 0.42, 0.24, 0.42, 0.16
 _LOWEST, _HIGHEST = 0.12, 0.3
 _TITLES = {
@@ -392,3 +402,30 @@ _GRID = Grid(
     scale="mean relative l1 distance",
     reference=UNIFORM,
 )
+
+
+@dataclass(frozen=True)
+class NotDrawn:
+    """A kept sentence whose matrices at a site are too large for a figure.
+
+    Attributes:
+        sentence: its number, from 0.
+        site: encoder, decoder or cross.
+        tokens: how many tokens the longer side has.
+        limit: how many there may be.
+    """
+
+    sentence: int
+    site: Site
+    tokens: int
+    limit: int
+
+
+def not_drawn(kept: KeptMatrices, limit: int = MOST_TOKENS_DRAWN) -> tuple[NotDrawn, ...]:
+    """What is kept but too large to be drawn, in order of sentence."""
+    longest = {at: max(len(side) for side in sides) for at, sides in kept.tokens.items()}
+    return tuple(
+        NotDrawn(sentence, site, tokens, limit)
+        for (sentence, site), tokens in longest.items()
+        if tokens > limit
+    )

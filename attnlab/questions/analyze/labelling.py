@@ -40,7 +40,7 @@ from attnlab.labels import (
     without_label,
 )
 from attnlab.models import BothTokenizers
-from attnlab.questions.analyze.question import (
+from attnlab.questions.analyze.analysis_notes import (
     NoControls,
     NoTrees,
     SinksByThreshold,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from attnlab.core import (
     HEAD,
@@ -11,7 +11,6 @@ from attnlab.core import (
     Column,
     Estimate,
     InputError,
-    Note,
     Option,
     Table,
     is_matrix_file,
@@ -23,13 +22,13 @@ from attnlab.labels import (
     CONTROLS,
     DETAIL,
     LABELS,
-    LINKS,
     LOSS_CHANGE,
     RELATIONS,
     STRUCTURE,
     STRUCTURE_SAID,
     TIE_BITS_PER_ROW,
 )
+from attnlab.questions.analyze.analysis_notes import NOTES
 from attnlab.reading import DISTANCES, HEADS
 from attnlab.results import Question
 
@@ -165,177 +164,6 @@ SUMMARY = Table(
 )
 # Of the column `output`: what a pruned head leaves.
 PRUNED = "pruned"
-
-
-@dataclass(frozen=True)
-class LayersHeldAtOnce(Note):
-    """The model's layers could not be read one at a time."""
-
-
-@dataclass(frozen=True)
-class RowsWithoutKeys(Note):
-    """Rows of attention without a single visible key, over all heads that have others."""
-
-    rows: int
-
-
-@dataclass(frozen=True)
-class HeadsWithoutWeight(Note):
-    """Heads whose matrices hold no weight at all, as where a plan leaves them out."""
-
-    heads: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class ClosedHeads(Note):
-    """Heads closed for good: the output projection reads nothing of them."""
-
-    heads: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class LearnedSink(Note):
-    """Rows sum to less than 1, since a learned sink takes this share of one on average."""
-
-    mass_fraction: float
-
-
-@dataclass(frozen=True)
-class TooLargeToKeep(Note):
-    """Out of `wanted` sentences whose matrices were to be kept, those for which there was no room."""
-
-    count: int
-    wanted: int
-    most_mebibytes: float
-
-
-@dataclass(frozen=True)
-class RowsDrawn(Note):
-    """A text too long for whole matrices, so that fits and structure are of rows drawn of each text.
-
-    Attributes:
-        text: its number, from 1.
-        tokens: how many it has.
-        rows: how many are drawn of each text, all of shorter ones.
-        seed: of the draws.
-        unlabelled: whether labels were to be given, which need whole matrices.
-        measured: whether fits or structure were asked for.
-    """
-
-    text: int
-    tokens: int
-    rows: int
-    seed: int
-    unlabelled: bool
-    measured: bool
-
-
-@dataclass(frozen=True)
-class Unaligned(Note):
-    """How many sentences' tokens do not match their words; the first by its identifier, and why."""
-
-    count: int
-    first: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class TrainingSentences(Note):
-    """How many of the `total` different sentences that were handed in the run was trained on."""
-
-    count: int
-    total: int
-
-
-@dataclass(frozen=True)
-class TrainingCorpusUnknown(Note):
-    """Token frequencies are counted in the sentences analyzed."""
-
-
-@dataclass(frozen=True)
-class NoTrees(Note):
-    """The sentences have no gold trees."""
-
-
-@dataclass(frozen=True)
-class UndecidedLabel:
-    """A label that fewer than `needed` observations leave undecided for some head of the sites."""
-
-    label: str
-    sites: tuple[str, ...]
-    needed: int
-    unit: str
-
-
-@dataclass(frozen=True)
-class TooLittleCounted(Note):
-    """Labels that more sentences would decide.
-
-    Attributes:
-        labels: which.
-        wanted: about how many sentences decide them.
-        there: how many there are where these come from; None where that is not known.
-        treebank: whether a treebank, which has no translations, can have the links that are lacking.
-        never_met: whether some label met nothing at all that it could count.
-        generated: whether the sentences are of a generated corpus, which has no others to offer.
-    """
-
-    labels: tuple[UndecidedLabel, ...]
-    wanted: int
-    there: int | None
-    treebank: bool
-    never_met: bool
-    generated: bool = False
-
-
-@dataclass(frozen=True)
-class VocabularyTooSmall(Note):
-    """Sites whose keys have no types beyond the `frequent` most frequent, so none is rare there.
-
-    Attributes:
-        sites: which.
-        types: how many types there are, at the site of most.
-        frequent: how many are called frequent.
-    """
-
-    sites: tuple[str, ...]
-    types: int
-    frequent: int
-
-
-@dataclass(frozen=True)
-class SinksByThreshold(Note):
-    """How many heads have more than each share of their weight on one kind of key.
-
-    Attributes:
-        keys: the view in which weights were counted.
-        heads: how many there are.
-        above: threshold and number of heads, the smallest threshold first.
-    """
-
-    keys: Literal["all", "content"]
-    heads: int
-    above: tuple[tuple[float, int], ...]
-
-
-@dataclass(frozen=True)
-class NoControls(Note):
-    """Labels were not compared with an untrained model and shuffled words."""
-
-
-@dataclass(frozen=True)
-class TooManyToAblate(Note):
-    """The loss without each of so many heads takes long and is measured only where asked for."""
-
-    heads: int
-    most: int
-
-
-@dataclass(frozen=True)
-class NoLoss(Note):
-    """The loss without each head could not be measured, for a reason that is a sentence."""
-
-    reason: str
 
 
 SENTENCES = 200
@@ -482,95 +310,6 @@ class AnalysisSettings(CorpusTextSettings):
         return LABELLED_SENTENCES if self.labelled else SENTENCES
 
 
-# A longer list is in summary.csv.
-_MOST_NAMED = 16
-
-
-def _without_keys(note: RowsWithoutKeys) -> str:
-    rows = "1 row of attention saw" if note.rows == 1 else f"{note.rows} rows of attention saw"
-    return f"{rows} no key at all; entropy 0 is counted there."
-
-
-def _rows_drawn(note: RowsDrawn) -> str:
-    if not note.measured:
-        return (
-            f"The matrices of text {note.text}, of {note.tokens:,} tokens, need more memory than is free or "
-            "allowed, so heads were not labelled; leave that text out to label them in the others."
-        )
-    labels = (
-        ", and heads were not labelled (leave that text out to have them)"
-        if note.unlabelled
-        else ""
-    )
-    return (
-        f"The matrices of text {note.text}, of {note.tokens:,} tokens, need more memory than is free or "
-        f"allowed, so fits and structure are of {note.rows} rows drawn of each text (seed {note.seed}; all "
-        "of a shorter one), by which a text counts. What is chosen over all rows at once was left out: rare "
-        f"columns, the sparse error E, additive, the largest entries; so was the mean by offset{labels}."
-    )
-
-
-def _heads(names: tuple[str, ...]) -> str:
-    """Such as `The heads encoder.0.1 and 3 more are`."""
-    first = ", ".join(names[:_MOST_NAMED])
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return f"Head {first} is" if len(names) == 1 else f"Heads {first}{more} are"
-
-
-def _unaligned(note: Unaligned) -> str:
-    what = "1 sentence is" if note.count == 1 else f"{note.count} sentences are"
-    return (
-        f"{what} not aligned with words, so trees and alignments of that many are not counted (the "
-        f"first: {note.first}, {note.reason})."
-    )
-
-
-def _too_little(note: TooLittleCounted) -> str:
-    what = "; ".join(
-        f"'{one.label}' in {', '.join(one.sites)} (fewer than {one.needed:,} {one.unit})"
-        for one in note.labels
-    )
-    advice = f"use about {note.wanted:,} sentences (--sentences {note.wanted})"
-    if note.there is None:
-        advice += " if there are that many"
-    elif note.there < note.wanted:
-        advice += f", more than the {note.there:,} there are here: name others ({_others(note)})"
-    else:
-        advice += f", of the {note.there:,} there are"
-    if note.never_met and (note.there is None or note.there >= note.wanted):
-        advice += f"; what was never met needs other sentences ({_others(note)})"
-    told = f"Too little was counted to confirm some labels, in one half of the sentences: {what}."
-    return told if note.generated else f"{told} To decide them, {advice}."
-
-
-def _sinks(note: SinksByThreshold) -> str:
-    """Such as `3 of 8 heads have more than 0.3 of the weight on one special token ... (0.4: 2, 0.5: 0)`."""
-    (threshold, number), *higher = note.above
-    others = ", ".join(f"{share:g}: {count}" for share, count in higher)
-    have = "has" if number == 1 else "have"
-    return (
-        f"{number} of {note.heads} heads {have} more than {threshold:g} of {_SINK_KEYS[note.keys]} "
-        f"(more than {others}); a count of sinks depends on the threshold."
-    )
-
-
-_SINK_KEYS = {
-    "all": "the weight on one special token, the first token or punctuation",
-    "content": "the weight among ordinary tokens on the first token, where that is one of them, or on "
-    "punctuation",
-}
-
-
-def _others(note: TooLittleCounted) -> str:
-    """Where other sentences come from: with gold trees or alignments for the labels that rest on them."""
-    gold = ", ".join(f"'{one.label}'" for one in note.labels if one.unit == LINKS.unit)
-    if not gold:
-        return "--text or --corpus"
-    source = "--treebank" if note.treebank else "a --corpus with gold trees and alignments"
-    plain = any(one.unit != LINKS.unit for one in note.labels)
-    return f"--text or --corpus; for {gold} {source}" if plain else source
-
-
 QUESTION = Question(
     name="analyze",
     what="analysis",
@@ -592,44 +331,7 @@ QUESTION = Question(
     ),
     run="attnlab.questions.analyze.analysis:analyze",
     figures=("mass_by_offset", "distance_by_window", "heads_sentence*"),
-    notes={
-        LayersHeldAtOnce: "This model's layers could not be read one at a time, so all layers of "
-        "a batch were held in memory at once.",
-        RowsWithoutKeys: _without_keys,
-        HeadsWithoutWeight: lambda note: (
-            f"{_heads(note.heads)} without any weight, as where a plan says none: no output, and no pattern "
-            "to describe."
-        ),
-        ClosedHeads: lambda note: (
-            f"{_heads(note.heads)} pruned: their output is 0, so that the model does not use their "
-            "attention, whatever their labels say."
-        ),
-        LearnedSink: "A learned sink beside the keys takes {mass_fraction:.0%} of a row on "
-        "average, so rows sum to less than 1; distances between heads are lower bounds.",
-        TooLargeToKeep: "{count} of the {wanted} sentences to keep were too large for "
-        "{most_mebibytes:g} MiB.",
-        RowsDrawn: _rows_drawn,
-        Unaligned: _unaligned,
-        TrainingSentences: "{count} of {total} different sentences are training sentences of the run: "
-        "this is not what its heads do on unseen text; analyze without a text takes the test part.",
-        TrainingCorpusUnknown: "The training corpus is not known, so rare tokens are those that "
-        "are rare in the sentences analyzed.",
-        NoTrees: "These sentences have no gold trees, so no head can be called syntactic; give "
-        "some with --treebank FILE.conllu.",
-        TooLittleCounted: _too_little,
-        VocabularyTooSmall: lambda note: (
-            f"No head of {', '.join(note.sites)} can be called 'rare tokens', whatever the sentences: the "
-            f"vocabulary has {note.types:,} types, and rare are those outside the {note.frequent:,} most "
-            "frequent."
-        ),
-        SinksByThreshold: _sinks,
-        NoControls: "Labels were compared neither with an untrained model nor with shuffled words, "
-        "and the loss without each head was not measured; leave out --quick to have both.",
-        TooManyToAblate: "The loss without each head was not measured, since there are {heads} "
-        "heads and more than {most} take long; --ablation measures it.",
-        NoLoss: "The change of loss without each head was not measured, since there is no loss here: "
-        "{reason}",
-    },
+    notes=NOTES,
     source="A run of `attnlab train`, a folder of a transformers model, its name on the hub, or a file of "
     "matrices (.npz, .npy, .safetensors; --sites says what they are).",
     sources=("model", "matrices"),

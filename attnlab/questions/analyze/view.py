@@ -1,12 +1,11 @@
 """An analysis drawn: the sections of its page, its table on a terminal, and its cell of a notebook."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pandas as pd
 from markupsafe import Markup
 
-from attnlab.core import KEYS, Head, Site, counted, shown
+from attnlab.core import KEYS, Head, counted, shown
 from attnlab.figures import COLUMN
 from attnlab.figures import draw_heads as draw_matrices
 from attnlab.labels import (
@@ -21,7 +20,14 @@ from attnlab.labels import (
     STRUCTURE_OF_HEAD,
     best_heads,
 )
-from attnlab.questions.analyze.figures import draw_heads, draw_offsets, draw_windows
+from attnlab.questions.analyze.analysis_notes import RowsDrawn
+from attnlab.questions.analyze.figures import (
+    NotDrawn,
+    draw_heads,
+    draw_offsets,
+    draw_windows,
+    not_drawn,
+)
 from attnlab.questions.analyze.fits import BITS, EQUAL_BUDGET, RELATIVE, summarise
 from attnlab.questions.analyze.head_phrases import (
     SHOWN,
@@ -37,10 +43,14 @@ from attnlab.questions.analyze.head_phrases import (
     words_of_heads,
 )
 from attnlab.questions.analyze.overview import overview_of
-from attnlab.questions.analyze.question import GENERATED, GENERATION_CHANGE, SUMMARY, RowsDrawn
+from attnlab.questions.analyze.question import (
+    GENERATED,
+    GENERATION_CHANGE,
+    SUMMARY,
+)
 from attnlab.questions.analyze.summary import roles_of, structure_of_heads, table_of, views_of
 from attnlab.questions.analyze.viewer import viewer_data
-from attnlab.reading import ALL, CONTENT, HEADS, VIEWS, KeptMatrices
+from attnlab.reading import ALL, CONTENT, HEADS, VIEWS
 from attnlab.results import (
     ADDITIVE,
     BAND,
@@ -63,7 +73,6 @@ from attnlab.results import (
     together,
 )
 
-MOST_TOKENS_DRAWN = 80
 # Inches: three sites side by side.
 PAGE_WIDTH = 3 * COLUMN
 _FACTS = (
@@ -336,33 +345,6 @@ def _statistics_tables(result: Result) -> tuple[PageTable, ...]:
         page_table(named, columns_named(["head_name", *known], HEADS.columns), caption)
         for caption, wanted in columns.items()
         if (known := [name for name in wanted if named[name].notna().any()])
-    )
-
-
-@dataclass(frozen=True)
-class NotDrawn:
-    """A kept sentence whose matrices at a site are too large for a figure.
-
-    Attributes:
-        sentence: its number, from 0.
-        site: encoder, decoder or cross.
-        tokens: how many tokens the longer side has.
-        limit: how many there may be.
-    """
-
-    sentence: int
-    site: Site
-    tokens: int
-    limit: int
-
-
-def not_drawn(kept: KeptMatrices, limit: int = MOST_TOKENS_DRAWN) -> tuple[NotDrawn, ...]:
-    """What is kept but too large to be drawn, in order of sentence."""
-    longest = {at: max(len(side) for side in sides) for at, sides in kept.tokens.items()}
-    return tuple(
-        NotDrawn(sentence, site, tokens, limit)
-        for (sentence, site), tokens in longest.items()
-        if tokens > limit
     )
 
 

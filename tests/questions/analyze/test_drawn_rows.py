@@ -11,9 +11,13 @@ from attnlab.attention.bridge import watching
 from attnlab.core.errors import InputError
 from attnlab.questions.analyze import analysis
 from attnlab.questions.analyze.analysis import analyze
-from attnlab.questions.analyze.question import QUESTION, ROWS, RowsDrawn
+from attnlab.questions.analyze.analysis_notes import RowsDrawn, TooLongToLabel
+from attnlab.questions.analyze.question import (
+    ROWS,
+)
 from attnlab.reading.sentences import Sentences
 from attnlab.results import Result
+from attnlab.results.notes import describe_notes
 
 TOKENIZER = tokenizer()
 OPTIONS: dict[str, Any] = {"keep_matrices": 1, "fit_sentences": 5, "structure_sentences": 4}
@@ -66,16 +70,19 @@ def test_rows_follow_the_seed_and_are_counted(monkeypatch: pytest.MonkeyPatch) -
     counted = one.fits.drop_duplicates("sentence").query("sentence < 4")["rows"].sum()
     assert set(everything["rows"]) == {counted}
     (note,) = [note for note in one.notes if isinstance(note, RowsDrawn)]
-    assert (note.rows, note.seed, note.unlabelled) == (4, 1, True)
-    told = QUESTION.notes[RowsDrawn](note)
+    assert (note.rows, note.seed) == (4, 1)
+    assert [type(note) for note in one.notes].count(TooLongToLabel) == 1
+    (told,) = describe_notes([note])
     assert "fits and structure are of 4 rows drawn of each text (seed 1; all of a" in told
-    assert "so was the mean by offset, and heads were not labelled (leave that text out" in told
     assert ROWS == 256
     alone = analyzed("gpt2", fit_sentences=0, structure_sentences=0)
-    (note,) = [note for note in alone.notes if isinstance(note, RowsDrawn)]
-    told = QUESTION.notes[RowsDrawn](note)
-    assert "so heads were not labelled" in told
-    assert "rows drawn" not in told
+    assert not [note for note in alone.notes if isinstance(note, RowsDrawn)]
+    (note,) = [note for note in alone.notes if isinstance(note, TooLongToLabel)]
+    longest = max(len(TOKENIZER(text)["input_ids"]) for text in SENTENCES)
+    assert note.tokens == longest
+    assert not [
+        note for note in analyzed("gpt2", labels=False).notes if isinstance(note, TooLongToLabel)
+    ]
     assert not analyzed(
         "gpt2", labels=False, fit_sentences=0, structure_sentences=0
     ).tables.keys() & {"structure"}

@@ -22,8 +22,8 @@ from attnlab.figures.canvas import INK, svg
 from attnlab.figures.heatmaps import draw_heads, short
 from attnlab.questions.analyze import QUESTION, view
 from attnlab.questions.analyze.analysis import analyze
+from attnlab.questions.analyze.figures import not_drawn
 from attnlab.questions.analyze.summary import summarise_heads
-from attnlab.questions.analyze.view import not_drawn
 from attnlab.reading.keeping import KeptMatrices, load_kept_matrices
 from attnlab.reading.statistics_columns import HEADS
 from attnlab.results.export import columns_named
