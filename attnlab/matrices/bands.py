@@ -37,6 +37,7 @@ from attnlab.matrices.supports import (
     Values,
     Window,
     band_dimension,
+    band_support,
     check_values,
     fill_support,
     reach_within,
@@ -320,8 +321,7 @@ def _support(
 ) -> Bool[Tensor, "*#batch query key"]:
     """The whole band, or the `kept` entries of it that leave the smallest distance without an error."""
     if kept is None:
-        offset = torch.arange(H.shape[-1], device=H.device) - at[:, None]
-        support = (offset >= -reach[0]) & (offset <= reach[1])
+        support = band_support(*H.shape[-2:], reach, device=H.device, positions=at)
         return support if sizes is None else support & counted_entries(sizes, *H.shape[-2:])
     entries = band_entries(H, reach, at)
     inside = real_band(H, reach, sizes, at).expand_as(entries)

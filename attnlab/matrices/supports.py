@@ -64,10 +64,15 @@ def band_support(
     *,
     causal: bool = False,
     device: torch.device | None = None,
+    positions: Int[Tensor, " query"] | None = None,
 ) -> Bool[Tensor, "query key"]:
-    """True at offsets -left..right: the space B(left, right) (thesis 3.1.2, math.md section 2)."""
+    """True at offsets -left..right: the space B(left, right) (thesis 3.1.2, math.md section 2).
+
+    The rows are those of all queries in order, or those at `positions`.
+    """
     left, right = sides(window, causal=causal)
-    offset = offsets(queries, keys, device=device)
+    rows = torch.arange(queries, device=device) if positions is None else positions
+    offset = torch.arange(keys, device=device) - rows[:, None]
     return (offset >= -left) & (offset <= right)
 
 
