@@ -18,7 +18,8 @@ SOURCES = sorted(
 
 def citations(text: str) -> list[tuple[str, str, str]]:
     """File, kind of heading and number of everything that is cited in a source."""
-    found = CITED.findall(re.sub(r"\s+(?:#\s+)?", " ", text))
+    without_links = re.sub(r"\]\([^)\s]*\)", "]", text)
+    found = CITED.findall(re.sub(r"\s+(?:#\s+)?", " ", without_links))
     return [
         (name, kind.rstrip("s"), number)
         for name, kind, numbers in found
