@@ -170,14 +170,18 @@ class Command(_PlainHelp, TyperCommand):
             raise typer.Exit(INTERRUPTED)
 
 
+# Of difflib: "quick" and "quiet" have 0.6 in common.
+_LIKE = 0.7
+
+
 def _near(option: str, others: list[str]) -> list[str]:
     """The options whose names are nearly the same.
 
-    >>> _near("--text", ["--quiet", "--texts"])
-    ['--texts']
+    >>> _near("--text", ["--quiet", "--texts"]), _near("--quick", ["--quiet", "--texts"])
+    (['--texts'], [])
     """
     by_name = {other.strip("-"): other for other in others}
-    return [by_name[name] for name in get_close_matches(option.strip("-"), by_name)]
+    return [by_name[name] for name in get_close_matches(option.strip("-"), by_name, cutoff=_LIKE)]
 
 
 def _told_interrupted(written: list[Path]) -> str:
