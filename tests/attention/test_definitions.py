@@ -515,6 +515,22 @@ def test_cost_is_called_linear_where_twice_the_tokens_take_twice_the_work(name: 
         assert mechanism.traits.subquadratic == (large < 3 * small or not large)
 
 
+@pytest.mark.parametrize("spec", SPECS)
+def test_more_queries_or_keys_never_cost_less(spec: str) -> None:
+    mechanism = build(spec)
+    before = mechanism.cost(40, 60, 8)
+    assert min(before.multiply_adds, before.bytes) >= 0
+    for queries, keys, dim in ((41, 60, 8), (80, 60, 8), (40, 61, 8), (40, 120, 8), (40, 60, 16)):
+        more = mechanism.cost(queries, keys, dim)
+        assert more.multiply_adds >= before.multiply_adds
+        assert more.bytes >= before.bytes
+
+
+def test_linear_attention_keeps_the_features_of_queries_and_keys() -> None:
+    assert make("linear").cost(40, 60, 8).bytes == 4 * (40 + 60) * 8
+    assert make("linear(feature='taylor')").cost(40, 60, 8).bytes == 4 * (40 + 60) * 9
+
+
 def test_a_mechanism_that_does_not_say_its_cost_is_not_called_linear() -> None:
     assert not Traits().subquadratic
 

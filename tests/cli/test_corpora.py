@@ -40,6 +40,17 @@ def test_look_at_a_folder(folder: Path) -> None:
     assert "18" in turned
 
 
+def test_pairs_are_named_where_there_are_several(folder: Path, tmp_path: Path) -> None:
+    several = tmp_path / "several"
+    several.mkdir()
+    for pair in ("fr-de", "fr-it"):
+        for split in ("train", "validation", "test"):
+            (several / f"{pair}.{split}.tsv").write_text("a b\tc d\n" * 3)
+    assert "Pairs: fr-de, fr-it" in run(str(several))
+    assert "Pairs: en-it, en-de, it-de" in run(str(folder))
+    assert "Pairs:" not in run("embedded")
+
+
 def test_pairs_of_a_path(folder: Path, tmp_path: Path) -> None:
     assert list_pairs("embedded") == ["en-it"]
     assert list_pairs(str(folder)) == ["en-it", "en-de", "it-de"]

@@ -18,7 +18,7 @@ from attnlab.models.model import LanguageModel, TranslationModel
 from attnlab.models.run import corpus_of, load
 from attnlab.models.tokenizer import SPECIAL_TOKENS, Tokenizers, train_tokenizers
 from attnlab.models.training import resume, train
-from attnlab.models.training_settings import RunSettings
+from attnlab.models.training_settings import RunSettings, TokenizerSettings
 
 
 def prepared(settings: RunSettings) -> tuple[TranslationModel, Tokenizers]:
@@ -150,3 +150,13 @@ def test_other_sizes_and_vocabularies_are_refused_before_anything_is_written(
         with pytest.raises(InputError, match=message):
             train(folder, settings)
         assert not (folder / "settings.json").exists()
+
+
+def test_a_vocabulary_without_room_is_refused_before_the_corpus_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("gensim")
+    monkeypatch.setattr(skip_gram, "corpus_of", lambda _: pytest.fail("read"))
+    with pytest.raises(InputError, match="has no room beside the 4 special"):
+        skip_gram.embed(tmp_path / "vectors", tokenizer=TokenizerSettings(vocabulary=4))
+    assert not (tmp_path / "vectors").exists()

@@ -70,6 +70,13 @@ def test_without_controls_nothing_is_said_of_significance_and_what_is_confirmed_
     assert "pale: not confirmed; controls were left out" in texts
 
 
+def test_the_baseline_is_explained_where_a_role_has_one() -> None:
+    found = summary(LABELS)
+    relation = found["role"] == "syntactic"
+    assert "baseline" in dict(words_of_heads(found[relation]))
+    assert "baseline" not in dict(words_of_heads(found[~relation]))
+
+
 @pytest.mark.parametrize("deciding", [True, False])
 def test_the_figure_that_decides_the_strength_is_shown(*, deciding: bool) -> None:
     """A rule of two figures has the strength of the lesser one; else the first figure says it all."""
