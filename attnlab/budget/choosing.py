@@ -361,7 +361,7 @@ class Choosing:
             if at[0] == site
             for head in range(count)
         ]
-        return sum(float(one.l1) for one in found), sum(float(one.nonzeros) for one in found)
+        return sum(float(one.error) for one in found), sum(float(one.nonzeros) for one in found)
 
     def _rows(self, site: str) -> int:
         """Rows of all heads of a site on the validation sentences."""

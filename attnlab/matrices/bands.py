@@ -321,7 +321,7 @@ def _support(
 ) -> Bool[Tensor, "*#batch query key"]:
     """The whole band, or the `kept` entries of it that leave the smallest distance without an error."""
     if kept is None:
-        support = band_support(*H.shape[-2:], reach, device=H.device, positions=at)
+        support = band_support(H.shape[-2], H.shape[-1], reach, device=H.device, positions=at)
         return support if sizes is None else support & counted_entries(sizes, *H.shape[-2:])
     entries = band_entries(H, reach, at)
     inside = real_band(H, reach, sizes, at).expand_as(entries)

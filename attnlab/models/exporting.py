@@ -9,7 +9,8 @@ from attnlab.models.run_folder import check_not_run
 
 _WEIGHTS, _CONFIGURATION = "model.safetensors", "config.json"
 _READ_TOO = (
-    "*.safetensors", "*.safetensors.index.json", "generation_config.json", "chat_template.jinja", PLAN_FILE
+    "model*.safetensors", "model*.safetensors.index.json", "generation_config.json",
+    "chat_template.jinja", PLAN_FILE,
 )  # fmt: skip
 
 

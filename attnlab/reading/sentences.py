@@ -494,12 +494,21 @@ def reads_audio(model: Any) -> bool:
     return getattr(model, "main_input_name", "input_ids") == "input_features"
 
 
+# Their first token has the number behind that of padding, so that the first positions stay unused.
+_NUMBERED_BEHIND_PADDING = {
+    "camembert", "data2vec-text", "esm", "ibert", "longformer", "mpnet", "roberta", "roberta-prelayernorm",
+    "xlm-roberta", "xlm-roberta-xl", "xmod",
+}  # fmt: skip
+
+
 def most_positions(config: Any) -> int:
     """How many tokens a model has positions for; sinusoidal and relative ones never end."""
     if getattr(config, "positions", None) == "learned":
         return int(config.max_positions)
     names = ("max_position_embeddings", "max_target_positions")
     limit = int(next((one for name in names if (one := getattr(config, name, None))), 0))
+    if getattr(config, "model_type", None) in _NUMBERED_BEHIND_PADDING:
+        limit -= (config.pad_token_id or 0) + 1
     # XLNet says -1.
     return limit if limit > 0 else 2**31
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from attnlab.alignment import (
-    Row,
     count_links,
     diagonal_links,
     engine_sets,
@@ -63,10 +62,11 @@ def other_heads(
     for name, one in found.items():
         if name != taken:
             yield of_heads(CHOICE_NAMES[name], "choice", report, one)
-    row: Row = "output" if "output" in report.weights else "input"
-    for default, addresses in engine_sets(*shape).items():
+    # Engines read the row of the token that is predicted, and no other.
+    defaults = engine_sets(*shape) if "output" in report.weights else {}
+    for default, addresses in defaults.items():
         heads = tuple(layer * shape[1] + head for layer, head in addresses)
-        yield of_heads(default, "default", report, Chosen(row, heads))
+        yield of_heads(default, "default", report, Chosen("output", heads))
     yield of_heads(ORACLE, "bound", report, best_set(greedy_paths(report)))
 
 

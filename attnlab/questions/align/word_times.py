@@ -289,7 +289,8 @@ def _untrained(model: Model, settings: AlignmentSettings) -> _System:
     given = spoken_words(model, settings.pairs, settings.sentences)
     hearing = hear(model, given, settings, what="Control: untrained model", twin=twin)
     calibration, report = _halves(model, hearing, settings, twin)
-    heads = choose_heads(calibration, settings).chosen
+    path = choose_heads(calibration, settings)
+    heads = path.heads[:1] if settings.choose == "single" else path.chosen
     return _of_heads("untrained twin, chosen alike", "control", report, heads)
 
 

@@ -160,7 +160,7 @@ def _analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View
     seed = model.seed if settings.seed is None else settings.seed
     drawn = Selection(rows=ROWS, seed=seed) if whole and reading.in_blocks else None
     if settings.generation:
-        check_generates(model.model, sentences)
+        check_generates(model.model, sentences, reading.sites)
     structure, labeller, evaluator = HeadStructure(settings.structure_sentences), None, None
     if found.gold is not None and drawn is None:
         labeller = Labeller(reading, found.gold, model.type_counts, structure, views=views)

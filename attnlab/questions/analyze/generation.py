@@ -29,8 +29,13 @@ LEAST_TOKENS = 4
 MOST_TIMES = 3
 
 
-def check_generates(model: Any, sentences: Sentences) -> None:
-    """Raises InputError where the model writes nothing, or cannot tell what to write."""
+def check_generates(
+    model: Any, sentences: Sentences, sites: Sequence[str] = ("decoder", "cross")
+) -> None:
+    """Raises InputError where the model writes nothing, cannot tell what to write, or no decoder is read."""
+    if set(sites) <= {"encoder"}:
+        msg = "Heads of the encoder do the same while the model writes; leave generation out."
+        raise InputError(msg)
     if not callable(getattr(model, "can_generate", None)) or not model.can_generate():
         msg = f"{type(model).__name__} writes no text; leave generation out."
         raise InputError(msg)

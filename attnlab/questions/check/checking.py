@@ -118,6 +118,13 @@ def _checked(
 ) -> tuple[list[Finding], pd.DataFrame, tuple[Note, ...]]:
     with computing_in(model, precision.dtype):
         causal = reads_back(model)
+        limit = _most_tokens(model)
+        if settings.tokens is not None and settings.tokens > limit:
+            msg = (
+                f"tokens must be at most {limit}, not {settings.tokens}: the model has no more positions, "
+                "and some are needed for padding and a next token."
+            )
+            raise InputError(msg)
         tokens = settings.tokens or _tokens_for(model, causal)
         probe = probe_of(model, tokens, settings.seed)
         ids = probe.ids[None]
@@ -138,8 +145,12 @@ def _tokens_for(model: Any, causal: bool | None) -> int:
     widest = max(
         (width for width in _windows(model, causal) if width + _MARGIN <= MOST_TOKENS), default=0
     )
-    limit = most_positions(model.config.get_text_config()) - MORE - PADDING
-    return max(FEWEST_TOKENS, min(limit, max(FEW_TOKENS, widest + _MARGIN)))
+    return max(FEWEST_TOKENS, min(_most_tokens(model), max(FEW_TOKENS, widest + _MARGIN)))
+
+
+def _most_tokens(model: Any) -> int:
+    """What a text may have where padding and more tokens are put beside it."""
+    return most_positions(model.config.get_text_config()) - MORE - PADDING
 
 
 def _windows(model: Any, causal: bool | None) -> Iterator[int]:

@@ -124,6 +124,8 @@ def changes_by_layer(
     Returns:
         The largest change of a row in all draws as a share of the largest state, by layer.
     """
+    if not layers:
+        return []
     generator = torch.Generator().manual_seed(seed)
     count = len(next(iter(positions.values()), ()))
     heads = getattr(probe.model.config.get_text_config(), "num_attention_heads", None)

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from transformers import masking_utils
 
 from attnlab.attention import Mechanism
-from attnlab.core import reason
+from attnlab.core import AttnlabError, reason
 from attnlab.questions.check.findings import (
     MOST_POSITIONS,
     Finding,
@@ -48,7 +48,7 @@ def whole_model(probe: Probe, precision: Precision, causal: bool | None) -> Iter
     for name, find in whole.items():
         try:
             yield find(name)
-        except STOPS as error:
+        except (AttnlabError, *STOPS) as error:
             if of_precision(error):
                 raise
             yield not_applicable(name, f"stops: {reason(error)}")

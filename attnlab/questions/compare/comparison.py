@@ -395,7 +395,7 @@ def _means(
             "settings_tried": sum(
                 choosing.tried(case.name, site) for site in case.sites
             ) if case.is_mechanism else None,
-            "replaced_heads": 0 if case.name == FULL else len(own), "steps": 0,
+            "replaced_heads": int((own["written"] != FULL).sum()), "steps": 0,
             "visible_keys": scores.keys(case.entries), "multiply_adds": own["multiply_adds"].mean(),
         }  # fmt: skip
         for estimate in (MASS, ERROR, L1_ERROR):

@@ -49,9 +49,9 @@ class Gated(FullAttention):
         scoring = context.scoring or Scoring()
         if scoring.allowed is not None:
             allowed = allowed & scoring.allowed
-        streaming = replace(
-            context, scoring=replace(scoring, allowed=allowed.expand(1, 1, queries, keys))
-        )
+        # Those of a model's own mask may differ from text to text.
+        allowed = allowed if allowed.ndim == 4 else allowed.expand(1, 1, queries, keys)
+        streaming = replace(context, scoring=replace(scoring, allowed=allowed))
         gates = self.gates[:, None, None]
         every = super().matrix(query, key, context)
         return gates * every + (1 - gates) * super().matrix(query, key, streaming)

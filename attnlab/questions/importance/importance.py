@@ -262,10 +262,9 @@ def _possible_ablations(
     if len(evaluator) < ENOUGH_FOR_INTERVALS:
         notes.append(FewForIntervals(len(evaluator)))
     found = []
-    for name in REPLACEMENTS:
+    # In the order in which they are asked for: heads are removed by the first.
+    for name in sorted(set(REPLACEMENTS) & {*replacements}, key=list(replacements).index):
         means, replaceable = None, heads
-        if name not in replacements:
-            continue
         if name == "mean":
             try:
                 means = _means(evaluator, training)

@@ -94,10 +94,12 @@ def _alone(heads: pd.DataFrame, unit: str) -> TerminalTable:
     if more > 0 and changes:
         heads = heads.sort_values(changes[0].name, ascending=False, kind="stable")
     first = heads.head(MOST_ROWS)
+    replaced = {int(heads[change.name].notna().sum()) for change in changes}
+    of = counted(max(replaced), "head") if len(replaced) == 1 else "the heads that a column has"
     tested = any(change.significant in heads for change in changes)
     caption = (
-        f"Loss in {unit}: above 0 the head is needed. * beyond chance (5%, corrected for "
-        f"{counted(len(heads), 'head')}).{left_out}"
+        f"Loss in {unit}: above 0 the head is needed. * beyond chance (5%, corrected for {of})."
+        f"{left_out}"
         if tested
         else f"How far the final states move, as {unit}.{left_out}"
     )
@@ -169,7 +171,7 @@ def _moved(heads: pd.DataFrame, unit: str) -> Iterator[str]:
             moved = readable(change.column, heads).shown(float(first[change.name].iloc[0]))
             yield (
                 f"Replaced alone ({replacement}), {head_names(first)[0]} moves the final states most: "
-                f"{moved} ({unit}), of {counted(len(heads), 'head')}."
+                f"{moved} ({unit}), of {counted(int(heads[change.name].notna().sum()), 'head')}."
             )
 
 
@@ -184,7 +186,8 @@ def _needed(heads: pd.DataFrame, unit: str) -> list[str]:
         raises = "raises" if len(needed) == 1 else "raise"
         most = readable(change.column, heads).shown(float(ranked[change.name].iloc[0]), signed=True)
         found.append(
-            f"Replaced alone ({replacement}), {len(needed)} of {counted(len(heads), 'head')} "
+            f"Replaced alone ({replacement}), {len(needed)} of "
+            f"{counted(int(heads[change.name].notna().sum()), 'head')} "
             f"{raises} the loss beyond chance, most {head_names(ranked)[0]} "
             f"({most}, {unit})."
         )
@@ -207,9 +210,10 @@ def removable(cumulative: pd.DataFrame) -> list[str]:
     if found[best] < 1:
         return [f"Already the first head that is removed raises the loss beyond chance{where}."]
     total = cumulative["heads_removed"].max()
+    of = f"; the best of {len(found)} orders there" if len(found) > 1 else ""
     told = (
         f"{found[best]} of {counted(total, 'head')} can go, one after another (order: {best}), before the "
-        f"interval of the loss lies above that of the whole model{where}."
+        f"interval of the loss lies above that of the whole model{where}{of}."
     )
     return [told]
 

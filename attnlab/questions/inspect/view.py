@@ -69,10 +69,12 @@ def _answers(result: Result) -> list[str]:
         last = moved[moved["layer"] == moved["layer"].max()]
         cosines = last.groupby("word", sort=False)["cosine"].min().sort_values()
         digits = MOVES["cosine"]
+        others = digits.shown(last["anisotropy"].iloc[0])
+        beside = f", where different words have {others} on average" if others else ""
+        most = " most" if len(cosines) > 1 else ""
         answers.append(
-            f"Of {counted(len(cosines), 'word')} in two contexts, '{shown(str(cosines.index[0]))}' moves "
-            f"most by the last layer: cosine {digits.shown(cosines.iloc[0])}, where different words have "
-            f"{digits.shown(last['anisotropy'].iloc[0])} on average."
+            f"Of {counted(len(cosines), 'word')} in two contexts, '{shown(str(cosines.index[0]))}' moves"
+            f"{most} by the last layer: cosine {digits.shown(cosines.iloc[0])}{beside}."
         )
     return answers
 

@@ -53,8 +53,14 @@ def costs(
         over the heads that share the candidate.
 
     Raises:
-        InputError: a divergence of a model that scores no tokens.
+        InputError: a divergence or gradient of a model that scores no tokens.
     """
+    if criterion == "gradient" and not evaluator.scores:
+        msg = (
+            "The loss is a distance from the untouched model, whose gradient is 0 there; choose criterion "
+            "loss or output."
+        )
+        raise InputError(msg)
     if criterion in PASSES:
         return _of_output(criterion, shortlist, evaluator, steps, context)
     slopes = _slopes(evaluator, steps) if criterion == "gradient" else {}
