@@ -138,6 +138,14 @@ def test_nothing_of_an_older_model_is_read_with_the_new_one(tmp_path: Path) -> N
     assert (tmp_path / "README.md").exists()
 
 
+def test_tensors_that_are_no_model_stay_in_the_folder(tmp_path: Path) -> None:
+    given = Model(FAMILIES["qwen3"](), tokenizer()), plan_of(a_plan("qwen3")), tmp_path
+    export_layer_types(*given)
+    (tmp_path / "data.safetensors").write_bytes(b"mine")
+    export_layer_types(*given, overwrite=True)
+    assert (tmp_path / "data.safetensors").read_bytes() == b"mine"
+
+
 def test_a_window_of_all_layers_where_there_are_no_types() -> None:
     config = MistralConfig(**GROUPED, sliding_window=None)
     model = seeded(lambda: MistralForCausalLM(config)).double()

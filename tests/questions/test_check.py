@@ -366,6 +366,20 @@ def test_a_pair_and_a_folder_are_taken(tmp_path: Path) -> None:
     assert Result.load(saved).properties["outcome"].tolist()
 
 
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_more_tokens_than_positions_are_refused(name: str) -> None:
+    model = seeded({"bert": bert, "gpt2": gpt2}[name])
+    positions = model.config.max_position_embeddings
+    with pytest.raises(
+        InputError, match=rf"tokens must be at most \d+, not {positions}: the model"
+    ):
+        attnlab.check(model, tokens=positions)
+
+
+def test_a_recurrent_encoder_has_no_layers_to_check(recurrent_run: Path) -> None:
+    assert mismatches(attnlab.check(recurrent_run)) == []
+
+
 def test_models_that_read_no_tokens_are_refused() -> None:
     with pytest.raises(InputError, match="reads input_features, not tokens"):
         attnlab.check(random_models.whisper())

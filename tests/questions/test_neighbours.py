@@ -45,6 +45,13 @@ def test_embed_writes_what_neighbours_read(folder: Path) -> None:
         attnlab.neighbours(folder, ["il"])
 
 
+def test_a_word_that_is_asked_for_twice_has_its_neighbours_once(folder: Path) -> None:
+    once = attnlab.neighbours(folder, ["the", "a"], count=2).table
+    pd.testing.assert_frame_equal(
+        attnlab.neighbours(folder, ["the", "a", "the"], count=2).table, once
+    )
+
+
 def test_one_neighbour_of_one_word_has_no_map(folder: Path) -> None:
     found = attnlab.neighbours(folder, ["the"], count=1)
     assert len(found.table) == 1

@@ -381,3 +381,16 @@ def test_a_folder_is_asked_by_the_scores_that_its_model_gives(tmp_path: Path) ->
     whole = pruned.curve[(pruned.curve["kind"] == "unpruned") & (pruned.curve["split"] == "test")]
     assert whole["loss"].iloc[0] == pytest.approx(loss, rel=1e-5)
     assert pruned.about["loss"].startswith("cross-entropy of next tokens")
+
+
+@pytest.mark.parametrize(("name", "loss"), [("bert", None), ("gpt2", "cosine")])
+def test_a_distance_from_the_untouched_model_has_no_gradient_to_choose_by(
+    name: str, loss: str | None
+) -> None:
+    texts = SENTENCES
+    with pytest.raises(InputError, match="whose gradient is 0 there; choose criterion loss"):
+        plan(
+            (random_models.ALL[name](), random_models.tokenizer()), (2,), sentences=texts[:2],
+            calibration=texts[2:], validation=texts[2:], criterion="gradient", quick=True,
+            **({} if loss is None else {"loss": loss}),
+        )  # fmt: skip
