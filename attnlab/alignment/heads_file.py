@@ -105,7 +105,7 @@ def read_heads(path: str | Path) -> AlignmentHeads:
     """
     fault, advice = "holds no alignment heads", "name a heads.json that attnlab align wrote"
     if not Path(path).exists():
-        msg = f"There is no file {path}; {advice}."
+        msg = f"{path} cannot be read, since there is no such file; {advice}."
         raise InputError(msg)
     found = read_json(path, AlignmentHeads, fault=fault, advice=advice)
     for layer, head in found.heads:

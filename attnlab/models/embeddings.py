@@ -94,7 +94,7 @@ class Embeddings(ShortRepr):
 
 
 def nearest(embeddings: Embeddings, words: Sequence[str], count: int = 10) -> pd.DataFrame:
-    """The `count` words with the largest cosine to each of `words`, one row per neighbour.
+    """The `count` words with the largest cosine to each of `words`, one row per neighbour, each word once.
 
     Columns: word, rank (from 1), neighbour, cosine.
 
@@ -104,7 +104,7 @@ def nearest(embeddings: Embeddings, words: Sequence[str], count: int = 10) -> pd
     if count < 1:
         msg = f"The number of neighbours must be at least 1, not {count}."
         raise InputError(msg)
-    rows = [embeddings.find(word) for word in words]
+    rows = [embeddings.find(word) for word in dict.fromkeys(words)]
     unit = F.normalize(embeddings.vectors.double(), dim=1)
     cosines = unit[rows] @ unit.T
     cosines[range(len(rows)), rows] = -torch.inf

@@ -33,11 +33,11 @@ def check_generates(
     model: Any, sentences: Sentences, sites: Sequence[str] = ("decoder", "cross")
 ) -> None:
     """Raises InputError where the model writes nothing, cannot tell what to write, or no decoder is read."""
-    if set(sites) <= {"encoder"}:
-        msg = "Heads of the encoder do the same while the model writes; leave generation out."
-        raise InputError(msg)
     if not callable(getattr(model, "can_generate", None)) or not model.can_generate():
         msg = f"{type(model).__name__} writes no text; leave generation out."
+        raise InputError(msg)
+    if set(sites) <= {"encoder"}:
+        msg = "Heads of the encoder do the same while the model writes; leave generation out."
         raise InputError(msg)
     if not model.config.is_encoder_decoder:
         return

@@ -43,7 +43,7 @@ def neighbours(source: Source | Embeddings, settings: NeighbourSettings) -> Resu
         InputError: no such source, a word is not in its vocabulary, or an argument cannot be used.
     """
     embeddings = embeddings_of(source, settings.side)
-    table = nearest(embeddings, tuple(dict.fromkeys(settings.words)), settings.count)
+    table = nearest(embeddings, settings.words, settings.count)
     asked = [*dict.fromkeys(table["word"])]
     shown, groups = [*asked, *table["neighbour"]], [*asked, *table["word"]]
     drawable = len(set(shown)) >= FEWEST_WORDS and embeddings.dim >= COMPONENTS
