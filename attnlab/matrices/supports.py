@@ -46,14 +46,22 @@ def reach_within(window: Window, queries: int, keys: int) -> Window:
 
 
 def offsets(
-    queries: int, keys: int, *, first_query: int = 0, device: torch.device | None = None
+    queries: int,
+    keys: int,
+    *,
+    first_query: int = 0,
+    device: torch.device | None = None,
+    positions: Int[Tensor, " query"] | None = None,
 ) -> Int[Tensor, "query key"]:
     """Key position minus query position of every entry; the first query stands at `first_query`.
+
+    Queries follow one another, or stand at `positions`.
 
     >>> offsets(2, 3).tolist(), offsets(1, 3, first_query=2).tolist()
     ([[0, 1, 2], [-1, 0, 1]], [[-2, -1, 0]])
     """
     rows = torch.arange(first_query, first_query + queries, device=device)
+    rows = rows if positions is None else positions
     return torch.arange(keys, device=device) - rows[:, None]
 
 
@@ -71,8 +79,7 @@ def band_support(
     The rows are those of all queries in order, or those at `positions`.
     """
     left, right = sides(window, causal=causal)
-    rows = torch.arange(queries, device=device) if positions is None else positions
-    offset = torch.arange(keys, device=device) - rows[:, None]
+    offset = offsets(queries, keys, device=device, positions=positions)
     return (offset >= -left) & (offset <= right)
 
 

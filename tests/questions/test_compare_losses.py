@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 from scipy.stats import spearmanr
+from zoo import random_models
 
 from attnlab.ablation.fine_tuning import (
     fine_tune,
@@ -91,7 +92,9 @@ def test_every_site_has_every_mechanism_that_can_be_there(study: Result) -> None
         assert by_target[name] == everywhere
     assert by_target["encoder"] == everywhere | {"bigbird"}
     assert by_target["all"] == everywhere | {"whole.json", "narrow.json", "full"}
-    assert set(study.summary["replaced_heads"]) == {0, 2, 6}
+    assert set(study.summary["replaced_heads"]) == {0, 1, 2, 6}, (
+        "one head has the band of the narrow plan"
+    )
     heads = study.mechanisms_by_head.dropna(subset=["budget"])
     assert heads["loss_change"].notna().all()
     assert len(heads) == 6 * 3 + 2
@@ -433,3 +436,14 @@ def test_a_row_that_there_will_not_be_is_refused_at_once(small_run: Path) -> Non
         InputError, match="no row that there will be: 'longformer'; choose from: band"
     ):
         compare(small_run, 5, sentences=4, **QUICK, mechanisms=("band",), against="longformer")
+
+
+def test_a_plan_replaces_the_heads_that_it_names(tmp_path: Path) -> None:
+    write_plan(tmp_path / "one.json", plan_of({"decoder.0.1": "band(window=1)"}))
+    model = random_models.ALL["gpt2"](), random_models.tokenizer()
+    texts = random_models.SENTENCES
+    found = compare(
+        model, sentences=texts[:3], calibration=texts[3:], validation=texts[3:], mechanisms=(),
+        plans=(tmp_path / "one.json",), quick=True,
+    )  # fmt: skip
+    assert found.summary["replaced_heads"].tolist() == [0, 1]

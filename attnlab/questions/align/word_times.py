@@ -12,7 +12,13 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from attnlab.ablation import Score, paired_bootstraps
-from attnlab.alignment import MOST_HEADS, AlignmentHeads, read_heads, whisper_heads, write_heads
+from attnlab.alignment import (
+    MOST_HEADS,
+    AlignmentHeads,
+    read_heads,
+    whisper_heads,
+    write_heads,
+)
 from attnlab.core import InputError, path_label, usable_device, write_table
 from attnlab.evaluation import Steps, versions_in_words
 from attnlab.labels import untrained_twin
@@ -262,7 +268,7 @@ def _systems(
 ) -> Iterator[_System]:
     """The chosen heads, and what they are compared with."""
     path = choose_heads(calibration, settings)
-    choices = {"set": path.chosen, "single": path.heads[:1]}
+    choices = _choices(path)
     yield _of_heads(CHOSEN, "choice", report, choices.pop(settings.choose or "set"))
     for name, heads in choices.items():
         yield _of_heads(CHOICE_NAMES[name], "choice", report, heads)
@@ -283,14 +289,18 @@ def _systems(
     yield _of_heads(ORACLE, "bound", report, choose_heads(report, settings).chosen)
 
 
+def _choices(path: _Path) -> dict[str, tuple[int, ...]]:
+    """What can be chosen, by name."""
+    return {"set": path.chosen, "single": path.heads[:1]}
+
+
 def _untrained(model: Model, settings: AlignmentSettings) -> _System:
     """What an untrained model finds, its heads chosen alike."""
     twin = untrained_twin(model.model, model.seed)
     given = spoken_words(model, settings.pairs, settings.sentences)
     hearing = hear(model, given, settings, what="Control: untrained model", twin=twin)
     calibration, report = _halves(model, hearing, settings, twin)
-    path = choose_heads(calibration, settings)
-    heads = path.heads[:1] if settings.choose == "single" else path.chosen
+    heads = _choices(choose_heads(calibration, settings))[settings.choose or "set"]
     return _of_heads("untrained twin, chosen alike", "control", report, heads)
 
 

@@ -395,13 +395,21 @@ def _means(
             "settings_tried": sum(
                 choosing.tried(case.name, site) for site in case.sites
             ) if case.is_mechanism else None,
-            "replaced_heads": int((own["written"] != FULL).sum()), "steps": 0,
+            "replaced_heads": _replaced_heads(case, own), "steps": 0,
             "visible_keys": scores.keys(case.entries), "multiply_adds": own["multiply_adds"].mean(),
         }  # fmt: skip
         for estimate in (MASS, ERROR, L1_ERROR):
             row |= estimate.cells(*intervals[estimate.name][number].tolist())
         rows.append(row)
     return pd.DataFrame(rows).astype({"budget": "Int64", "settings_tried": "Int64"})
+
+
+def _replaced_heads(case: _Case, rows: pd.DataFrame) -> int:
+    """Heads among the rows of a case that have something else than full attention."""
+    if case.plan is None:
+        return 0 if case.name == FULL else len(rows)
+    heads = zip(rows["site"], rows["layer"], rows["head"], strict=True)
+    return sum(case.plan.at(*head).name != FULL for head in heads)
 
 
 class _Plans:
