@@ -1,9 +1,11 @@
 """A head of the map shows its links in the sentence pairs, and only these."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from browser.conftest import until
 from made_alignment import NAMES, alignment
 
 SEEN = (
@@ -20,6 +22,14 @@ def wanted(page: Any, head: str) -> list[str]:
     return [name for name in every if f"-links-{head}-" in name]
 
 
+def wait_for(page: Any, head: str) -> None:
+    """A click changes the address at once, and the page hears of it a moment later."""
+    until(
+        page,
+        f"JSON.stringify({SEEN}) === {json.dumps(json.dumps(wanted(page, head), separators=(',', ':')))}",
+    )
+
+
 def test_a_click_on_a_head_shows_its_links_alone(
     open_page: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -27,11 +37,11 @@ def test_a_click_on_a_head_shows_its_links_alone(
     assert page.evaluate(SEEN) == wanted(page, "chosen")
     for head in ("1.2", NAMES[-1]):
         page.click(f'a[*|href="#head={head}"] text')
-        assert page.evaluate(SEEN) == wanted(page, head)
+        wait_for(page, head)
         assert len(wanted(page, head)) >= 2, "in both pairs"
         assert f"Links of head {head} alone." in page.inner_text("#links-said")
     page.click("#links-said a")
-    assert page.evaluate(SEEN) == wanted(page, "chosen")
+    wait_for(page, "chosen")
 
 
 def test_an_address_shows_the_links_of_a_head_and_an_unknown_one_those_of_the_chosen(
@@ -69,4 +79,4 @@ def test_a_pair_that_has_no_room_for_all_heads_is_hidden_while_one_is_shown(
     assert page.is_visible("#pair_1")
     assert not page.is_visible("#pair_2")
     page.click("#links-said a")
-    assert page.is_visible("#pair_2")
+    page.wait_for_selector("#pair_2", state="visible")
