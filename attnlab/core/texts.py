@@ -235,6 +235,9 @@ def shown(text: str) -> str:
     """
     if text and not text.strip(" "):
         return f"'{text}'"
+    # A page holds millions of characters of base64.
+    if text.isascii() and text.isprintable():
+        return text
     seen = "".join(_escaped(letter) for letter in text)
     return f"\u25cc{seen}" if seen and unicodedata.combining(seen[0]) else seen
 
