@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 from transformers import Seq2SeqTrainingArguments
 
-from attnlab.attention import Sigma, load_frequencies, mechanisms_in, plan_of
+from attnlab.attention import Mechanism, Sigma, load_frequencies, mechanisms_in, plan_of
 from attnlab.core import (
     BETWEEN_LINES,
     FIRST_LINE,
@@ -36,6 +36,7 @@ from attnlab.models.training_batches import (
     StepBudget,
     TokenPairs,
     encode_corpus,
+    padded_length,
     step_budget,
     usual_batch_tokens,
 )
@@ -72,6 +73,33 @@ def load_token_counts(model: OwnModel, tokenizers: Tokenizers) -> None:
     target = torch.tensor(list(tokenizers.target_counts.values()))
     for at, _ in mechanisms_in(model):
         load_frequencies(at.module, target if at.site == "decoder" else source)
+
+
+def check_lengths(
+    model: OwnModel, settings: RunSettings, parts: Sequence[TokenPairs], *, written: int
+) -> None:
+    """Raises AttnlabError for a mechanism that was made for shorter sentences than there will be.
+
+    Args:
+        model: with the mechanisms.
+        settings: of the run.
+        parts: encoded pairs that the model will read.
+        written: tokens that the model writes at most.
+    """
+    most = settings.corpus.max_tokens if settings.model.positions == "learned" else None
+    source = padded_length(max(int(part.source_lengths.max()) for part in parts), most)
+    target = padded_length(max(int(part.target_lengths.max()) for part in parts), most)
+    longest = {
+        "encoder": source,
+        "cross": max(source, target, written),
+        "decoder": max(target, written),
+    }
+    for at, mechanism in mechanisms_in(model):
+        for part in mechanism.modules():
+            if isinstance(part, Mechanism) and hasattr(getattr(part, "spec", None), "max_length"):
+                # Linformer mixes keys alone; other learned tables have a row for each query too.
+                keys_alone = at.site == "cross" and part.positions == "keys"
+                part.spec.check_length(source if keys_alone else longest[at.site])
 
 
 # Weight, gradient and both moments of AdamW, in single precision.
@@ -173,7 +201,8 @@ def prepare(
     Raises:
         InputError: the device cannot be used, or the embeddings to start from are of another
             vocabulary.
-        AttnlabError: the device cannot train in the precision that is asked for.
+        AttnlabError: the device cannot train in the precision that is asked for, or a mechanism was made for
+            shorter sentences.
     """
     training_pairs = training_dataset(encoded.train, settings.model, settings.optimizer.seed)
     steps = step_budget(training_pairs, settings.optimizer)
@@ -195,11 +224,15 @@ def prepare(
             )
         )
         load_token_counts(model, tokenizers)
+    translates = settings.model.task == TRANSLATION
+    target_limit = min(limit, int(pairs.target_lengths.max()) * 3 // 2 + 5)
+    # A model that has learned little writes until the limit.
+    written = target_limit if translates else 0
+    check_lengths(model, settings, (training_pairs, pairs), written=written)
     if begins:
         load_first_vectors(model, settings, corpus, tokenizers)
     if settings.embeddings.frozen:
         freeze_embeddings(model, tokenizers)
-    longest = int(pairs.target_lengths.max()) * 3 // 2 + 5
     return Prepared(
         settings=settings,
         steps=steps,
@@ -207,8 +240,8 @@ def prepare(
         arguments=training_arguments(
             optimizer,
             folder,
-            target_limit=min(limit, longest),
-            translates=settings.model.task == TRANSLATION,
+            target_limit=target_limit,
+            translates=translates,
             warmup=steps.warmup,
             spare_parameters=bool(settings.model.attention),
             device=device,

@@ -263,10 +263,14 @@ def collator(settings: RunSettings) -> Collator | NextTokenCollator:
 
 def _padded(rows: list[Tensor], value: int, most: int | None) -> Tensor:
     together = pad_sequence(rows, batch_first=True, padding_value=value)
-    filling = -together.shape[1] % LENGTH_STEP
-    if most is not None:
-        filling = min(filling, max(most - together.shape[1], 0))
-    return pad(together, (0, filling), value=value)
+    length = together.shape[1]
+    return pad(together, (0, padded_length(length, most) - length), value=value)
+
+
+def padded_length(tokens: int, most: int | None) -> int:
+    """Tokens of a batch whose longest text has `tokens`; at most `most`, unless the text itself is longer."""
+    padded = -tokens // LENGTH_STEP * -LENGTH_STEP
+    return padded if most is None else max(min(padded, most), tokens)
 
 
 @dataclass(frozen=True)

@@ -197,6 +197,40 @@ def test_impossible_settings_are_refused_before_the_corpus_is_read(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("site", "mechanism", "longest"),
+    [
+        ("encoder", "linformer(k=2, max_length={})", 8),
+        ("encoder", "synthesizer(max_length={})", 8),
+        ("encoder", "sigma_static(window=1, max_length={})", 8),
+        ("cross", "linformer(k=2, max_length={})", 8),
+        # Written before much is learned: half as many again as the longest target, and 5.
+        ("cross", "synthesizer(max_length={})", 15),
+        ("cross", "sigma_static(window=1, max_length={})", 15),
+    ],
+)
+def test_a_mechanism_for_shorter_sentences_is_refused_before_anything_is_written(
+    tmp_path: Path, site: str, mechanism: str, longest: int
+) -> None:
+    # A source has two tokens besides its words, and batches are padded to multiples of 4.
+    rows = [(f"a b c {word}", f"d e f g h {word}") for word in "klmnopqrstuvwxyz"]
+    corpus = write_pairs(tmp_path / "pairs.tsv", rows)
+    changes = {
+        "corpus": {"name": str(corpus), "size": None},
+        "tokenizer": {"kind": "word", "vocabulary": 40},
+        "optimizer": {"epochs": 1},
+    }
+    short, enough = (mechanism.format(length) for length in (longest - 1, longest))
+    # One head of the layer, so that it is found within a layer of several mechanisms too.
+    head = f"{site}.0.1"
+    with pytest.raises(
+        AttnlabError, match=f"at most {longest - 1} tokens and met one of {longest}"
+    ):
+        train(tmp_path / "run", small_settings(**changes, model={"attention": {head: short}}))
+    assert not (tmp_path / "run").exists()
+    train(tmp_path / "run", small_settings(**changes, model={"attention": {head: enough}}))
+
+
 def test_overwrite_starts_anew(copied_run: Path) -> None:
     trained = train(copied_run, small_settings(optimizer={"epochs": 1}), overwrite=True)
     assert [row["epoch"] for row in trained.metrics] == [1.0]
