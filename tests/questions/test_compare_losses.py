@@ -438,6 +438,18 @@ def test_a_row_that_there_will_not_be_is_refused_at_once(small_run: Path) -> Non
         compare(small_run, 5, sentences=4, **QUICK, mechanisms=("band",), against="longformer")
 
 
+@pytest.mark.parametrize("address", ["encoder", "encoder.0", "encoder.0.1"])
+def test_a_plan_for_a_site_that_is_not_compared_is_refused(
+    small_run: Path, tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = {address: "band(window=1)", "decoder": "full", "cross.0.0": "band(window=1)"}
+    write_plan(tmp_path / "wide.json", plan_of(entries))
+    monkeypatch.setattr(comparison, "parts_of", None)
+    said = r"replaces heads of encoder, which are not among the sites that are compared \(cross\)"
+    with pytest.raises(InputError, match=said):
+        compare(small_run, sentences=4, sites=("cross",), plans=(tmp_path / "wide.json",))
+
+
 def test_a_plan_replaces_the_heads_that_it_names(tmp_path: Path) -> None:
     write_plan(tmp_path / "one.json", plan_of({"decoder.0.1": "band(window=1)"}))
     model = random_models.ALL["gpt2"](), random_models.tokenizer()

@@ -122,7 +122,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
     model.move_to(device)
     scores_them = _has_loss(model, texts)
     _check_loss(model, settings, has_loss=scores_them)
-    check_plans(plans, model, settings.mechanisms)
+    check_plans(plans, model, settings.mechanisms, settings.sites)
     _check_against(plans, settings)
     parts = parts_of(
         model,
@@ -446,7 +446,7 @@ def _replaced(
     steps = Steps("Replacing sites", len(cases), settings.progress)
     outcomes = []
     for case in cases:
-        # A plan may name heads of the encoder even where other sites are compared.
+        # A plan may name heads of the encoder.
         sites = case.sites if case.is_mechanism else ("encoder",)
         outcomes.append(steps.of(partial(replacing.outcome, plans.of(case), sites))())
     yield summary.join(against.changes(outcomes)), outcomes[0]

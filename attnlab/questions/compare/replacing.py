@@ -30,6 +30,7 @@ from attnlab.attention import (
     FullAttention,
     Mechanism,
     Setup,
+    attention_modules,
     load_plan,
     mechanisms_in,
     plan_of,
@@ -67,9 +68,12 @@ def named_plan(source: str | Path | BudgetedPlan) -> BudgetedPlan:
 
 
 def check_plans(
-    plans: Sequence[BudgetedPlan], model: Model, mechanisms: Sequence[str] | None
+    plans: Sequence[BudgetedPlan],
+    model: Model,
+    mechanisms: Sequence[str] | None,
+    sites: Sequence[str] | None,
 ) -> None:
-    """Raises where a plan does not fit the model, before hours of work rather than after them."""
+    """Raises where a plan does not fit the model or the sites, before hours of work rather than after them."""
     taken = {FULL, *(mechanism_names() if mechanisms is None else mechanisms)}
     for plan in plans:
         if plan.name in taken:
@@ -79,6 +83,27 @@ def check_plans(
         plan.plan.check_same_tokenizer(own, f"The plan {plan.name}")
         with use(model.model, plan.plan):
             pass
+        beside = [
+            site for site in _sites_replaced(plan.plan, model) if site not in (sites or [site])
+        ]
+        if beside:
+            msg = (
+                f"The plan {plan.name} replaces heads of {' and '.join(beside)}, which are not among the sites "
+                f"that are compared ({', '.join(sites or ())}); add them, or give a plan without them."
+            )
+            raise InputError(msg)
+
+
+def _sites_replaced(plan: AttentionPlan, model: Model) -> list[str]:
+    """The sites of which some head has something else than full attention."""
+    found = {
+        at.site: None
+        for at in attention_modules(model.model)
+        for layer in at.layers
+        for head in range(at.heads)
+        if plan.at(at.site, layer, head).name != FULL
+    }
+    return list(found)
 
 
 class Replacing:
