@@ -64,6 +64,7 @@ from attnlab.questions.align.question import (
     NoGold,
     SeveralLayers,
     notes_on_intervals,
+    notes_on_overlap,
     notes_on_pairs,
 )
 from attnlab.questions.align.word_reading import (
@@ -163,6 +164,7 @@ def _with_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -> R
         },
         notes=[
             *notes_on_pairs(settings, pairs.origin, len(pairs), len(read.numbers), first),
+            *notes_on_overlap(calibration.words, report.words),
             *notes_on_intervals(len(report.numbers)),
             *generated.notes,
         ],

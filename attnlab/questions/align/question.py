@@ -1,6 +1,6 @@
 """What `attnlab align` can be told, and what its columns mean; nothing heavy is imported."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -287,6 +287,19 @@ class NoGold(Note):
 
 
 @dataclass(frozen=True)
+class PairsInBoth(Note):
+    """Scored pairs whose words are those of a pair that heads are chosen on.
+
+    Attributes:
+        count: how many.
+        total: out of how many.
+    """
+
+    count: int
+    total: int
+
+
+@dataclass(frozen=True)
 class SeveralLayers(Note):
     """The chosen heads are of several layers, which CTranslate2 cannot average in translation models."""
 
@@ -426,6 +439,15 @@ def notes_on_pairs(
     return notes
 
 
+def notes_on_overlap(
+    chosen_on: Iterable[tuple[Sequence[str], ...]], scored: Sequence[tuple[Sequence[str], ...]]
+) -> list[Note]:
+    """Whether some scored pairs have the words of a pair that heads are chosen on."""
+    known = set(chosen_on)
+    count = sum(words in known for words in scored)
+    return [PairsInBoth(count, len(scored))] if count else []
+
+
 def notes_on_intervals(scored: int) -> list[Note]:
     """Whether so few pairs are scored that intervals are wide."""
     return [FewForIntervals(scored)] if scored < ENOUGH_FOR_INTERVALS else []
@@ -465,6 +487,10 @@ QUESTION = Question(
     notes={
         PairsNotAligned: _not_aligned,
         TranslationsNotAligned: _not_scored,
+        PairsInBoth: lambda note: (
+            f"{note.count} of {note.total} scored pairs are among those that heads are chosen on, so the AER "
+            "of the chosen heads may be too low; choose them on other pairs."
+        ),
         NoGold: "There are no gold links, so heads are chosen by those of a statistical aligner (or, with "
         "few pairs or --quick, by what heads look like), and nothing says how good their links are.",
         SeveralLayers: "The chosen heads are of several layers; CTranslate2 averages heads of one layer of a "

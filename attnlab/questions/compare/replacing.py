@@ -73,7 +73,7 @@ def check_plans(
     mechanisms: Sequence[str] | None,
     sites: Sequence[str] | None,
 ) -> None:
-    """Raises where a plan does not fit the model or the sites, before hours of work rather than after them."""
+    """Raises where a plan does not fit the model or the sites, before hours of work."""
     taken = {FULL, *(mechanism_names() if mechanisms is None else mechanisms)}
     for plan in plans:
         if plan.name in taken:
@@ -88,8 +88,8 @@ def check_plans(
         ]
         if beside:
             msg = (
-                f"The plan {plan.name} replaces heads of {' and '.join(beside)}, which are not among the sites "
-                f"that are compared ({', '.join(sites or ())}); add them, or give a plan without them."
+                f"The plan {plan.name} replaces heads of {' and '.join(beside)}, which are not among the "
+                f"sites that are compared ({', '.join(sites or ())}); add them, or give a plan without them."
             )
             raise InputError(msg)
 

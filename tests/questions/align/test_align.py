@@ -28,6 +28,7 @@ from attnlab.questions.align.chosen_heads import halves
 from attnlab.questions.align.question import (
     AlignmentSettings,
     NoGold,
+    PairsInBoth,
     PairsNotAligned,
     TranslationsNotAligned,
 )
@@ -232,6 +233,22 @@ def test_a_file_of_calibration_pairs(tmp_path: Path) -> None:
     assert systems["pairs"].eq(len(PAIRS)).all()
     bound, chosen = systems.loc["greedy set on the reported pairs"], systems.iloc[0]
     assert (chosen["heads"], chosen["row"], chosen["aer"]) == tuple(bound[["heads", "row", "aer"]])
+    assert PairsInBoth(len(PAIRS), len(PAIRS)) in found.notes
+
+
+def test_pairs_that_heads_are_chosen_on_and_scored_on_are_counted(tmp_path: Path) -> None:
+    model, other = (random_models.marian(), tokenizer()), tmp_path / "other"
+    other.mkdir()
+    gold = gold_file(tmp_path, PAIRS)
+    # One pair of three, the same source with another target, and the target with another source.
+    beside = [PAIRS[2], (PAIRS[0][0], PAIRS[1][1]), (PAIRS[3][0], PAIRS[0][1])]
+    found = align(model, gold=gold, calibration=gold_file(other, beside), **QUICK)
+    assert PairsInBoth(1, len(PAIRS)) in found.notes
+    # Within one file it is a sentence that stands in both halves.
+    told = align(model, gold=gold_file(other, [*PAIRS[:4], PAIRS[1], PAIRS[4]]), **QUICK)
+    assert PairsInBoth(1, 3) in told.notes
+    without = align(model, gold=gold, **QUICK)
+    assert not any(isinstance(one, PairsInBoth) for one in without.notes)
 
 
 def test_chosen_heads_align_a_corpus_line_by_line(tmp_path: Path) -> None:
