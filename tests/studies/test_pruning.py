@@ -243,6 +243,7 @@ def test_the_smallest_good_model_is_chosen_on_validation() -> None:
         ({"batch_tokens": 0}, "batch tokens must be a number above 0"),
         ({"sentences": 0}, "sentences must be at least 1"),
         ({"sites": ["middle"]}, "There is no site 'middle'"),
+        ({"calibration_text": "own.txt"}, "on its own training pairs; leave calibration text out"),
         ({"device": "abacus"}, "Device 'abacus' cannot be used here"),
     ],
 )

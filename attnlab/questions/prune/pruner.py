@@ -250,6 +250,9 @@ def _of_run(
     run: Run, texts: Texts, settings: PruningSettings
 ) -> tuple[dict[str, Evaluator], Training]:
     """A run is trained on its own pairs, as its training did."""
+    if settings.calibration_text is not None:
+        msg = "A run is pruned on its own training pairs; leave calibration text out."
+        raise InputError(msg)
     read = read_sentences(run, texts.texts, texts.origin)
     test = evaluator_of(run, read, settings.batch_size, texts.corpus, settings.loss)
     corpus = texts.corpus
