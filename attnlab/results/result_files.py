@@ -71,6 +71,13 @@ def check_not_taken(folder: str | Path, result: ResultFiles, *, overwrite: bool)
         msg = f"{nearest} is a file; name a folder to write the {result.what} to."
         raise InputError(msg)
     check_not_run(folder, result.what)
+    other = _recorded(folder)
+    if other not in {None, result.what}:
+        msg = (
+            f"{folder} holds another result ({other}), of which some files would stay beside those of the "
+            f"{result.what}; name another folder with --out."
+        )
+        raise InputError(msg)
     if not overwrite:
         _check_not_there(folder, result)
     check_writable(folder)
@@ -120,13 +127,18 @@ def check_record_there(folder: str | Path) -> None:
 
 def _holds_finished(folder: Path, result: ResultFiles) -> bool:
     """Whether a whole result of this kind stands in a folder."""
-    if not (folder / result.last).exists():
-        return False
+    return (folder / result.last).exists() and _recorded(folder) == result.what
+
+
+def _recorded(folder: Path) -> str | None:
+    """The kind of result whose record stands in a folder; None where there is none that can be read."""
+    if not (folder / RECORD).is_file():
+        return None
     try:
-        found = read_json(folder / RECORD, dict[str, Any], finite=False)
+        kind = read_json(folder / RECORD, dict[str, Any], finite=False).get("result")
     except InputError:
-        return False
-    return found.get("result") == result.what
+        return None
+    return kind if isinstance(kind, str) else None
 
 
 def check_file_free(path: str | Path, *, overwrite: bool) -> None:

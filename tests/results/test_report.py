@@ -142,13 +142,30 @@ def test_a_folder_without_a_record_is_refused_in_one_sentence(tmp_path: Path) ->
         write_report(tmp_path)
 
 
-def test_a_finished_result_of_another_kind_is_not_called_by_this_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_result_of_another_question_is_never_replaced_in_part(
+    tmp_path: Path, overwrite: bool
+) -> None:
     (tmp_path / "report.html").write_text("done")
     write_record(tmp_path, ResultRecord("analysis", "T"), {})
+    before = snapshot(tmp_path)
+    with pytest.raises(InputError, match=r"holds another result \(analysis\).* of the plan search"):
+        check_not_taken(tmp_path, PLANNING, overwrite=overwrite)
+    assert snapshot(tmp_path) == before
+
+
+def test_files_without_a_record_are_named_one_by_one(tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("done")
+    (tmp_path / "result.json").write_text("no record")
     with pytest.raises(
         InputError, match=r"already holds result\.json, report\.html, which the plan search"
     ):
         check_not_taken(tmp_path, PLANNING, overwrite=False)
+    check_not_taken(tmp_path, PLANNING, overwrite=True)
+
+
+def test_a_finished_result_of_the_question_is_replaced_only_when_asked(tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("done")
     write_record(tmp_path, ResultRecord(PLANNING.what, "T"), {})
     with pytest.raises(InputError, match="holds a finished plan search"):
         check_not_taken(tmp_path, PLANNING, overwrite=False)
