@@ -68,7 +68,9 @@ def test_names_that_are_not_loaded_are_not_checked() -> None:
     refused(lambda: first([1], torch.zeros(2, 2)))
 
 
-def test_functions_of_attnlab_are_checked() -> None:
+def test_functions_of_attnlab_are_checked(pytestconfig: pytest.Config) -> None:
+    if not pytestconfig.getoption("jaxtyping_packages"):
+        pytest.skip("this run goes without the checks, as that of the coverage does")
     refused(lambda: project_band(torch.zeros(3), window=1))
     refused(lambda: CodeLength(torch.zeros(2), torch.zeros(3)))
     refused(lambda: draw_pairs("3"))
