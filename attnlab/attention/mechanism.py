@@ -128,7 +128,7 @@ class CallContext(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Context:
-    """What a mechanism is told besides queries, keys and values, packed; see `Told`."""
+    """What a mechanism is told besides queries, keys and values, packed; see `CallContext`."""
 
     visible: Tensor | None = None
     first_query: int = 0
@@ -147,7 +147,7 @@ class Mechanism(nn.Module, ABC):
     """One way of mixing values, the same for every head it is called with.
 
     Tensors are `[batch, head, token, dim]`. `visible` is True where a key is a real token. A causal
-    mechanism lets a query attend to keys up to its own position. `Told` says what else there may be.
+    mechanism lets a query attend to keys up to its own position. `CallContext` says what else there may be.
 
     The law of every mechanism, in eval mode: `forward(q, k, v) == implied_matrix(q, k) @ v`.
 

@@ -64,7 +64,7 @@ def draw_heads(
 
     A role that is not confirmed and significant against controls (confirmed, where these were left out)
     is pale. Other columns may name several
-    things a head, joined by `; `, then it has a stripe for each.
+    things a head, joined by semicolons, then it has a stripe for each.
 
     Args:
         table: a result of `analyze`, or one row per head with `site, layer, head` and the column `value`,
