@@ -1,6 +1,7 @@
 """Every promise of the documentation names tests that there are."""
 
 import ast
+import importlib
 import re
 from pathlib import Path
 
@@ -19,3 +20,13 @@ def test_the_tests_that_hold_the_promises_exist() -> None:
 def test_every_promise_names_a_test() -> None:
     points = re.split(r"\n(?=[*#] )|\n\n", PAGE)
     assert [point for point in points if point.startswith("* ") and "`tests/" not in point] == []
+
+
+def test_every_name_of_the_reference_exists() -> None:
+    pages = (ROOT / "docs" / "api").glob("*.md")
+    texts = [page.read_text(encoding="utf-8") for page in pages]
+    names = [name for text in texts for name in re.findall(r"auto(?:class|function):: (\S+)", text)]
+    assert len(names) > 10
+    for name in names:
+        module, _, last = name.rpartition(".")
+        assert hasattr(importlib.import_module(module), last), name
