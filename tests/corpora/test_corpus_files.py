@@ -9,6 +9,7 @@ import pytest
 
 from attnlab.core.errors import InputError
 from attnlab.corpora.corpus import load_corpus
+from attnlab.corpora.readers import is_text_file
 
 ROWS = [(f"sentence {n}", f"frase {n}") for n in range(47)]
 
@@ -182,3 +183,11 @@ def test_damaged_gzip(tmp_path: Path) -> None:
     refused(path, "not a whole gzip file")
     path.write_bytes(gzip.compress(table(ROWS).encode())[:-20])
     refused(path, "not a whole gzip file")
+
+
+def test_a_text_file_is_a_file_whose_name_says_so(tmp_path: Path) -> None:
+    (tmp_path / "folder.txt").mkdir()
+    for name in ("plain.txt", "packed.txt.gz", "pairs.tsv", "txt"):
+        (tmp_path / name).write_text("a")
+    names = ("folder.txt", "plain.txt", "packed.txt.gz", "pairs.tsv", "txt", "absent.txt")
+    assert [name for name in names if is_text_file(tmp_path / name)] == list(names[1:3])
