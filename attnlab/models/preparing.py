@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from rich.console import Console
@@ -96,10 +96,11 @@ def check_lengths(
     }
     for at, mechanism in mechanisms_in(model):
         for part in mechanism.modules():
-            if isinstance(part, Mechanism) and hasattr(getattr(part, "spec", None), "max_length"):
+            made_for: Any = getattr(part, "spec", None)
+            if isinstance(part, Mechanism) and hasattr(made_for, "max_length"):
                 # Linformer mixes keys alone; other learned tables have a row for each query too.
                 keys_alone = at.site == "cross" and part.positions == "keys"
-                part.spec.check_length(source if keys_alone else longest[at.site])
+                made_for.check_length(source if keys_alone else longest[at.site])
 
 
 # Weight, gradient and both moments of AdamW, in single precision.
