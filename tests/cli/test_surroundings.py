@@ -15,6 +15,7 @@ import pytest
 
 from attnlab.cli.app import app
 from attnlab.core.errors import InputError
+from attnlab.core.files import check_writable
 from attnlab.corpora.corpus import load_corpus
 
 COMMAND = [sys.executable, "-m", "attnlab"]
@@ -234,3 +235,11 @@ def test_a_link_to_nothing_as_a_folder_to_write_to(attnlab, tmp_path: Path) -> N
         status, _, said = attnlab(command, tmp_path / "a.npy", "--out", tmp_path / "out")
         assert status == 2
         assert f"{tmp_path / 'out'} is a link to nothing, where nothing is; delete the link" in said
+
+
+@pytest.mark.parametrize("name", ["out", "out/inner"])
+def test_a_link_to_nothing_is_found_before_work_starts(tmp_path: Path, name: str) -> None:
+    (tmp_path / "out").symlink_to("nothing")
+    with pytest.raises(InputError, match="is a link to nothing, where nothing is"):
+        check_writable(tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]

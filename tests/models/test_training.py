@@ -21,6 +21,7 @@ from attnlab.core.installed import versions
 from attnlab.core.library_state import seeded
 from attnlab.models import trainer as trainer_module
 from attnlab.models.checkpoints import save_model
+from attnlab.models.metrics import is_trained
 from attnlab.models.model import TranslationModel
 from attnlab.models.run import load, score_run, translate
 from attnlab.models.run_folder import (
@@ -631,3 +632,13 @@ def test_a_run_that_was_killed_before_its_tokenizers_begins_again(
     again = load_file(tmp_path / "run" / "model.safetensors")
     for name, weight in load_file(small_run / "model.safetensors").items():
         assert torch.equal(weight, again[name]), name
+
+
+def test_a_run_is_trained_that_has_its_epochs_or_weights_without_a_history(
+    copied_run: Path,
+) -> None:
+    assert [is_trained(copied_run, epochs) for epochs in (1, 2, 3)] == [True, True, False]
+    (copied_run / "metrics.jsonl").unlink()
+    assert is_trained(copied_run, 3)
+    (copied_run / "model.safetensors").unlink()
+    assert not is_trained(copied_run, 1)
