@@ -1,5 +1,6 @@
 from .counting import HeadFunctions as HeadFunctions
 from .counting import TextSide as TextSide
+from .counting import known_labels as known_labels
 from .counting import scope_of_layer as scope_of_layer
 from .counting import untrained_twin as untrained_twin
 from .counts import largest as largest

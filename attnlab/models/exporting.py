@@ -26,13 +26,20 @@ def export_layer_types(
         overwrite: whether an older model there is replaced.
 
     Raises:
-        InputError: see `attnlab.attention.model_with_layer_types`, or the folder holds something else.
+        InputError: see `attnlab.attention.model_with_layer_types`, the model is an encoder-decoder, or the
+            folder holds something else.
         AttnlabError: it could not be written.
     """
     folder = Path(folder)
     check_export_free(folder, overwrite=overwrite)
     if model.name and Path(model.name).exists() and folder.resolve() == Path(model.name).resolve():
         msg = f"{folder} is the model itself; name another folder."
+        raise InputError(msg)
+    if model.model.config.is_encoder_decoder:
+        msg = (
+            "An encoder-decoder has no layer types in its configuration, so transformers alone cannot run "
+            "the plan; put it in with attnlab.attention.install, or train a run with it."
+        )
         raise InputError(msg)
     made = model_with_layer_types(model.model, plan)
     with replacing_result(folder, _WEIGHTS, _older) as aside:

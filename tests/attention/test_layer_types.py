@@ -245,3 +245,12 @@ def test_export_from_the_command_line(tmp_path: Path) -> None:
         )
     with pytest.raises(InputError, match="--as must be one of layer-types"):
         CliRunner().invoke(app, [*words, "--as", "onnx"], catch_exceptions=False)
+
+
+def test_an_encoder_decoder_is_told_how_a_plan_is_used_instead(tmp_path: Path) -> None:
+    model = model_of((random_models.bart(), random_models.tokenizer()))
+    with pytest.raises(
+        InputError, match="An encoder-decoder has no layer types.*install, or train"
+    ):
+        export_layer_types(model, plan_of({"encoder": "band(window=2)"}), tmp_path / "out")
+    assert not (tmp_path / "out").exists()

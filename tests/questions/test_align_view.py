@@ -58,7 +58,7 @@ def test_defaults_that_are_as_good_are_what_the_first_sentence_begins_with(
     )
     assert f"on 250 pairs, {near} (95 % interval of the difference [" in said
     # Intervals there are 5 points wide on either side.
-    assert said.endswith("whether there is more to gain these pairs do not tell.")
+    assert said.endswith("whether it is more than 2 points these pairs do not tell.")
 
 
 def test_a_default_that_is_better_is_said_to_be() -> None:

@@ -143,6 +143,16 @@ def test_terminal_page_map_and_sentence_count_alike() -> None:
     )
 
 
+def test_a_role_that_no_control_is_compared_with_is_named() -> None:
+    heads = pd.DataFrame({"role": ["broad", "sink", "broad"], "significant": [True, True, False]})
+    said = "controls: 1 broad, 1 sink (broad compared with no control)."
+    assert describe_roles(heads).endswith(said)
+    assert dict(words_of_heads(heads))["✓"].endswith("controls (broad compared with no control)")
+    heads["significant"] = [False, True, False]
+    assert describe_roles(heads).endswith("controls: 1 sink.")
+    assert dict(words_of_heads(heads))["✓"].endswith("against controls")
+
+
 def test_the_head_that_is_needed_most_is_said_where_an_interval_lies_above_0() -> None:
     change = {"ablation_loss_change": [0.3, 0.2, 0.1, 0.0], "ablation_loss_change_high": 0.5}
     found = summary(LABELS).assign(**change, ablation_loss_change_low=[-0.1, 0.1, 0.05, -0.2])

@@ -281,7 +281,7 @@ def answer_of(result: Result) -> str:
         said = (
             "there is little to gain"
             if sure
-            else "whether there is more to gain these pairs do not tell"
+            else f"whether it is more than {round(100 * NEAR)} points these pairs do not tell"
         )
         return (
             f"{_capital(taken)} is within {round(100 * NEAR)} points of the chosen {heads} which "

@@ -20,6 +20,7 @@ from attnlab.labels import (
     TIE_BITS_PER_ROW,
     UNDECIDED,
     UNKNOWN,
+    known_labels,
     status_of,
 )
 from attnlab.matrices import NO_FAMILY
@@ -115,7 +116,8 @@ def words_of_heads(summary: pd.DataFrame) -> tuple[tuple[str, str], ...]:
     if "role" in summary:
         compared = "significant" in summary
         against = ", significant against controls" if compared else "; controls were left out"
-        words += [("strength", STRENGTH), (mark_of(summary), f"confirmed{against}")]
+        alone = _without_controls(summary) if compared else ""
+        words += [("strength", STRENGTH), (mark_of(summary), f"confirmed{against}{alone}")]
         roles = set(summary["role"])
         words += [(name, meaning) for name, meaning in _EVIDENCE_WORDS if name in roles]
         if roles & {name for name, (_, beside) in _EVIDENCE.items() if beside == BASELINE}:
@@ -156,9 +158,17 @@ def describe_roles(summary: pd.DataFrame) -> str:
     ordered = sorted(roles.items(), key=lambda pair: (-pair[1], str(pair[0])))
     named = ", ".join(f"{count} {role}" for role, count in ordered if role != NO_ROLE)
     have = "has" if len(chosen) == 1 else "have"
-    which = f": {named}" if named else ""
+    alone = _without_controls(chosen) if against else ""
+    which = f": {named}{alone}" if named else ""
     heads = counted(len(summary), "head")
     return f"{len(chosen)} of {heads} {have} a role that is confirmed{against}{which}."
+
+
+def _without_controls(summary: pd.DataFrame) -> str:
+    """Which roles among these heads are significant as soon as they are confirmed; empty where none is."""
+    known, roles = known_labels(), dict.fromkeys(summary.loc[marked(summary), "role"])
+    alone = [role for role in roles if role in known and not known[role].against_untrained]
+    return f" ({' and '.join(alone)} compared with no control)" if alone else ""
 
 
 _BESIDE = {HOLDS: "above", BORDERLINE: "about", BELOW: "below", UNDECIDED: "against"}
