@@ -108,8 +108,13 @@ def new_table(
     return table
 
 
-def print_table(table: Table) -> None:
-    """The table on standard output, its cells whole even where the terminal is narrower."""
+def print_table(table: Table, legend: str | None = None) -> None:
+    """The table on standard output, its cells whole even where the terminal is narrower.
+
+    Args:
+        table: with its title and caption.
+        legend: what its columns mean, below the caption.
+    """
     console, whole = results(), [column for column in table.columns if column.no_wrap]
     if _width(table) > console.width:
         for column in whole:
@@ -125,6 +130,8 @@ def print_table(table: Table) -> None:
     console.print(table)
     if caption is not None:
         results().print(caption, style="table.caption", highlight=False)
+    if legend is not None:
+        results().print(f"\n{legend}", style="dim", highlight=False)
 
 
 def _width(table: Table) -> int:

@@ -87,6 +87,7 @@ class Bars:
     def __init__(self, bars: "Progress") -> None:
         self._bars = bars
         self._tasks: dict[str, TaskID] = {}
+        self._finished: set[str] = set()
         self._now = bars.add_task(_FIRST, total=None)
 
     def __call__(self, what: str, done: int, total: int) -> None:
@@ -94,6 +95,10 @@ class Bars:
         self._bars.update(self._now, visible=False)
         if what not in self._tasks:
             self._tasks[what] = self._bars.add_task(printable(what), total=total)
+        if what in self._finished:
+            # The same kind of work once more, whose time has nothing to do with the first.
+            self._bars.reset(self._tasks[what], total=total)
+        (self._finished.add if done >= total else self._finished.discard)(what)
         self._bars.update(self._tasks[what], completed=done)
 
     def name(self, work: str) -> None:
@@ -131,6 +136,9 @@ class Announced:
             seconds = (now - self._begun[what]) * total / done
             if seconds >= FIRST_LINE:
                 self._print(f"{what}: about {duration(seconds)} for all {total:,}")
+        if done >= total:
+            self._begun.pop(what, None)
+            self._estimated.discard(what)
         self._tell(what, done, total)
 
     def name(self, work: str) -> None:
@@ -188,21 +196,27 @@ class Lines:
         if what not in self._begun:
             self._begun[what] = (now, done)
             self._next[what] = now + FIRST_LINE
-        finished = done >= total and self._next[what] > self._begun[what][0] + FIRST_LINE
+        begun = self._begun[what]
+        finished = done >= total and self._next[what] > begun[0] + FIRST_LINE
+        if done >= total:
+            # The same kind of work once more has a time of its own.
+            del self._begun[what]
         if now < self._next[what] and not finished:
             return
         self._next[what] = now + BETWEEN_LINES
-        self._print(f"{what}: {done:,} of {total:,}{self._left(what, done, total, now)}", now)
+        self._print(f"{what}: {done:,} of {total:,}{_left(begun, done, total, now)}", now)
 
     def _print(self, line: str, now: float) -> None:
         # Later than the next line of work that tells.
         self._due = now + 1.5 * BETWEEN_LINES
         self._console.print(line, soft_wrap=True, highlight=False)
 
-    def _left(self, what: str, done: int, total: int, now: float) -> str:
-        begun, first = self._begun[what]
-        if done >= total:
-            return f", {duration(now - begun)}"
-        if done <= first:
-            return ""
-        return f", about {duration((now - begun) * (total - done) / (done - first))} left"
+
+def _left(begun: tuple[float, int], done: int, total: int, now: float) -> str:
+    """How long it took, or how long it will take at the speed since it was first told of."""
+    since, first = begun
+    if done >= total:
+        return f", {duration(now - since)}"
+    if done <= first:
+        return ""
+    return f", about {duration((now - since) * (total - done) / (done - first))} left"

@@ -51,6 +51,7 @@ class TerminalTable:
         prose: headings of the columns that may be wrapped.
         title: above it.
         caption: below it.
+        legend: what the columns mean, below the caption.
         gap: spaces between columns.
         prose: headings of the columns that may be wrapped.
     """
@@ -60,6 +61,7 @@ class TerminalTable:
     numbers: tuple[str, ...] = ()
     title: str | None = None
     caption: str | None = None
+    legend: str | None = None
     gap: int = 2
     prose: tuple[str, ...] = ()
 

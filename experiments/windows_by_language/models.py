@@ -57,16 +57,25 @@ OPTIMIZER: dict[str, Any] = {
     "epochs": 6, "batch_tokens": 2048, "learning_rate": 2e-3, "warmup": 400, "schedule": "cosine",
     "precision": "fp32",
 }  # fmt: skip
+# Of models of several layers, which other studies read: sums that are normalised behind each part would
+# need a far longer warmup, and more weights more epochs.
+DEEP_MODEL: dict[str, Any] = {"norm": "pre"}
+DEEP_OPTIMIZER: dict[str, Any] = {"epochs": 10, "learning_rate": 1e-3}
 
 
-def model_of(name: str, source: str, target: str, data: Path, runs: Path) -> Run:
+def model_of(
+    name: str, source: str, target: str, data: Path, runs: Path, *, layers: int = 1
+) -> Run:
     """The model of a pair, trained where the folder of runs does not hold it yet."""
-    return kept_run(f"{name}-{source}-{target}", settings_of(name, source, target, data), runs)
+    folder = f"{name}-{source}-{target}" + f"-{layers}-layers" * (layers > 1)
+    return kept_run(folder, settings_of(name, source, target, data, layers=layers), runs)
 
 
-def settings_of(name: str, source: str, target: str, data: Path) -> RunSettings:
+def settings_of(name: str, source: str, target: str, data: Path, *, layers: int = 1) -> RunSettings:
     """How the model of a pair of a collection is trained; `data` is the folder of the collections."""
     chosen = COLLECTIONS[name]
+    depth = {"encoder_layers": layers, "decoder_layers": layers}
+    deep = layers > 1
     text: dict[str, Any] = {
         "name": str(data / name), "pair": f"{source}-{target}", "lowercase": True,
         "limit": chosen.limit,
@@ -75,8 +84,10 @@ def settings_of(name: str, source: str, target: str, data: Path) -> RunSettings:
         {
             "corpus": text | {"max_tokens": chosen.max_tokens},
             "tokenizer": {"vocabulary": vocabulary_of(load_corpus(**text))},
-            "model": MODEL,
-            "optimizer": OPTIMIZER | {**chosen.optimizer, "seed": SEED},
+            "model": MODEL | depth | (DEEP_MODEL if deep else {}),
+            "optimizer": OPTIMIZER
+            | {**chosen.optimizer, "seed": SEED}
+            | (DEEP_OPTIMIZER if deep else {}),
         }
     )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import rich.progress
 import torch
 import typer.main
 from rich.console import Console
@@ -180,6 +181,44 @@ def test_long_work_is_announced_before_its_first_step_and_estimated_after_it() -
         "Scoring plans: about 4 min 0 s for all 24",
         "Short: 2 to do",
     ]
+
+
+def test_the_same_work_once_more_has_a_time_of_its_own() -> None:
+    now = 0.0
+    shown, announced = io.StringIO(), io.StringIO()
+    lines = Lines(Console(file=shown), clock=lambda: now)
+    tell = Announced(lines, Console(file=announced), clock=lambda: now)
+    for total, seconds in ((2, 100.0), (4, 3.0)):
+        for done in range(total + 1):
+            tell("Trying", done, total)
+            now += seconds
+        now += 1000.0
+    assert shown.getvalue().splitlines() == [
+        "Trying: 1 of 2, about 1 min 40 s left",
+        "Trying: 2 of 2, 3 min 20 s",
+        "Trying: 1 of 4, about 9 s left",
+        "Trying: 4 of 4, 12 s",
+    ]
+    assert announced.getvalue().splitlines() == [
+        "Trying: 2 to do",
+        "Trying: about 3 min 20 s for all 2",
+        "Trying: 4 to do",
+        "Trying: about 12 s for all 4",
+    ]
+
+
+def test_a_bar_begins_anew_when_its_work_does() -> None:
+    now = 0.0
+    bars = rich.progress.Progress(get_time=lambda: now, disable=True)
+    tell = progress.Bars(bars)
+    for total, seconds in ((2, 100.0), (4, 3.0)):
+        for done in range(total):
+            tell("Trying", done, total)
+            now += seconds
+        (task,) = (one for one in bars.tasks if one.description == "Trying")
+        assert (task.completed, task.total, task.elapsed) == (total - 1, total, total * seconds)
+        tell("Trying", total, total)
+        now += 1000.0
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -42,7 +42,7 @@ def planned(searched: tuple[float, float], band: tuple[float, float], *, bleu: b
     rows = [{"mechanism": "full", "bleu_change": math.nan, "loss_change": math.nan}]
     for name, (own, loss) in (("searched", searched), ("band", band)):
         rows.append({"mechanism": name, "budget": 3, "bleu_change": own, "loss_change": loss,
-                     "written": "none 8, ends 4"})  # fmt: skip
+                     "written": "none 8, ends 4", "visible_keys": 2.97})  # fmt: skip
     gain = band[1] - searched[1]
     rows[-1] |= {"loss_gain": gain, "loss_gain_low": gain - 1, "loss_gain_high": gain + 1}
     summary = pd.DataFrame(rows).astype({"budget": "Int64"})
@@ -55,16 +55,20 @@ def planned(searched: tuple[float, float], band: tuple[float, float], *, bleu: b
 def test_a_searched_plan_that_loses_is_said_to_lose() -> None:
     (said,) = planned((-9.2, 3.0), (-3.5, 2.9), bleu=True)
     assert said == (
-        "At 3 keys per row the searched plan (none 8, ends 4) costs +3.0000 loss a token and -9.20 BLEU; the "
-        "best of the others, band, +2.9000 loss a token and -3.50 BLEU: the plan gains -0.1000 [-1.1000, "
-        "+0.9000] over it, an interval that includes 0. Of its 12 heads, 8 are left out (none)."
+        "At 3 keys per row the searched plan (none 8, ends 4) sees 2.97 keys and changes the loss by +3.0000 "
+        "a token and BLEU by -9.20; the best of the others, band, changes the loss by +2.9000 a token and "
+        "BLEU by -3.50: the plan gains -0.1000 [-1.1000, +0.9000] loss over it, an interval that includes 0. "
+        "Of its 12 heads, 8 are left out (none)."
     )
 
 
 def test_a_searched_plan_that_is_best_without_doubt_is_said_to_gain() -> None:
     (said,) = planned((-1.0, 1.0), (-3.5, 2.9), bleu=False)
-    assert "costs +1.0000 loss a token; the best of the others, band, +2.9000 loss a token" in said
-    assert "the plan gains +1.9000 [+0.9000, +2.9000] over it. Of its" in said
+    assert (
+        "changes the loss by +1.0000 a token; the best of the others, band, changes the loss by"
+        in said
+    )
+    assert "the plan gains +1.9000 [+0.9000, +2.9000] loss over it. Of its" in said
     assert "BLEU" not in said
 
 

@@ -403,11 +403,45 @@ def test_the_answer_names_the_cheapest_that_can_be_used_everywhere() -> None:
         "At 5 keys per row, band in place of 8 heads costs least loss of 2 mechanisms that can be used: "
         "+0.4000 [0.0000, +1.0000] a token, output error 0.200 [0.100, 0.300]"
     )
+    assert said.endswith(
+        " Next is linear with +0.5000 [0.0000, +1.0000]; that the two differ is not tested here."
+    )
     fitting = mechanism("mine.json", "", 0.01)
     assert "mine.json in place of 8 heads" in str(answer_of(pd.DataFrame([*rows, fitting])))
     alone = answer_of(pd.DataFrame([mechanism("band", "calibrated", 0.4, steps=1)]))
     assert str(alone).startswith("At 5 keys per row and 1 batch of fine-tuning, band in place of 8")
+    assert "Next" not in str(alone)
     assert answer_of(pd.DataFrame(rows[:2])) is None
+
+
+@pytest.mark.parametrize(("low", "doubt"), [(-0.1, ", an interval that includes 0."), (0.05, ".")])
+def test_a_plan_is_told_from_the_next_by_its_gain_and_one_with_more_keys_is_marked(
+    low: float, doubt: str
+) -> None:
+    gain = {"loss_gain": 0.3, "loss_gain_low": low, "loss_gain_high": 0.5}
+    bleus = {"bleu": 70.0, "bleu_change": -2.0, "bleu_change_low": -3.0, "bleu_change_high": -1.0}
+    rows = [
+        mechanism("full", "", 0.0, heads=0, sites="all", bleu=72.345) | {"loss": 1.0},
+        mechanism("mine.json", "", 0.1, sites="all", **bleus),
+        mechanism("wide.json", "", 0.0, sites="all", visible_keys=6.0, **bleus),
+        mechanism("band", "calibrated", 0.4, sites="all", **bleus, **gain),
+    ]
+    result = Result(
+        "compare", "", {"summary": pd.DataFrame(rows)}, {}, (), {"against": "mine.json"}
+    )
+    table, gains = result.terminal()
+    labels = [row[0] for row in table.rows]
+    assert labels == ["full", "wide.json\n(more keys)", "mine.json", "band"]
+    said = str(table.caption)
+    assert "+0.1000 [0.0000, +1.0000] a token, -2.00 [-3.00, -1.00] of 72.3 BLEU" in said
+    assert said.endswith(
+        f" Next is band with +0.4000 [0.0000, +1.0000], +0.3000 [{low:+.4f}, +0.5000] more{doubt}"
+    )
+    assert gains.rows == (("band", f"+0.3000 [{low:+.4f}, +0.5000]"),)
+    assert table.legend is None
+    assert "BLEU (greedy)" in str(gains.legend)
+    (alone,) = Result("compare", "", result.tables, {}, (), {"against": None}).terminal()
+    assert "not tested here" in str(alone.caption)
 
 
 def test_gains_are_those_of_the_row_that_is_named(

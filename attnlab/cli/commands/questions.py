@@ -166,4 +166,4 @@ def print_result(result: "Result", folder: Path | None, form: str = AS_TEXT, **b
         )
         for row in table.rows:
             shown.add_row(*row)
-        print_table(shown)
+        print_table(shown, table.legend)

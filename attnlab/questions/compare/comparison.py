@@ -177,6 +177,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
             "Validation sentences": len(parts.validation),
             "Training sentences": len(parts.calibration),
             "Seed": settings.seed,
+            **({"Gains of": settings.against} if "loss_gain" in summary else {}),
             **({} if kind is None else {"Loss": LOSS_IN_WORDS[kind]}),
             **{
                 f"Mean tokens, {site}": f"{queries} queries, {keys} keys"
@@ -184,7 +185,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
             },
         },
         _notes(parts, model, texts, choosing, settings),
-        {"mean_tokens": lengths, "loss": kind},
+        {"mean_tokens": lengths, "loss": kind, "against": settings.against},
         weights=model.weights,
     )
 

@@ -1,8 +1,10 @@
 """A comparison drawn: every mechanism by budget, the answer in a sentence, and its rows on a terminal."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -10,11 +12,14 @@ from matplotlib.lines import Line2D
 
 from attnlab.budget import (
     ALL,
+    BLEU,
     BLEU_CHANGE,
+    BLEU_GAIN,
     COMPARED,
     ERROR,
     FULL,
     LOSS_CHANGE,
+    LOSS_GAIN,
     MASS,
     ORACLE,
     TIME,
@@ -84,47 +89,94 @@ def contents(result: Result) -> Contents:
         ShownTable(COMPARED.file, "Mechanisms by sites and budget"),
         ShownTable(MECHANISMS_BY_HEAD.file, "Mechanisms by head"),
     )
-    said = [answer for _, _, rows in _groups(summary) if (answer := answer_of(rows)) is not None]
+    against = result.details.get("against")
+    answers = (answer_of(rows, against) for _, _, rows in _groups(summary))
+    said = [answer for answer in answers if answer is not None]
     return Contents(said, facts, figures, shown)
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:
     """A row per mechanism at all sites where it can be; a table per budget and steps.
 
-    Those at most heads stand first, and of the same sites the best.
+    Those at most heads stand first, and of the same sites the best. Gains of the row that others are held
+    against stand in a table of their own.
     """
-    estimates = [one for one in (ERROR, LOSS_CHANGE, BLEU_CHANGE) if one.name in result.summary]
-    timed = [TIME] if TIME.name in result.summary else []
+    against = result.details.get("against")
+    tables = []
+    for budget, steps, rows in _groups(result.summary):
+        tables.append(_table_of(budget, steps, rows, against))
+        if against is not None and (gains := _gains_table(rows, against)) is not None:
+            tables.append(gains)
+    yield from tables[:-1]
+    for last in tables[-1:]:
+        yield replace(last, legend=_legend(result.summary))
+
+
+def _legend(summary: pd.DataFrame) -> str:
+    """What the columns of the tables mean."""
+    parts = [
+        "keys: attended per row, mean",
+        "error: of the heads' outputs, 0 is exact, 1 as far as zeros",
+    ]
+    if LOSS_CHANGE.name in summary:
+        measures = "loss, BLEU (greedy)" if BLEU_CHANGE.name in summary else "loss"
+        parts.append(f"{measures}: change from full attention, with 95 % intervals")
+    if TIME.name in summary:
+        parts.append("time: of a pass, full attention is 1")
+    return f"{'; '.join(parts)}."
+
+
+def _table_of(budget: int, steps: int, rows: pd.DataFrame, against: str | None) -> TerminalTable:
+    """The rows of one budget and number of steps."""
+    estimates = [one for one in (ERROR, LOSS_CHANGE, BLEU_CHANGE) if one.name in rows]
+    timed = [TIME] if TIME.name in rows else []
     numbers = tuple(
         one.narrow for one in (VISIBLE_KEYS, *(one.column for one in estimates), *timed)
     )
-    for budget, steps, rows in _groups(result.summary):
-        by = estimates[min(1, len(estimates) - 1)].name
-        # Of fewer sites less is lost, so rows are held only against those of the same sites.
-        ordered = rows.assign(heads=-rows["replaced_heads"].where(rows["replaced_heads"] > 0, 1e9))
-        ordered = ordered.sort_values(["heads", "sites", by, ERROR.name], kind="stable")
-        trained = f", after {counted(steps, 'batch')} of fine-tuning" if steps else ""
-        shown = [
-            (
-                "\n(".join(_label(row).split(" (")),
-                VISIBLE_KEYS.shown(row[VISIBLE_KEYS.name]) or "-",
-                *(_two_lines(one, row) for one in estimates),
-                *(one.shown(row[one.name]) for one in timed),
-                row["sites"].replace(", ", ",\n"),
-            )
-            for row in ordered.to_dict("records")
-        ]
-        full = rows[rows["mechanism"] == FULL].iloc[0]
-        lost = f"; changes from loss {full['loss']:.3f}" if len(estimates) > 1 else ""
-        lost += f", BLEU {full['bleu']:.1f}" if len(estimates) > 2 else ""
-        yield TerminalTable(
-            headings=("mechanism", *numbers, "sites"),
-            rows=tuple(shown),
-            numbers=numbers,
-            title=f"\n{counted(budget, 'key')} per row{trained}{lost}",
-            caption=answer_of(rows),
-            gap=1,
+    by = estimates[min(1, len(estimates) - 1)].name
+    # Of fewer sites less is lost, so rows are held only against those of the same sites.
+    ordered = rows.assign(heads=-rows["replaced_heads"].where(rows["replaced_heads"] > 0, 1e9))
+    ordered = ordered.sort_values(["heads", "sites", by, ERROR.name], kind="stable")
+    trained = f", after {counted(steps, 'batch')} of fine-tuning" if steps else ""
+    shown = [
+        (
+            _in_lines(_label(row, over=_is_over(row, budget))),
+            VISIBLE_KEYS.shown(row[VISIBLE_KEYS.name]) or "-",
+            *(_two_lines(one, row) for one in estimates),
+            *(one.shown(row[one.name]) for one in timed),
+            row["sites"].replace(", ", ",\n"),
         )
+        for row in ordered.to_dict("records")
+    ]
+    full = rows[rows["mechanism"] == FULL].iloc[0]
+    lost = f"; changes from loss {full['loss']:.3f}" if len(estimates) > 1 else ""
+    lost += f", BLEU {full['bleu']:.1f}" if len(estimates) > 2 else ""
+    return TerminalTable(
+        headings=("mechanism", *numbers, "sites"),
+        rows=tuple(shown),
+        numbers=numbers,
+        title=f"\n{counted(budget, 'key')} per row{trained}{lost}",
+        caption=answer_of(rows, against),
+        gap=1,
+    )
+
+
+def _gains_table(rows: pd.DataFrame, against: str) -> TerminalTable | None:
+    """How much better the row that others are held against is; None where it is held against none."""
+    gains = [one for one in (LOSS_GAIN, BLEU_GAIN) if one.name in rows]
+    known = rows[rows[LOSS_GAIN.name].notna()] if gains else rows.iloc[:0]
+    if known.empty:
+        return None
+    ordered = known.sort_values(LOSS_GAIN.name, kind="stable").to_dict("records")
+    headings = tuple(one.column.heading.split(" gain ")[0] for one in gains)
+    return TerminalTable(
+        headings=("over", *headings),
+        rows=tuple(
+            (_label(row), *(one.shown(row, signed=True) for one in gains)) for row in ordered
+        ),
+        numbers=headings,
+        title=f"\nGain of {against} over the others, above 0 where it is better",
+    )
 
 
 def _two_lines(estimate: Estimate, row: Mapping[Any, Any]) -> str:
@@ -150,17 +202,16 @@ def _groups(summary: pd.DataFrame) -> Iterator[tuple[int, int, pd.DataFrame]]:
             )
 
 
-def answer_of(rows: pd.DataFrame) -> str | None:
+def answer_of(rows: pd.DataFrame, against: str | None = None) -> str | None:
     """Which mechanism to use at a budget, as a sentence; None where there is none that can be used.
 
     Args:
         rows: those of one budget and number of steps.
+        against: the mechanism whose gains over others they have.
     """
     known = rows[(rows["level"] != ORACLE) & (rows["replaced_heads"] > 0)]
-    # A plan has no budget of its own.
-    known = known[
-        (known["level"] != "") | (known["visible_keys"] <= known["budget"] * (1 + TOLERANCE))
-    ]
+    over = [_is_over(row, row["budget"]) for row in known.to_dict("records")]
+    known = known[~np.array(over, dtype=bool)]
     known = known[known["replaced_heads"] == rows["replaced_heads"].max()]
     lost = LOSS_CHANGE if LOSS_CHANGE.name in known else ERROR
     row = winner(known, lost)
@@ -172,16 +223,35 @@ def answer_of(rows: pd.DataFrame) -> str | None:
         said = f"is nearest to full attention{among} that can be used: {error}"
     else:
         bleu = BLEU_CHANGE.shown(row, signed=True) if BLEU_CHANGE.name in row else ""
+        full = rows.loc[rows["mechanism"] == FULL, BLEU.name] if bleu else ()
+        of = "".join(f" of {value:.1f}" for value in full)
         loss = f"{LOSS_CHANGE.shown(row, signed=True)} a token"
-        parts = (loss, f"{bleu} BLEU" if bleu else "", error)
+        parts = (loss, f"{bleu}{of} BLEU" if bleu else "", error)
         said = f"costs least loss{among} that can be used: {', '.join(filter(None, parts))}"
     steps = int(row["steps"])
     tuned = f" and {counted(steps, 'batch')} of fine-tuning" if steps else ""
     chosen = ", a figure that looks a little better for being the least of several" if among else ""
     return (
         f"At {counted(int(row['budget']), 'key')} per row{tuned}, {row['mechanism']} in place of "
-        f"{counted(int(row['replaced_heads']), 'head')} {said}{chosen}."
+        f"{counted(int(row['replaced_heads']), 'head')} {said}{chosen}.{_next(known, row, lost, against)}"
     )
+
+
+def _next(
+    known: pd.DataFrame, first: Mapping[Any, Any], estimate: Estimate, against: str | None
+) -> str:
+    """What is second, and whether a test tells it from the first; empty where there is no second."""
+    second = winner(known[known["mechanism"] != first["mechanism"]], estimate)
+    if second is None:
+        return ""
+    signed = estimate is not ERROR
+    said = f" Next is {second['mechanism']} with {estimate.shown(second, signed=signed)}"
+    gain = second.get(LOSS_GAIN.name)
+    if estimate is LOSS_CHANGE and first["mechanism"] == against and pd.notna(gain):
+        low, high = LOSS_GAIN.ends(second)
+        chance = ", an interval that includes 0" if low <= 0 <= high else ""
+        return f"{said}, {LOSS_GAIN.shown(second, signed=True)} more{chance}."
+    return f"{said}; that the two differ is not tested here."
 
 
 def winner(rows: pd.DataFrame, estimate: Estimate) -> dict[Any, Any] | None:
@@ -193,8 +263,24 @@ def winner(rows: pd.DataFrame, estimate: Estimate) -> dict[Any, Any] | None:
     return None if order.empty else usable.loc[order.index[0]].to_dict()
 
 
-def _label(row: Mapping[Any, Any]) -> str:
-    return f"{row['mechanism']} ({ORACLE})" if row["level"] == ORACLE else str(row["mechanism"])
+def _is_over(row: Mapping[Any, Any], budget: int) -> bool:
+    """Whether a plan of no budget of its own sees more keys than this one."""
+    return (
+        row["level"] == ""
+        and row["mechanism"] != FULL
+        and row[VISIBLE_KEYS.name] > budget * (1 + TOLERANCE)
+    )
+
+
+def _label(row: Mapping[Any, Any], *, over: bool = False) -> str:
+    if row["level"] == ORACLE:
+        return f"{row['mechanism']} ({ORACLE})"
+    return f"{row['mechanism']} (more keys)" if over else str(row["mechanism"])
+
+
+def _in_lines(label: str) -> str:
+    """What stands behind a name in a line of its own."""
+    return "\n(".join(label.split(" ("))
 
 
 def draw_comparison(summary: pd.DataFrame, sites: str | None = None) -> Figure:

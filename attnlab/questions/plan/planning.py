@@ -121,6 +121,7 @@ def plan(source: Source, settings: PlanSettings) -> Result:
         ],
         **{name: getattr(settings, name) for name in _SHARED},
     )  # fmt: skip
+    details = {name: value for name, value in compared.details.items() if name != "against"}
     result = Result(
         QUESTION.name,
         f"A plan of attention under a budget for {model.label}",
@@ -136,7 +137,7 @@ def plan(source: Source, settings: PlanSettings) -> Result:
         },
         (*compared.notes, *_notes(search, budgets, plans)),
         # Token ids of keys are those of the source tokenizer.
-        {**compared.details, "tokenizer": checksum(model.both_tokenizers.source)},
+        {**details, "tokenizer": checksum(model.both_tokenizers.source)},
         weights=model.weights,
     )
     written = plans_of(result).items()
@@ -193,11 +194,16 @@ class _Pricing:
     def price(self, plan: FoundPlan) -> float:
         """Of all mechanisms of a plan together."""
         unit = self.search.units[0]
-        (found,) = self._costs({unit: [plan.entries[unit[0]]]}, plan).values()
+        # A single pass: its few batches would be told as if all candidates were tried again.
+        (found,) = self._costs({unit: [plan.entries[unit[0]]]}, plan, told=False).values()
         return found
 
     def _costs(
-        self, shortlist: Mapping[Unit, Sequence[Candidate]], plan: FoundPlan | None = None
+        self,
+        shortlist: Mapping[Unit, Sequence[Candidate]],
+        plan: FoundPlan | None = None,
+        *,
+        told: bool = True,
     ) -> Costs:
         settings = self.settings
         evaluator = evaluator_of(
@@ -209,7 +215,7 @@ class _Pricing:
             shortlist,
             evaluator,
             lambda receive: self.read("Choosing", part=evaluator.sentences, receive=receive),
-            lambda what, total: Steps(what, total, settings.progress),
+            lambda what, total: Steps(what, total, settings.progress if told else None),
             context=context,
         )
 

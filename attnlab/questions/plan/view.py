@@ -15,6 +15,7 @@ from attnlab.budget import (
     L1_ERROR,
     LOSS_CHANGE,
     LOSS_GAIN,
+    TIME,
     VISIBLE_KEYS,
 )
 from attnlab.core import Estimate, counted
@@ -85,9 +86,11 @@ def _beside(budget: Any, rows: pd.DataFrame) -> str:
     """The price of the searched plan, that of the baseline that costs least, and the difference."""
     searched = rows[rows["mechanism"] == SEARCHED].iloc[0].to_dict()
     others = rows[rows["mechanism"] != SEARCHED].sort_values(LOSS_CHANGE.name, kind="stable")
+    time = searched.get(TIME.name)
+    takes = "" if time is None else f", takes {TIME.shown(time)} times as long as full attention,"
     own = (
-        f"At {counted(budget, 'key')} per row the searched plan ({searched['written']}) costs "
-        f"{_price(searched)}"
+        f"At {counted(budget, 'key')} per row the searched plan ({searched['written']}) sees "
+        f"{VISIBLE_KEYS.shown(searched[VISIBLE_KEYS.name])} keys{takes} and changes {_price(searched)}"
     )
     if others.empty:
         return f"{own}; no baseline fits."
@@ -95,16 +98,16 @@ def _beside(budget: Any, rows: pd.DataFrame) -> str:
     gain, (low, high) = LOSS_GAIN.shown(baseline, signed=True), LOSS_GAIN.ends(baseline)
     chance = ", an interval that includes 0" if low <= 0 <= high else ""
     return (
-        f"{own}; the best of the others, {baseline['mechanism']}, {_price(baseline)}: the plan gains "
-        f"{gain} over it{chance}."
+        f"{own}; the best of the others, {baseline['mechanism']}, changes {_price(baseline)}: the plan gains "
+        f"{gain} loss over it{chance}."
     )
 
 
 def _price(row: Mapping[Any, Any]) -> str:
     """Change of loss, and of BLEU where sentences were translated."""
     bleu = BLEU_CHANGE.column.shown(row.get(BLEU_CHANGE.name, float("nan")), signed=True)
-    loss = f"{LOSS_CHANGE.column.shown(row[LOSS_CHANGE.name], signed=True)} loss a token"
-    return f"{loss} and {bleu} BLEU" if bleu else loss
+    loss = f"the loss by {LOSS_CHANGE.column.shown(row[LOSS_CHANGE.name], signed=True)} a token"
+    return f"{loss} and BLEU by {bleu}" if bleu else loss
 
 
 def _without_keys(heads: pd.DataFrame) -> str:
