@@ -202,6 +202,8 @@ class BudgetedPlan(NamedTuple):
 
 # BigBird's blocks need as many.
 LEAST_BUDGET = 5
+# Where nothing else is asked for.
+DEFAULT_BUDGET = LEAST_BUDGET
 # A site may get this many times the budget, since rows at the borders of a sentence see fewer keys than
 # those in the middle; so may a head of a plan, since others may do with less.
 WIDEST = 3

@@ -57,6 +57,7 @@ from .folders import RUN_MARK as RUN_MARK
 from .folders import UNFINISHED as UNFINISHED
 from .folders import locked as locked
 from .folders import replacing_result as replacing_result
+from .folders import similar_folder as similar_folder
 from .hub import HUB_NAME as HUB_NAME
 from .hub import hub_answers as hub_answers
 from .hub import model_source as model_source

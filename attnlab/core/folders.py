@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from pathlib import Path
 
 from attnlab.core.errors import AttnlabError, InputError
@@ -201,3 +202,14 @@ def _delete_empty(folder: Path, top: Path) -> None:
     while folder != top and not any(folder.iterdir()):
         folder.rmdir()
         folder = folder.parent
+
+
+def similar_folder(path: str | Path) -> str:
+    """A question that names the folder nearby whose name is most like that of `path`; empty where none is."""
+    path = Path(path)
+    try:
+        beside = [one.name for one in path.parent.iterdir() if one.is_dir() and one != path]
+    except OSError:
+        return ""
+    near = get_close_matches(path.name, sorted(beside), n=1)
+    return f" Did you mean {path.parent / near[0]}?" if near else ""

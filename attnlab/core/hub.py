@@ -7,6 +7,7 @@ import urllib.request
 from pathlib import Path
 
 from attnlab.core.errors import InputError, reason
+from attnlab.core.folders import similar_folder
 
 HUB_ANSWER_SECONDS = 4.0
 # The owner's name and that of the model or corpus, or of a few old ones the name alone.
@@ -37,7 +38,7 @@ def model_source(name: str | Path) -> str:
     if downloaded is None:
         msg = (
             f"There is no folder {text!r}, and the hub cannot be reached for a model of that name; "
-            "check the path, or the network."
+            f"check the path, or the network.{similar_folder(text)}"
         )
         raise InputError(msg)
     return downloaded

@@ -26,6 +26,7 @@ from attnlab.core import (
     read_json,
     reason,
     set_usual_permissions,
+    similar_folder,
 )
 from attnlab.models.training_settings import OWN_TYPES, RUN_FORMAT, TRANSLATION, settings_from
 
@@ -113,7 +114,7 @@ def check_has_sentences(source: str | Path, options: str) -> None:
     elif not path.exists():
         msg = (
             f"There is no folder {source}; give a run, or for a model of that name on the hub add "
-            f"{options}."
+            f"{options}.{similar_folder(path)}"
         )
     else:
         msg = f"{source} is no run of attnlab and brings no sentences; add {options}."

@@ -10,6 +10,7 @@ from attnlab.core import (
     InputError,
     check_writable,
     read_json,
+    similar_folder,
 )
 from attnlab.models import check_not_run, check_not_run_file
 from attnlab.results.question import Question
@@ -121,7 +122,10 @@ def check_record_there(folder: str | Path) -> None:
         advice = f"give {of}" if (of / RECORD).is_file() else "give the folder of a result"
         msg = f"{folder} is a file; {advice}."
     else:
-        msg = f"There is no folder {folder}; name one that a command wrote its results to."
+        msg = (
+            f"There is no folder {folder}; name one that a command wrote its results to."
+            f"{similar_folder(folder)}"
+        )
     raise InputError(msg)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 from attnlab.budget import (
     BUDGET,
     COMPARED,
+    DEFAULT_BUDGET,
     ERROR,
     KEYS_OVER_BUDGET,
     L1_ERROR,
@@ -33,7 +34,6 @@ from attnlab.evaluation import (
 )
 from attnlab.results import Question
 
-DEFAULT_BUDGET = 5
 MECHANISMS_BY_HEAD = Table(
     "mechanisms_by_head.csv",
     "head, mechanism and budget, means over sentences",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from attnlab.budget import COMPARED, L1_ERROR, VISIBLE_KEYS
+from attnlab.budget import COMPARED, DEFAULT_BUDGET, L1_ERROR, VISIBLE_KEYS
 from attnlab.core import HEAD, HEAD_KEYS, Column, InputError, Note, Option, Table
 from attnlab.evaluation import (
     LOSS_OPTION,
@@ -127,7 +127,7 @@ class PlanSettings(TextSettings):
             ("--budget",),
             least=1,
         ),
-    ] = field(kw_only=False)
+    ] = field(default=(DEFAULT_BUDGET,), kw_only=False)
     criterion: Annotated[
         str,
         Option(
@@ -194,7 +194,7 @@ class PlanSettings(TextSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.budgets:
-            msg = "There is no budget; give at least one, such as 9."
+            msg = f"There is no budget; give at least one, such as {DEFAULT_BUDGET}."
             raise InputError(msg)
         if self.rounds and self.criterion not in OF_OUTPUT:
             msg = (
