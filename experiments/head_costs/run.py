@@ -10,6 +10,7 @@ Models whose rows are there are not read again.
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,8 +39,11 @@ from experiments.shared.readme import (
 from experiments.shared.translators import (
     MODEL,
     bleu_range,
+    folder_of,
+    layers_in,
     models_of,
     names_of,
+    one_layer_rows,
     parser_of_models,
     put_facts,
 )
@@ -73,14 +77,15 @@ AGREEMENT = "halves"
 def main() -> None:
     """Measures each model that is asked for, and writes tables, figure and README."""
     chosen = parser_of_models(__doc__, sentences=SENTENCES).parse_args()
-    for model, run in models_of(chosen, OUT):
+    out = folder_of(OUT, chosen)
+    for model, run in models_of(chosen, out):
         with quiet():
             rows, whole = measured(run, chosen.sentences)
-        put_rows(OUT, "models", model, pd.DataFrame([whole]).round(DIGITS))
-        put_rows(OUT, "table", model, rows.round(DIGITS))
+        put_rows(out, "models", model, pd.DataFrame([whole]).round(DIGITS))
+        put_rows(out, "table", model, rows.round(DIGITS))
         print(model | whole, flush=True)
-    put_facts(OUT, __file__)
-    write_result(OUT)
+    put_facts(out, __file__)
+    write_result(out)
 
 
 def measured(run: Run, sentences: int = SENTENCES) -> tuple[pd.DataFrame, dict[str, float]]:
@@ -221,6 +226,12 @@ def _ranked(heads: pd.DataFrame) -> dict[str, float]:
     }
 
 
+def over_sites(table: pd.DataFrame) -> dict[str, dict[Any, Any]]:
+    """Rank correlations over models, by site and over sites."""
+    found = over_models(correlations(table), ["site"], [*PREDICTORS, AGREEMENT])
+    return found.set_index("site").to_dict("index")  # type: ignore[return-value]
+
+
 def tested(ranks: pd.DataFrame) -> pd.DataFrame:
     """The contrasts that were fixed beforehand, on the mean of the sites; models are the units."""
     own = ranks[ranks["site"] == WITHIN]
@@ -271,8 +282,12 @@ def readme(folder: Path) -> str:
             for row in price.to_dict("records")
         ]
     )  # fmt: skip
+    shallow = one_layer_rows(folder, "table")
+    beside = {} if shallow is None else over_sites(shallow)
+    heads = table.drop_duplicates([*MODEL, "site", "layer", "head"]).groupby(MODEL)
     return render(
-        __file__, read_facts(folder), models=models, bleu=bleu_range(models["bleu"]),
+        __file__, read_facts(folder), layers=layers_in(table), shallow=beside,
+        heads=int(heads.size().max()), models=models, bleu=bleu_range(models["bleu"]),
         names=names_of(models["corpus"]),
         shown=shown, prices=prices, predictors=PREDICTORS,
         contrasts=read_table(folder, "contrasts").to_dict("records"), validation=VALIDATION,

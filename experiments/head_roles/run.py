@@ -30,11 +30,15 @@ from experiments.shared.readme import (
     write_readme,
 )
 from experiments.shared.translators import (
+    DEEP,
     MODEL,
     SMALL,
     bleu_range,
+    folder_of,
+    layers_in,
     models_of,
     names_of,
+    one_layer_rows,
     parser_of_models,
     put_facts,
 )
@@ -56,14 +60,15 @@ GROUP = ["text", "site", "label"]
 def main() -> None:
     """Labels the heads of each model that is asked for, and writes tables, figure and README."""
     chosen = parser_of_models(__doc__, sentences=SENTENCES).parse_args()
-    for model, run in models_of(chosen, OUT):
+    out = folder_of(OUT, chosen)
+    for model, run in models_of(chosen, out):
         with quiet():
             heads, whole = measured(run, treebank_of(run, chosen.data), chosen.sentences)
-        put_rows(OUT, "models", model, pd.DataFrame([whole]).round(DIGITS))
-        put_rows(OUT, "table", model, heads.round(DIGITS))
+        put_rows(out, "models", model, pd.DataFrame([whole]).round(DIGITS))
+        put_rows(out, "table", model, heads.round(DIGITS))
         print(model, whole, flush=True)
-    put_facts(OUT, __file__)
-    write_result(OUT)
+    put_facts(out, __file__)
+    write_result(out)
 
 
 def treebank_of(run: Run, data: Path) -> Path | None:
@@ -140,11 +145,11 @@ def readme(folder: Path) -> str:
     first = {site: _most(found, site) for site in SITES}
     trees = table[table["text"] == TREES]
     return render(
-        __file__, read_facts(folder),
+        __file__, read_facts(folder), layers=layers_in(table), by_layer=by_layer(table),
         models=models, names=names_of(models["corpus"]), bleu=bleu_range(models["bleu"]),
         sentences=int(models["sentences"].max()), first=first, estimate=estimate,
         widths=by_width(table),
-        captions=_shown(found, CAPTIONS), trees=_shown(found, TREES),
+        captions=_shown(found, CAPTIONS, one_layer_rows(folder, "table")), trees=_shown(found, TREES),
         with_trees=len(trees[MODEL].drop_duplicates()), tree_heads=len(trees),
         syntactic=int(trees[LABELS].str.contains("syntactic").sum()),
     )  # fmt: skip
@@ -153,7 +158,7 @@ def readme(folder: Path) -> str:
 def by_width(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
     """Of models with vectors of 128 and of 256 numbers: how many encoder heads on captions are sinks."""
     own = table[(table["text"] == CAPTIONS) & (table["site"] == "encoder")]
-    width = own["corpus"].isin(SMALL).map({True: "128", False: "256"})
+    width = own["corpus"].isin([*SMALL, *DEEP]).map({True: "128", False: "256"})
     return {
         str(name): {
             "models": len(rows[MODEL].drop_duplicates()), "heads": len(rows),
@@ -161,6 +166,19 @@ def by_width(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
         }
         for name, rows in own.groupby(width)
     }  # fmt: skip
+
+
+def by_layer(table: pd.DataFrame) -> pd.DataFrame:
+    """Site and label on captions, and the share of the heads of each layer, mean over models."""
+    own = table[table["text"] == CAPTIONS]
+    own = own.assign(label=own[LABELS].str.split("; ")).explode("label")
+    own = own.assign(layer="layer " + own["layer"].astype(str))
+    heads = own.drop_duplicates([*MODEL, "site", "layer", "head"]).groupby(["site", "layer"]).size()
+    counts = own.groupby(["site", "label", "layer"]).size()
+    shares = counts.div(heads).unstack("layer", fill_value=0)
+    order = {name: place for place, name in enumerate(SITES)}
+    ordered = shares.sort_index(level="site", key=lambda names: names.map(order), kind="stable")
+    return ordered.map("{:.2f}".format).reset_index().rename_axis(columns=None)
 
 
 def _most(found: pd.DataFrame, site: str) -> list[dict[str, Any]]:
@@ -172,13 +190,23 @@ def _most(found: pd.DataFrame, site: str) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in ordered.to_dict("records")]
 
 
-def _shown(found: pd.DataFrame, text: str) -> pd.DataFrame:
+def _shown(found: pd.DataFrame, text: str, shallow: pd.DataFrame | None = None) -> pd.DataFrame:
+    """The labels of a text; with rows of models of one layer, the shares of those too."""
+    beside = {}
+    if shallow is not None:
+        keyed = estimated(shallow).set_index(GROUP).to_dict("index")
+        beside = {key: estimate(row, "share", ".2f") for key, row in keyed.items()}
     return pd.DataFrame(
         [
             {
                 "site": row["site"],
                 "label": row["label"],
                 "share of heads": estimate(row, "share", ".2f"),
+                **(
+                    {"with one layer": beside.get((text, row["site"], row["label"]), "0.00")}
+                    if beside
+                    else {}
+                ),
                 "models with such a head": f"{row['models_with']:.0f} of {row['models']}",
             }
             # Trees come without translations, and so without a loss.

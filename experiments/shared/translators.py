@@ -13,7 +13,8 @@ import pandas as pd
 from attnlab.core import InputError, path_label, quiet
 from attnlab.models import Run, load
 from experiments.models import catalogue
-from experiments.shared.readme import RESULTS, known_models, read_facts, write_facts
+from experiments.shared.readme import RESULTS, known_models, read_facts, read_table, write_facts
+from experiments.windows_by_language.models import model_of
 
 # Columns that tell the models of a result apart.
 MODEL = ["corpus", "seed"]
@@ -23,14 +24,25 @@ SMALL = {
     f"multi30k-{source}-{target}-d128": f"multi30k-{source}-{target}"
     for source, target in permutations(("en", "de", "fr", "cs"), 2)
 }
-NAMES = (*(name for name in catalogue.CORPORA if name.startswith("multi30k")), *SMALL)
+# Of three layers, of the same vectors; results of theirs stand beside those of one layer.
+DEEP_LAYERS = 3
+DEEP = {
+    f"multi30k-{source}-{target}-d128-{DEEP_LAYERS}-layers": (source, target)
+    for source, target in (("en", "fr"), ("en", "de"), ("de", "en"), ("fr", "en"))
+}
+NAMES = {
+    LAYERS: (*(name for name in catalogue.CORPORA if name.startswith("multi30k")), *SMALL),
+    DEEP_LAYERS: tuple(DEEP),
+}
 
 
 def parser_of_models(description: str | None, *, sentences: int) -> argparse.ArgumentParser:
     """The options of a study of these models."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("data", type=Path, help="folder of the corpora")
-    parser.add_argument("--only", nargs="*", choices=NAMES, default=NAMES)
+    parser.add_argument("--layers", type=int, choices=list(NAMES), default=LAYERS)
+    names = [name for own in NAMES.values() for name in own]
+    parser.add_argument("--only", nargs="*", choices=names, help="default: all of as many layers")
     parser.add_argument("--seeds", type=int, default=3, help="of models that have several")
     parser.add_argument("--sentences", type=int, default=sentences, help="number of test sentences")
     runs = RESULTS.parent / "runs"
@@ -39,20 +51,32 @@ def parser_of_models(description: str | None, *, sentences: int) -> argparse.Arg
     return parser
 
 
+def folder_of(result: Path, chosen: argparse.Namespace) -> Path:
+    """Where the result of models of as many layers as are asked for stands."""
+    if chosen.layers == LAYERS:
+        return result
+    return result.with_name(f"{result.name}_{chosen.layers}_layers")
+
+
 def models_of(chosen: argparse.Namespace, out: Path) -> Iterator[tuple[dict[str, Any], Run]]:
     """The models that are asked for and have no rows in the table of a result yet."""
     known = known_models(out, "table", MODEL)
-    for name in chosen.only:
-        for seed in range(1 if name in SMALL else chosen.seeds):
+    names = NAMES[chosen.layers]
+    for name in names if chosen.only is None else [one for one in names if one in chosen.only]:
+        for seed in range(1 if name in SMALL or name in DEEP else chosen.seeds):
             if (name, seed) in known:
                 continue
             with quiet():
-                run = (
-                    small_model(name, chosen.small_runs)
-                    if name in SMALL
-                    else catalogue.model_of(name, LAYERS, seed, chosen.data, chosen.runs)
-                )
+                run = _model(name, seed, chosen)
             yield {"corpus": name, "seed": seed}, run
+
+
+def _model(name: str, seed: int, chosen: argparse.Namespace) -> Run:
+    if name in SMALL:
+        return small_model(name, chosen.small_runs)
+    if name in DEEP:
+        return model_of("multi30k", *DEEP[name], chosen.data, chosen.small_runs, layers=DEEP_LAYERS)
+    return catalogue.model_of(name, LAYERS, seed, chosen.data, chosen.runs)
 
 
 def small_model(name: str, runs: Path) -> Run:
@@ -66,6 +90,25 @@ def small_model(name: str, runs: Path) -> Run:
         msg = f"{runs} holds {len(found)} models {SMALL[name]}; experiments/windows_by_language trains it."
         raise InputError(msg)
     return load(found[0])
+
+
+def one_layer_rows(folder: Path, name: str) -> pd.DataFrame | None:
+    """Rows of a table of models of one layer, of the languages that the models of this result have.
+
+    They stand in the result beside it. None where this is that result, or there is none.
+    """
+    deep = f"{DEEP_LAYERS}_layers"
+    beside = folder.with_name(folder.name.removesuffix(f"_{deep}"))
+    if beside == folder or not (beside / f"{name}.csv").exists():
+        return None
+    own = read_table(folder, name)["corpus"].str.removesuffix(f"-{deep.replace('_', '-')}")
+    rows = read_table(beside, name)
+    return rows[rows["corpus"].isin(own)]
+
+
+def layers_in(heads: pd.DataFrame) -> int:
+    """The number of layers of the models whose heads have a row each."""
+    return int(heads["layer"].max()) + 1
 
 
 def names_of(corpora: "pd.Series[str]") -> str:

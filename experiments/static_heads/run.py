@@ -36,8 +36,11 @@ from experiments.shared.readme import (
 from experiments.shared.translators import (
     MODEL,
     bleu_range,
+    folder_of,
+    layers_in,
     models_of,
     names_of,
+    one_layer_rows,
     parser_of_models,
     put_facts,
 )
@@ -71,14 +74,15 @@ class Case(NamedTuple):
 def main() -> None:
     """Measures each model that is asked for, and writes tables, figure and README."""
     chosen = parser_of_models(__doc__, sentences=SENTENCES).parse_args()
-    for model, run in models_of(chosen, OUT):
+    out = folder_of(OUT, chosen)
+    for model, run in models_of(chosen, out):
         with quiet():
             heads, rows = measured(run, chosen.sentences)
-        put_rows(OUT, "heads", model, heads.round(DIGITS))
-        put_rows(OUT, "table", model, rows.round(DIGITS))
+        put_rows(out, "heads", model, heads.round(DIGITS))
+        put_rows(out, "table", model, rows.round(DIGITS))
         print(model, rows.to_string(), sep="\n", flush=True)
-    put_facts(OUT, __file__)
-    write_result(OUT)
+    put_facts(out, __file__)
+    write_result(out)
 
 
 def measured(run: Run, sentences: int = SENTENCES) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -233,8 +237,11 @@ def readme(folder: Path) -> str:
     by_scope = pd.concat([own for _, own in by_variance.groupby("scope", sort=False)])
     of_all = by_variance[by_variance["scope"] == ALL].set_index("share").to_dict("index")
     variances = heads[[*MODEL, "site", VARIANCE]].groupby([*MODEL, "site"], sort=False).mean()
+    shallow = one_layer_rows(folder, "table")
     return render(
-        __file__, read_facts(folder), whole=whole, bleu=bleu_range(whole["bleu"]), estimate=estimate,
+        __file__, read_facts(folder), layers=layers_in(heads),
+        shallow={} if shallow is None else half_and_all(shallow), whole=whole,
+        bleu=bleu_range(whole["bleu"]), estimate=estimate,
         names=names_of(whole["corpus"]),
         half=of_all[TESTED], quarter=of_all[SHARES[0]], every=of_all[1.0],
         contrasts=read_table(folder, "contrasts").to_dict("records"),
@@ -245,6 +252,13 @@ def readme(folder: Path) -> str:
         variance=VARIANCE,
         calibration=CALIBRATION, validation=VALIDATION, draws=DRAWS,
     )  # fmt: skip
+
+
+def half_and_all(table: pd.DataFrame) -> dict[str, dict[Any, Any]]:
+    """What half of all heads and all of them cost, over models, in the order of variance."""
+    found = over_models(by_share(table), ["scope", "order", "share"], CHANGES)
+    own = found[(found["order"] == VARIANCE) & (found["scope"] == ALL)].set_index("share")
+    return {"half": own.loc[TESTED].to_dict(), "every": own.loc[1].to_dict()}
 
 
 def shown(models: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:

@@ -36,6 +36,21 @@ def test_shares_are_of_the_heads_of_a_site_in_all_models(tmp_path: Path) -> None
     assert next(iter(found.index)) == ("encoder", "no label")
 
 
+def test_shares_by_layer_are_of_the_heads_of_the_layer() -> None:
+    first = planted(["sink; broad", "no label", "sink", "sink"], [0.0] * 4).assign(
+        seed=0, corpus="one"
+    )
+    second = first.assign(layer=1, labels=["no label", "no label", "sink", "no label"])
+    found = roles.by_layer(pd.concat([first, second, first.assign(seed=1), second.assign(seed=1)]))
+    assert found.columns.tolist() == ["site", "label", "layer 0", "layer 1"]
+    assert {tuple(row) for row in found.itertuples(index=False)} == {
+        ("encoder", "sink", "0.50", "0.00"), ("encoder", "broad", "0.50", "0.00"),
+        ("encoder", "no label", "0.50", "1.00"), ("decoder", "sink", "1.00", "0.50"),
+        ("decoder", "no label", "0.00", "0.50"),
+    }  # fmt: skip
+    assert found["site"].tolist() == ["encoder"] * 3 + ["decoder"] * 2
+
+
 @pytest.mark.slow
 def test_roles_come_out_in_tables_and_readme(small_run: Path, tmp_path: Path) -> None:
     heads, whole = roles.measured(load(small_run), None, sentences=20)

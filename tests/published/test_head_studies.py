@@ -161,6 +161,43 @@ def test_only_what_lacks_is_read_and_a_small_model_is_found(
     assert len(list(translators.models_of(chosen, tmp_path))) == 2
 
 
+def test_models_of_three_layers_have_results_of_their_own(
+    tmp_path: Path, small_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def trained(*words: object, layers: int) -> object:
+        asked.append((*words[:3], layers))
+        return load(small_run)
+
+    monkeypatch.setattr(translators, "model_of", trained)
+    chosen = translators.parser_of_models("", sentences=3).parse_args([
+        str(tmp_path), "--layers", "3", "--only", "multi30k-fr-en-d128-3-layers", "multi30k-en-fr-d128",
+    ])  # fmt: skip
+    out = translators.folder_of(tmp_path / "roles", chosen)
+    assert out == tmp_path / "roles_3_layers"
+    models = [tuple(model.values()) for model, _ in translators.models_of(chosen, out)]
+    assert models == [("multi30k-fr-en-d128-3-layers", 0)]
+    assert asked == [("multi30k", "fr", "en", 3)]
+    chosen = translators.parser_of_models("", sentences=3).parse_args([str(tmp_path)])
+    assert translators.folder_of(tmp_path / "roles", chosen) == tmp_path / "roles"
+
+
+def test_beside_models_of_three_layers_stand_those_of_one_layer_of_their_languages(
+    tmp_path: Path,
+) -> None:
+    deep, shallow = tmp_path / "roles_3_layers", tmp_path / "roles"
+    for name in ("en-fr-d128-3-layers", "fr-en-d128-3-layers"):
+        put_rows(deep, "table", {"corpus": name, "seed": 0}, pd.DataFrame({"loss": [1.0]}))
+    assert translators.one_layer_rows(deep, "table") is None
+    for name in ("en-fr-d128", "en-fr", "cs-fr-d128"):
+        put_rows(shallow, "table", {"corpus": name, "seed": 0}, pd.DataFrame({"loss": [2.0]}))
+    found = translators.one_layer_rows(deep, "table")
+    assert found is not None
+    assert found.to_dict("records") == [{"corpus": "en-fr-d128", "seed": 0, "loss": 2.0}]
+    assert translators.one_layer_rows(shallow, "table") is None
+
+
 MODELS = ({"corpus": "multi30k-en-fr", "seed": 0}, {"corpus": "multi30k-en-fr", "seed": 1})
 
 

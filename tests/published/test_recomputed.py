@@ -293,6 +293,12 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
     assert script(folder.name).readme(folder) == (folder / "README.md").read_text("utf-8")
 
 
+@recomputes("head_costs_3_layers", "head_roles_3_layers", "static_heads_3_layers")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    readme = script(folder.name.removesuffix("_3_layers")).readme
+    assert readme(folder) == (folder / "README.md").read_text("utf-8")
+
+
 @recomputes("windows_multi30k")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
     study = script("windows_by_language")
