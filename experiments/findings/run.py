@@ -40,7 +40,8 @@ def page(results: Path) -> str:
         "models": models, "plan_ablation": plan_ablation, "windows_multi30k": windows,
         "windows_bible": windows, "head_costs": head_costs, "static_heads": static_heads,
         "heads_over_training": over_training, "trained_mechanisms": trained_mechanisms,
-        "head_roles": head_roles,
+        "head_roles": head_roles, "head_roles_3_layers": head_roles,
+        "static_heads_3_layers": static_heads, "head_costs_3_layers": head_costs,
     }  # fmt: skip
     return render(
         __file__, {"versions": {}, "date": ""}, estimate=estimate, bleus=bleu_range,

@@ -15,7 +15,8 @@ from experiments.static_heads.run import VARIANCE
 LINK = re.compile(r"\]\(\.\./results/([\w-]+)/README\.md\)")
 COME_AND_GO = (
     "models", "plan_ablation", "windows_multi30k", "windows_bible", "head_costs", "static_heads",
-    "heads_over_training", "trained_mechanisms", "head_roles",
+    "heads_over_training", "trained_mechanisms", "head_roles", "head_roles_3_layers",
+    "static_heads_3_layers", "head_costs_3_layers",
 )  # fmt: skip
 
 
@@ -106,7 +107,17 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
     pd.DataFrame(arms | {"epochs": 5}).to_csv(own / "table.csv", index=False)
     against = contrast | difference | {"contrast": ["band against full"]}
     pd.DataFrame(against).to_csv(own / "contrasts.csv", index=False)
+    for name in ("head_roles", "static_heads", "head_costs"):
+        shutil.copytree(folder / name, folder / f"{name}_3_layers", dirs_exist_ok=True)
     text = page(folder)
+    assert (
+        "**With three layers** and 128 dimensions, share of heads: cross monotone **0.50**" in text
+    )
+    assert (
+        "**With three layers** the loss without the head ranks best: **0.70** [0.00, 1.00] over"
+        in text
+    )
+    assert "**Static heads with three layers**, likewise: half of all heads **+0.500**" in text
     # The last predictor is the cost itself, on other sentences.
     assert "ranked best by the loss without the head** of the figures that need no trial" in text
     assert "and **0.70** [0.00, 1.00] within a site" in text
