@@ -346,6 +346,23 @@ def test_a_curve_of_one_point_is_none() -> None:
     assert len(list(found.terminal())) == 3
 
 
+@pytest.mark.parametrize("gold", [True, False])
+def test_columns_are_explained_once_where_there_are_gold_links(gold: bool) -> None:
+    *others, last = alignment(gold=gold).terminal()
+    assert [table.legend for table in others] == [None] * len(others)
+    assert (last.legend is not None) is gold
+    assert not gold or "AER: alignment error rate" in str(last.legend)
+
+
+def test_all_pairs_are_no_draw() -> None:
+    found = alignment()
+    curve = found.calibration.copy()
+    last = curve.index[-1]
+    curve.loc[last, ["aer_low", "aer_high"]] = curve.loc[last, "aer"]
+    *_, table = replace(found, tables={**found.tables, "calibration": curve}).terminal()
+    assert [row[2] == "all pairs" for row in table.rows] == [False] * (len(curve) - 1) + [True]
+
+
 def test_heads_that_were_given_have_no_map_and_no_pairs() -> None:
     given = pd.DataFrame({"layer": [0], "head": [2], "row": ["input"], "chosen": [True]})
     base = alignment(gold=False, sizes=())

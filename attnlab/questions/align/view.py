@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -86,6 +87,25 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
     if is_of_times(result.systems):
         yield from times_terminal(result)
         return
+    tables = list(_tables_of_links(result))
+    yield from tables[:-1]
+    yield replace(tables[-1], legend=_legend(result.systems))
+
+
+def _legend(systems: pd.DataFrame) -> str | None:
+    """What the columns of figures by gold links mean; None where there are none."""
+    if not _known(systems, AER):
+        return None
+    said = (
+        f"{AER.column.narrow}: alignment error rate with its 95 % interval, 0 where the links are the gold "
+        f"links and 1 where none is; {PRECISION.column.narrow}, {RECALL.column.narrow}: of these links"
+    )
+    if _known(systems, AER_CHANGE):
+        said += f"; {AER_CHANGE.column.narrow}: {AER.column.narrow} minus that of the chosen heads"
+    return f"{said}."
+
+
+def _tables_of_links(result: Result) -> Iterator[TerminalTable]:
     yield _systems_shown(result)
     heads = _best_heads(result)
     if not heads.empty:
@@ -98,7 +118,10 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
                 (
                     str(int(row["pairs"])),
                     CALIBRATION["aer"].shown(row["aer"]),
-                    f"[{AER.column.shown(row['aer_low'])}, {AER.column.shown(row['aer_high'])}]",
+                    # All pairs can be drawn in one way alone.
+                    f"[{AER.column.shown(row['aer_low'])}, {AER.column.shown(row['aer_high'])}]"
+                    if row["aer_low"] < row["aer_high"]
+                    else "all pairs",
                     CALIBRATION["heads"].shown(row["heads"]),
                 )
                 for row in curve.to_dict("records")
