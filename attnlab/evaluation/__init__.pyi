@@ -26,6 +26,7 @@ from .shared_settings import FewForMeans as FewForMeans
 from .shared_settings import NoTranslations as NoTranslations
 from .shared_settings import OlderWeights as OlderWeights
 from .shared_settings import Progress as Progress
+from .shared_settings import RepeatedTexts as RepeatedTexts
 from .shared_settings import Steps as Steps
 from .shared_settings import StudySettings as StudySettings
 from .shared_settings import TableWiderThanPage as TableWiderThanPage

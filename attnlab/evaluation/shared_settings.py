@@ -130,6 +130,8 @@ LOSS_OPTION = Option(
 )
 ENOUGH_FOR_MEANS = 30
 ENOUGH_FOR_INTERVALS = 100
+# Share of sentences that repeat others, from which on intervals are visibly too narrow.
+MANY_REPEATED = 0.1
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,19 @@ class FewerThanAsked(Note):
     asked: int
     origin: str
     there: int
+
+
+@dataclass(frozen=True)
+class RepeatedTexts(Note):
+    """Sentences that stand among the others once more, which intervals take as independent.
+
+    Attributes:
+        repeated: how many have an equal one before them.
+        texts: how many there are.
+    """
+
+    repeated: int
+    texts: int
 
 
 @dataclass(frozen=True)

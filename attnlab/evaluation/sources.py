@@ -20,8 +20,10 @@ from attnlab.core import (
 )
 from attnlab.corpora import DEFAULT_PAIR, EMBEDDED, ParallelCorpus, load_corpus
 from attnlab.evaluation.shared_settings import (
+    MANY_REPEATED,
     FewerThanAsked,
     NoTranslations,
+    RepeatedTexts,
     TextsAsked,
     UnreadableTranslations,
 )
@@ -219,13 +221,16 @@ def notes_on_training(model: Model) -> list[Note]:
 def notes_on_texts(
     model: Model, found: Texts, asked: TextsAsked | None, sites: Sequence[str] | None
 ) -> list[Note]:
-    """Whether there are fewer texts than were asked for, or sites for which they do not suffice.
+    """Whether texts are fewer than were asked for, repeat one another, or do not suffice for some sites.
 
     And what `notes_on_training` says.
     """
     notes = notes_on_training(model)
     if isinstance(asked, int) and len(found.texts) < asked:
         notes.append(FewerThanAsked(asked, found.origin, len(found.texts)))
+    repeated = len(found.texts) - len(set(found.texts))
+    if repeated >= MANY_REPEATED * len(found.texts):
+        notes.append(RepeatedTexts(repeated, len(found.texts)))
     paired = isinstance(found.texts[0], tuple)
     if sites is None and not paired and model.model.config.is_encoder_decoder:
         notes.append(NoTranslations())

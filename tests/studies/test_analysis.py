@@ -11,7 +11,12 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 import attnlab
 from attnlab.core.addresses import sites_named
 from attnlab.core.errors import InputError
-from attnlab.evaluation.shared_settings import FewerThanAsked, FewForMeans, NoTranslations
+from attnlab.evaluation.shared_settings import (
+    FewerThanAsked,
+    FewForMeans,
+    NoTranslations,
+    RepeatedTexts,
+)
 from attnlab.evaluation.sources import model_and_texts, read_texts
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.analysis_notes import TooLittleCounted
@@ -83,6 +88,16 @@ def test_fewer_sentences_than_were_asked_for_are_told(saved: Path, tmp_path: Pat
     for found in (asked, short):
         note = next(note for note in found.notes if isinstance(note, TooLittleCounted))
         assert note.there == 7, "known whether or not all of them are read"
+
+
+@pytest.mark.parametrize(("texts", "told"), [
+    ([*SENTENCES, SENTENCES[0]], True), (SENTENCES, False), ([*PAIRS, PAIRS[1]], True),
+    ([f"{one} {number}" for one in SENTENCES for number in range(3)] + SENTENCES[:1] * 2, False),
+])  # fmt: skip
+def test_sentences_that_repeat_others_are_told(texts: list[object], told: bool) -> None:
+    found = analyze((random_models.bert(), tokenizer()), sentences=texts, **HEADS_ALONE)
+    notes = [note for note in found.notes if isinstance(note, RepeatedTexts)]
+    assert notes == ([RepeatedTexts(1, len(texts))] if told else [])
 
 
 def test_pairs_for_a_model_with_one_stack_are_read_by_their_source(saved: Path) -> None:
