@@ -31,7 +31,7 @@ from attnlab.evaluation.shared_settings import FewForIntervals
 from attnlab.models.run import load
 from attnlab.questions.compare import comparison
 from attnlab.questions.compare.comparison import compare
-from attnlab.questions.compare.question import MechanismLeftOut
+from attnlab.questions.compare.question import MechanismLeftOut, NoGains
 from attnlab.questions.compare.replacing import SelectedHeads, plan_replacing
 from attnlab.questions.compare.view import answer_of
 from attnlab.results.result import Result
@@ -470,6 +470,27 @@ def test_a_row_that_there_will_not_be_is_refused_at_once(small_run: Path) -> Non
         InputError, match="no row that there will be: 'longformer'; choose from: band"
     ):
         compare(small_run, 5, sentences=4, **QUICK, mechanisms=("band",), against="longformer")
+
+
+@pytest.mark.parametrize("option", [{"against": "band"}, {"per_head": True}, {"loss": "cosine"}])
+def test_what_needs_a_loss_is_refused_where_there_is_none(option: dict[str, Any]) -> None:
+    model = random_models.marian(), random_models.tokenizer()
+    with pytest.raises(
+        InputError, match="give pairs, or leave fine_tune, per_head, loss and against"
+    ):
+        compare(model, sentences=random_models.SENTENCES, mechanisms=("band",), **option)
+
+
+@pytest.mark.parametrize(("others", "told"), [((), True), (("longformer",), False)])
+def test_gains_that_there_are_none_of_are_told(
+    small_run: Path, others: tuple[str, ...], told: bool
+) -> None:
+    found = compare(
+        small_run, 5, sentences=4, **QUICK, mechanisms=("band", *others), against="band", quick=True,
+        sites=("encoder",),
+    )  # fmt: skip
+    assert (NoGains("band") in found.notes) is told
+    assert ("loss_gain" in found.summary) is not told
 
 
 @pytest.mark.parametrize("address", ["encoder", "encoder.0", "encoder.0.1"])

@@ -65,6 +65,7 @@ from attnlab.questions.compare.question import (
     QUESTION,
     ComparisonSettings,
     MechanismLeftOut,
+    NoGains,
     NoSettingAtSite,
 )
 from attnlab.questions.compare.replacing import (
@@ -184,7 +185,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
                 for site, (queries, keys) in lengths.items()
             },
         },
-        _notes(parts, model, texts, choosing, settings),
+        _notes(parts, model, texts, choosing, settings, gains=LOSS_GAIN.name in summary),
         {"mean_tokens": lengths, "loss": kind, "against": settings.against},
         weights=model.weights,
     )
@@ -219,10 +220,11 @@ def _check_loss(model: Model, settings: ComparisonSettings, *, has_loss: bool) -
     if settings.fine_tune and not isinstance(model, Run):
         msg = "Only runs of attnlab train are trained further here; leave fine_tune out."
         raise InputError(msg)
-    if not has_loss and (settings.fine_tune or settings.per_head or settings.loss):
+    needing = settings.fine_tune, settings.per_head, settings.loss, settings.against
+    if not has_loss and any(needing):
         msg = (
             "An encoder-decoder has a loss on sentences with their translations alone; give pairs, or "
-            "leave fine_tune, per_head and loss out."
+            "leave fine_tune, per_head, loss and against out."
         )
         raise InputError(msg)
 
@@ -581,9 +583,13 @@ def _notes(
     texts: Texts,
     choosing: Choosing,
     settings: ComparisonSettings,
+    *,
+    gains: bool,
 ) -> tuple[Note, ...]:
-    """Sentences that are lacking, and mechanisms that have no form or no setting for a site."""
+    """Sentences and gains that are lacking, and mechanisms that have no form or no setting for a site."""
     notes = notes_on_texts(model, texts, settings.sentences, settings.sites)
+    if settings.against is not None and not gains:
+        notes.append(NoGains(settings.against))
     if len(parts.test) < ENOUGH_FOR_INTERVALS:
         notes.append(FewForIntervals(len(parts.test)))
     for name, part in zip(("held-out", "validation", "training"), parts, strict=True):

@@ -74,6 +74,13 @@ class NoSettingAtSite(Note):
     budget: int
 
 
+@dataclass(frozen=True)
+class NoGains(Note):
+    """A row that others were to be held against, beside which none stands at the same sites and budget."""
+
+    against: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class ComparisonSettings(TextSettings):
     """What `attnlab compare` can be told.
@@ -184,5 +191,6 @@ QUESTION = Question(
         MechanismLeftOut: "{site}: {mechanism} is left out, since {reason}.",
         NoSettingAtSite: "{site}: {mechanism} is left out at {budget} keys per row, since no setting of "
         "it fits.",
+        NoGains: "No gain of {against} is given, since no other row stands at the same sites and budget.",
     },
 )
