@@ -144,8 +144,10 @@ def readme(folder: Path) -> str:
     table = read_table(folder, "table")
     first = {site: _most(found, site) for site in SITES}
     trees = table[table["text"] == TREES]
+    shallow = one_layer_rows(folder, "models")
     return render(
-        __file__, read_facts(folder), layers=layers_in(table), by_layer=by_layer(table),
+        __file__, read_facts(folder), shallow_bleu="" if shallow is None else bleu_range(shallow["bleu"]),
+        layers=layers_in(table), by_layer=by_layer(table),
         models=models, names=names_of(models["corpus"]), bleu=bleu_range(models["bleu"]),
         sentences=int(models["sentences"].max()), first=first, estimate=estimate,
         widths=by_width(table),

@@ -1,6 +1,7 @@
 """The trained models of captions that studies of heads read: one command line, one model after the other."""
 
 import argparse
+import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.core import InputError, path_label, quiet
+from attnlab.core import InputError, counted, path_label, quiet
 from attnlab.models import Run, load
 from experiments.models import catalogue
 from experiments.shared.readme import RESULTS, known_models, read_facts, read_table, write_facts
@@ -59,10 +60,18 @@ def folder_of(result: Path, chosen: argparse.Namespace) -> Path:
 
 
 def models_of(chosen: argparse.Namespace, out: Path) -> Iterator[tuple[dict[str, Any], Run]]:
-    """The models that are asked for and have no rows in the table of a result yet."""
+    """The models that are asked for and have no rows in the table of a result yet.
+
+    Raises:
+        InputError: a model of another number of layers than is asked for.
+    """
     known = known_models(out, "table", MODEL)
-    names = NAMES[chosen.layers]
-    for name in names if chosen.only is None else [one for one in names if one in chosen.only]:
+    names = NAMES[chosen.layers] if chosen.only is None else chosen.only
+    for name in names:
+        if name not in NAMES[chosen.layers]:
+            msg = f"{name} is no model of {counted(chosen.layers, 'layer')}; choose others, or --layers."
+            raise InputError(msg)
+    for name in names:
         for seed in range(1 if name in SMALL or name in DEEP else chosen.seeds):
             if (name, seed) in known:
                 continue
@@ -85,7 +94,10 @@ def small_model(name: str, runs: Path) -> Run:
     Raises:
         InputError: there is none.
     """
-    found = [path.parent for path in runs.glob(f"{SMALL[name]}-*/model.safetensors")]
+    # Runs of more layers stand beside it, with their number in the name.
+    only = re.compile(rf"{SMALL[name]}-[0-9a-f]+")
+    there = (path.parent for path in runs.glob(f"{SMALL[name]}-*/model.safetensors"))
+    found = [path for path in there if only.fullmatch(path.name)]
     if len(found) != 1:
         msg = f"{runs} holds {len(found)} models {SMALL[name]}; experiments/windows_by_language trains it."
         raise InputError(msg)

@@ -141,6 +141,9 @@ def test_only_what_lacks_is_read_and_a_small_model_is_found(
     name = "multi30k-en-de-d128"
     with pytest.raises(InputError, match="holds 0 models"):
         translators.small_model(name, tmp_path)
+    (tmp_path / f"{translators.SMALL[name]}-3-layers-0").symlink_to(small_run)
+    with pytest.raises(InputError, match="holds 0 models"):
+        translators.small_model(name, tmp_path)
     (tmp_path / f"{translators.SMALL[name]}-0").symlink_to(small_run)
     read = lambda *_: load(small_run)  # noqa: E731
     monkeypatch.setattr(translators.catalogue, "model_of", read)
@@ -172,13 +175,17 @@ def test_models_of_three_layers_have_results_of_their_own(
 
     monkeypatch.setattr(translators, "model_of", trained)
     chosen = translators.parser_of_models("", sentences=3).parse_args([
-        str(tmp_path), "--layers", "3", "--only", "multi30k-fr-en-d128-3-layers", "multi30k-en-fr-d128",
+        str(tmp_path), "--layers", "3", "--only", "multi30k-fr-en-d128-3-layers",
     ])  # fmt: skip
     out = translators.folder_of(tmp_path / "roles", chosen)
     assert out == tmp_path / "roles_3_layers"
     models = [tuple(model.values()) for model, _ in translators.models_of(chosen, out)]
     assert models == [("multi30k-fr-en-d128-3-layers", 0)]
     assert asked == [("multi30k", "fr", "en", 3)]
+    words = [str(tmp_path), "--only", "multi30k-fr-en-d128-3-layers"]
+    shallow = translators.parser_of_models("", sentences=3).parse_args(words)
+    with pytest.raises(InputError, match="multi30k-fr-en-d128-3-layers is no model of 1 layer"):
+        next(translators.models_of(shallow, tmp_path))
     chosen = translators.parser_of_models("", sentences=3).parse_args([str(tmp_path)])
     assert translators.folder_of(tmp_path / "roles", chosen) == tmp_path / "roles"
 
