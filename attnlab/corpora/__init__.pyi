@@ -12,7 +12,7 @@ from .corpus import summarise_corpus as summarise_corpus
 from .mapping import mapped as mapped
 from .readers import looks_like_a_path as looks_like_a_path
 from .readers import read_pair_file as read_pair_file
-from .readers import readers as readers
+from .readers import readers_by_ending as readers_by_ending
 from .rows import ROWS_AT_ONCE as ROWS_AT_ONCE
 from .rows import SPLITS as SPLITS
 from .rows import Storage as Storage

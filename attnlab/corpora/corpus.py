@@ -29,7 +29,7 @@ from attnlab.corpora.readers import (
     looks_like_a_path,
     read_files,
     read_text_file,
-    readers,
+    readers_by_ending,
 )
 from attnlab.corpora.rows import (
     IN_MEMORY,
@@ -302,7 +302,7 @@ def catalogue() -> list[CatalogueEntry]:
         CatalogueEntry(EMBEDDED, ", ".join(_pairs_among(LANGUAGES)), size, offline=True),
         *(
             CatalogueEntry(f"PATH.{ending}", reader.holds, "yours", offline=True)
-            for ending, reader in readers().items()
+            for ending, reader in readers_by_ending().items()
         ),
         *(CatalogueEntry("FOLDER", holds, "yours", offline=True) for holds in folders),
         CatalogueEntry("opus_books", "en-it and other pairs", "en-it: 32,332 pairs", offline=False),

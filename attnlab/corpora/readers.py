@@ -121,7 +121,7 @@ _READERS = {
 }
 
 
-def readers() -> dict[str, Reader]:
+def readers_by_ending() -> dict[str, Reader]:
     """Those of attnlab and of other distributions, by the ending of their files.
 
     Raises:
@@ -142,7 +142,7 @@ def read_rows(path: Path, ending: str, languages: Languages) -> Iterator[Pair]:
     Raises:
         InputError: a row that is not a pair, with its number.
     """
-    reader = readers()[ending]
+    reader = readers_by_ending()[ending]
     for number, (source, target) in enumerate(reader.read(path, languages), start=1):
         yield checked_pair(source, target, f"{path}, {reader.row} {number},")
 
@@ -183,7 +183,7 @@ def describe_file(path: Path) -> CorpusFile | None:
     parts = path.name.removesuffix(".gz").split(".")
     before, ending = parts[:-1], parts[-1]
     split = next((SPLIT_NAMES[part] for part in before if part in SPLIT_NAMES), None)
-    if ending in readers():
+    if ending in readers_by_ending():
         named = [match.groups() for part in before if (match := LANGUAGE_PAIR.fullmatch(part))]
         return CorpusFile(path, ending, split, named[-1] if named else ())
     if split and LANGUAGE.fullmatch(ending) and ending not in NOT_LANGUAGES:
@@ -193,7 +193,7 @@ def describe_file(path: Path) -> CorpusFile | None:
 
 def forms() -> str:
     """What a corpus on this machine can be, as a phrase."""
-    single = " or ".join(f".{ending}" for ending in readers())
+    single = " or ".join(f".{ending}" for ending in readers_by_ending())
     return (
         f"a {single} file, a folder with files such as train.en and train.it or en-it.train.tsv "
         "(each may end in .gz), or a folder saved by datasets"
@@ -202,7 +202,7 @@ def forms() -> str:
 
 def looks_like_a_path(name: str) -> bool:
     """Whether the name of a corpus is that of a file or folder rather than one on the hub."""
-    endings = {*readers(), "gz", "txt", "csv", "json"}
+    endings = {*readers_by_ending(), "gz", "txt", "csv", "json"}
     return bool(re.search(r"^[./~]|\\|/.*/|/$", name)) or name.rpartition(".")[2] in endings
 
 

@@ -44,6 +44,13 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+def test_no_offered_name_is_that_of_a_module_beside_it() -> None:
+    # Old versions of lazy_loader hand out the module then, once it is imported.
+    for package in LAYERS:
+        modules = {path.stem for path in (PACKAGE / package).iterdir()}
+        assert not modules & front_of(package).keys(), package
+
+
 FRONTS = {f"attnlab.{package}": front_of(package) for package in LAYERS}
 
 

@@ -24,7 +24,7 @@ from attnlab.alignment import (
     word_weights,
 )
 from attnlab.core import InputError, NothingUsableError, check_memory, check_sentences, path_label
-from attnlab.corpora import DEFAULT_PAIR, read_pair_file, readers, split_pair
+from attnlab.corpora import DEFAULT_PAIR, read_pair_file, readers_by_ending, split_pair
 from attnlab.evaluation import model_and_texts
 from attnlab.labels import Alignment, Gold, align_corpus, gold_of_texts
 from attnlab.models import Model, Run, Source, model_of
@@ -222,7 +222,9 @@ def _is_read_as_corpus(pairs: object) -> bool:
     """Whether it is a file that a reader of corpora reads; .tsv may have more columns here."""
     if not isinstance(pairs, str | Path):
         return False
-    return Path(pairs).name.removesuffix(".gz").rpartition(".")[2] in readers().keys() - {"tsv"}
+    return Path(pairs).name.removesuffix(".gz").rpartition(".")[2] in readers_by_ending().keys() - {
+        "tsv"
+    }
 
 
 def _named(model: Model, found: Sequence[_Linked], origin: str) -> WordPairs:

@@ -373,4 +373,6 @@ def _agreement(heads: pd.DataFrame, seed: int) -> pd.DataFrame:
         columns = [one.estimate.column for one in there] + [GATE] * (GATE.name in own)
         measures = pd.DataFrame({one.heading: own[one.name] for one in columns})
         tables.append(rank_agreement(measures, seed=seed).assign(site=site))
-    return pd.concat(tables, ignore_index=True)[list(AGREEMENT)]
+    # The columns of a table without rows have a type of their own.
+    filled = [one for one in tables if len(one)] or tables
+    return pd.concat(filled, ignore_index=True)[list(AGREEMENT)]
