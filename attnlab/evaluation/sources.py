@@ -37,7 +37,7 @@ from attnlab.models import (
     check_has_sentences,
     model_of,
 )
-from attnlab.reading import Text
+from attnlab.reading import Text, source_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -228,7 +228,9 @@ def notes_on_texts(
     notes = notes_on_training(model)
     if isinstance(asked, int) and len(found.texts) < asked:
         notes.append(FewerThanAsked(asked, found.origin, len(found.texts)))
-    repeated = len(found.texts) - len(set(found.texts))
+    both = model.model.config.is_encoder_decoder
+    read = {text if both else source_of(text) for text in found.texts}
+    repeated = len(found.texts) - len(read)
     if repeated >= MANY_REPEATED * len(found.texts):
         notes.append(RepeatedTexts(repeated, len(found.texts)))
     paired = isinstance(found.texts[0], tuple)

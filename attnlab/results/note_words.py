@@ -94,8 +94,11 @@ WORDS: Mapping[type[Note], Words] = {
     "translation can be read: its attention will change with more training (attnlab train {run} "
     "--resume --epochs N).",
     FewerThanAsked: "{asked} sentences were asked for; {origin} has {there}.",
-    RepeatedTexts: "{repeated} of {texts} sentences stand there before: intervals and p-values take them as "
-    "sentences of their own, and so are too narrow.",
+    RepeatedTexts: lambda note: (
+        f"{note.repeated} of {note.texts} sentences "
+        f"{'repeats an earlier one' if note.repeated == 1 else 'repeat earlier ones'}: intervals and "
+        "p-values treat them as independent, and so are too narrow."
+    ),
     OlderWeights: "These results are of an older state of the model in {run}, whose weights have changed "
     "since; make them again with --overwrite.",
     TableWiderThanPage: _wider_than_page,

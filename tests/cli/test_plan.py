@@ -82,4 +82,4 @@ def test_without_bleu_the_gain_is_that_of_the_loss(small_run: Path) -> None:
     done = run(small_run, "--budget", 3, "--quick", *QUICK)
     assert done.exit_code == 0, done.output
     assert "BLEU" not in done.stdout
-    assert ": the plan gains" in " ".join(done.stdout.split())
+    assert "a token: the loss of the plan is lower by" in " ".join(done.stdout.split())

@@ -1,6 +1,7 @@
 """Replaced heads: what changes is what was replaced, and nothing of the run."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -435,11 +436,28 @@ def test_a_plan_is_told_from_the_next_by_its_gain_and_one_with_more_keys_is_mark
     said = str(table.caption)
     assert "+0.1000 [0.0000, +1.0000] a token, -2.00 [-3.00, -1.00] of 72.3 BLEU" in said
     assert said.endswith(
-        f" Next is band with +0.4000 [0.0000, +1.0000], +0.3000 [{low:+.4f}, +0.5000] more{doubt}"
+        f" Next is band with +0.4000 [0.0000, +1.0000], a loss that is higher by +0.3000 "
+        f"[{low:+.4f}, +0.5000]{doubt}"
     )
-    assert gains.rows == (("band", f"+0.3000 [{low:+.4f}, +0.5000]"),)
+    assert gains.rows == (("band", f"+0.3000 [{low:+.4f}, +0.5000]", "all"),)
+    assert str(gains.title).startswith("\nGain of mine.json at the same sites")
     assert table.legend is None
     assert "BLEU (greedy)" in str(gains.legend)
+    # The row that others are held against may be the second.
+    held = [
+        rows[0],
+        rows[1] | gain | {"loss_gain": -0.3, "loss_gain_low": -0.5, "loss_gain_high": -low},
+    ]
+    held.append(mechanism("band", "calibrated", 0.4, sites="all", **bleus))
+    turned = answer_of(pd.DataFrame(held).assign(budget=5), "band")
+    assert str(turned).endswith(f", a loss that is higher by +0.3000 [{low:+.4f}, +0.5000]{doubt}")
+    # Of the keys of a plan with linear attention nothing is known.
+    unknown = mechanism("linear.json", "", 0.0, sites="all", visible_keys=math.nan, **bleus)
+    (table, _) = Result(
+        "compare", "", {"summary": pd.DataFrame([*rows, unknown])}, {}, (), {"against": "mine.json"}
+    ).terminal()
+    assert "linear.json\n(keys not counted)" in [row[0] for row in table.rows]
+    assert "mine.json in place of 8 heads" in str(table.caption)
     (alone,) = Result("compare", "", result.tables, {}, (), {"against": None}).terminal()
     assert "not tested here" in str(alone.caption)
 

@@ -92,12 +92,19 @@ def test_fewer_sentences_than_were_asked_for_are_told(saved: Path, tmp_path: Pat
 
 @pytest.mark.parametrize(("texts", "told"), [
     ([*SENTENCES, SENTENCES[0]], True), (SENTENCES, False), ([*PAIRS, PAIRS[1]], True),
+    ([*PAIRS, (PAIRS[0][0], "another")], True),
     ([f"{one} {number}" for one in SENTENCES for number in range(3)] + SENTENCES[:1] * 2, False),
 ])  # fmt: skip
 def test_sentences_that_repeat_others_are_told(texts: list[object], told: bool) -> None:
     found = analyze((random_models.bert(), tokenizer()), sentences=texts, **HEADS_ALONE)
     notes = [note for note in found.notes if isinstance(note, RepeatedTexts)]
     assert notes == ([RepeatedTexts(1, len(texts))] if told else [])
+
+
+def test_two_translations_of_a_sentence_are_two_pairs_to_a_model_that_reads_both() -> None:
+    texts = [*PAIRS, (PAIRS[0][0], "another")]
+    found = analyze((random_models.marian(), tokenizer()), sentences=texts, **HEADS_ALONE)
+    assert not any(isinstance(note, RepeatedTexts) for note in found.notes)
 
 
 def test_pairs_for_a_model_with_one_stack_are_read_by_their_source(saved: Path) -> None:

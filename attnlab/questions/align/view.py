@@ -98,7 +98,8 @@ def _legend(systems: pd.DataFrame) -> str | None:
         return None
     said = (
         f"{AER.column.narrow}: alignment error rate with its 95 % interval, 0 where the links are the gold "
-        f"links and 1 where none is; {PRECISION.column.narrow}, {RECALL.column.narrow}: of these links"
+        f"links and 1 where none is; {PRECISION.column.narrow}: share of the links that are possible gold "
+        f"links; {RECALL.column.narrow}: share of the sure gold links that are found"
     )
     if _known(systems, AER_CHANGE):
         said += f"; {AER_CHANGE.column.narrow}: {AER.column.narrow} minus that of the chosen heads"
@@ -120,7 +121,7 @@ def _tables_of_links(result: Result) -> Iterator[TerminalTable]:
                     CALIBRATION["aer"].shown(row["aer"]),
                     # All pairs can be drawn in one way alone.
                     f"[{AER.column.shown(row['aer_low'])}, {AER.column.shown(row['aer_high'])}]"
-                    if row["aer_low"] < row["aer_high"]
+                    if row["draws"] > 1
                     else "all pairs",
                     CALIBRATION["heads"].shown(row["heads"]),
                 )

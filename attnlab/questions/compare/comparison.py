@@ -588,8 +588,10 @@ def _notes(
 ) -> tuple[Note, ...]:
     """Sentences and gains that are lacking, and mechanisms that have no form or no setting for a site."""
     notes = notes_on_texts(model, texts, settings.sentences, settings.sites)
-    if settings.against is not None and not gains:
-        notes.append(NoGains(settings.against))
+    handed_in = {plan.name for plan in settings.plans if isinstance(plan, BudgetedPlan)}
+    # Who makes plans says by itself what there is beside them.
+    if settings.against not in {None, *handed_in} and not gains:
+        notes.append(NoGains(str(settings.against)))
     if len(parts.test) < ENOUGH_FOR_INTERVALS:
         notes.append(FewForIntervals(len(parts.test)))
     for name, part in zip(("held-out", "validation", "training"), parts, strict=True):

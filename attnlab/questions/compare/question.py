@@ -76,7 +76,7 @@ class NoSettingAtSite(Note):
 
 @dataclass(frozen=True)
 class NoGains(Note):
-    """A row that others were to be held against, beside which none stands at the same sites and budget."""
+    """A mechanism that others were to be held against, and that has no row beside one of them."""
 
     against: str
 
@@ -191,6 +191,7 @@ QUESTION = Question(
         MechanismLeftOut: "{site}: {mechanism} is left out, since {reason}.",
         NoSettingAtSite: "{site}: {mechanism} is left out at {budget} keys per row, since no setting of "
         "it fits.",
-        NoGains: "No gain of {against} is given, since no other row stands at the same sites and budget.",
+        NoGains: "No gain of {against} is given, since it has no row, or none beside it of the same sites "
+        "and budget.",
     },
 )

@@ -105,7 +105,7 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
     tables = []
     for budget, steps, rows in _groups(result.summary):
         tables.append(_table_of(budget, steps, rows, against))
-        if against is not None and (gains := _gains_table(rows, against)) is not None:
+        if against is not None and (gains := _gains_table(rows, budget, against)) is not None:
             tables.append(gains)
     yield from tables[:-1]
     for last in tables[-1:]:
@@ -140,7 +140,7 @@ def _table_of(budget: int, steps: int, rows: pd.DataFrame, against: str | None) 
     trained = f", after {counted(steps, 'batch')} of fine-tuning" if steps else ""
     shown = [
         (
-            _in_lines(_label(row, over=_is_over(row, budget))),
+            _in_lines(_label(row, budget)),
             VISIBLE_KEYS.shown(row[VISIBLE_KEYS.name]) or "-",
             *(_two_lines(one, row) for one in estimates),
             *(one.shown(row[one.name]) for one in timed),
@@ -161,21 +161,27 @@ def _table_of(budget: int, steps: int, rows: pd.DataFrame, against: str | None) 
     )
 
 
-def _gains_table(rows: pd.DataFrame, against: str) -> TerminalTable | None:
+def _gains_table(rows: pd.DataFrame, budget: int, against: str) -> TerminalTable | None:
     """How much better the row that others are held against is; None where it is held against none."""
     gains = [one for one in (LOSS_GAIN, BLEU_GAIN) if one.name in rows]
     known = rows[rows[LOSS_GAIN.name].notna()] if gains else rows.iloc[:0]
     if known.empty:
         return None
-    ordered = known.sort_values(LOSS_GAIN.name, kind="stable").to_dict("records")
+    own = [_label(row, budget) for row in rows[rows["mechanism"] == against].to_dict("records")]
+    ordered = known.sort_values(
+        ["replaced_heads", "sites", LOSS_GAIN.name], ascending=[False, True, True], kind="stable"
+    )
     headings = tuple(one.column.heading.split(" gain ")[0] for one in gains)
+    shown = [
+        (_label(row, budget), *(one.shown(row, signed=True) for one in gains), row["sites"])
+        for row in ordered.to_dict("records")
+    ]
+    name = (own or [against])[0]
     return TerminalTable(
-        headings=("over", *headings),
-        rows=tuple(
-            (_label(row), *(one.shown(row, signed=True) for one in gains)) for row in ordered
-        ),
+        headings=("over", *headings, "sites"),
+        rows=tuple(shown),
         numbers=headings,
-        title=f"\nGain of {against} over the others, above 0 where it is better",
+        title=f"\nGain of {name} at the same sites over the others, above 0 where it is better",
     )
 
 
@@ -210,8 +216,8 @@ def answer_of(rows: pd.DataFrame, against: str | None = None) -> str | None:
         against: the mechanism whose gains over others they have.
     """
     known = rows[(rows["level"] != ORACLE) & (rows["replaced_heads"] > 0)]
-    over = [_is_over(row, row["budget"]) for row in known.to_dict("records")]
-    known = known[~np.array(over, dtype=bool)]
+    fit = [_fits(row, row["budget"]) for row in known.to_dict("records")]
+    known = known[np.array(fit, dtype=bool)]
     known = known[known["replaced_heads"] == rows["replaced_heads"].max()]
     lost = LOSS_CHANGE if LOSS_CHANGE.name in known else ERROR
     row = winner(known, lost)
@@ -246,11 +252,17 @@ def _next(
         return ""
     signed = estimate is not ERROR
     said = f" Next is {second['mechanism']} with {estimate.shown(second, signed=signed)}"
-    gain = second.get(LOSS_GAIN.name)
-    if estimate is LOSS_CHANGE and first["mechanism"] == against and pd.notna(gain):
-        low, high = LOSS_GAIN.ends(second)
-        chance = ", an interval that includes 0" if low <= 0 <= high else ""
-        return f"{said}, {LOSS_GAIN.shown(second, signed=True)} more{chance}."
+    if estimate is LOSS_CHANGE and against in {first["mechanism"], second["mechanism"]}:
+        # The gain of the second over the first is what the first is better by, the other way round.
+        is_first = first["mechanism"] == against
+        held = second if is_first else first
+        if pd.notna(held.get(LOSS_GAIN.name)):
+            ends = LOSS_GAIN.ends(held)
+            low, high = ends if is_first else (-ends[1], -ends[0])
+            more = held[LOSS_GAIN.name] if is_first else -held[LOSS_GAIN.name]
+            shown = LOSS_GAIN.shown(LOSS_GAIN.cells(more, low, high), signed=True)
+            chance = ", an interval that includes 0" if low <= 0 <= high else ""
+            return f"{said}, a loss that is higher by {shown}{chance}."
     return f"{said}; that the two differ is not tested here."
 
 
@@ -263,19 +275,19 @@ def winner(rows: pd.DataFrame, estimate: Estimate) -> dict[Any, Any] | None:
     return None if order.empty else usable.loc[order.index[0]].to_dict()
 
 
-def _is_over(row: Mapping[Any, Any], budget: int) -> bool:
-    """Whether a plan of no budget of its own sees more keys than this one."""
-    return (
-        row["level"] == ""
-        and row["mechanism"] != FULL
-        and row[VISIBLE_KEYS.name] > budget * (1 + TOLERANCE)
-    )
+def _fits(row: Mapping[Any, Any], budget: int) -> bool:
+    """Whether a row is known to see no more keys than this budget; a plan of a file has none of its own."""
+    planned = row["level"] == "" and row["mechanism"] != FULL
+    return not planned or bool(row[VISIBLE_KEYS.name] <= budget * (1 + TOLERANCE))
 
 
-def _label(row: Mapping[Any, Any], *, over: bool = False) -> str:
+def _label(row: Mapping[Any, Any], budget: int) -> str:
     if row["level"] == ORACLE:
         return f"{row['mechanism']} ({ORACLE})"
-    return f"{row['mechanism']} (more keys)" if over else str(row["mechanism"])
+    if _fits(row, budget):
+        return str(row["mechanism"])
+    counted_keys = pd.notna(row[VISIBLE_KEYS.name])
+    return f"{row['mechanism']} ({'more keys' if counted_keys else 'keys not counted'})"
 
 
 def _in_lines(label: str) -> str:

@@ -98,8 +98,8 @@ def _beside(budget: Any, rows: pd.DataFrame) -> str:
     gain, (low, high) = LOSS_GAIN.shown(baseline, signed=True), LOSS_GAIN.ends(baseline)
     chance = ", an interval that includes 0" if low <= 0 <= high else ""
     return (
-        f"{own}; the best of the others, {baseline['mechanism']}, changes {_price(baseline)}: the plan gains "
-        f"{gain} loss over it{chance}."
+        f"{own}; the best of the others, {baseline['mechanism']}, changes {_price(baseline)}: the loss of "
+        f"the plan is lower by {gain}{chance}."
     )
 
 
