@@ -2,7 +2,6 @@ from .counting import HeadFunctions as HeadFunctions
 from .counting import TextSide as TextSide
 from .counting import known_labels as known_labels
 from .counting import scope_of_layer as scope_of_layer
-from .counting import untrained_twin as untrained_twin
 from .counts import largest as largest
 from .counts import wilson_interval as wilson_interval
 from .gold import Gold as Gold
@@ -51,6 +50,7 @@ from .syntactic import best_heads as best_heads
 from .treebank import GoldSentence as GoldSentence
 from .treebank import load_treebank as load_treebank
 from .treebank import sentences_in as sentences_in
+from .untrained import untrained_twin as untrained_twin
 from .verdict import BELOW as BELOW
 from .verdict import BORDERLINE as BORDERLINE
 from .verdict import HOLDS as HOLDS

@@ -1,19 +1,15 @@
 """The labels there are; all of them counted for a layer at once, and decided at the end."""
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TypeVar
 
 import pandas as pd
 import torch
 from jaxtyping import Int
 from torch import Tensor
-from transformers import PreTrainedModel
 
-from attnlab.attention import Mechanism, install, installed_plan
-from attnlab.core import InputError, Sums, input_device, with_plugins
+from attnlab.core import InputError, Sums, with_plugins
 from attnlab.labels.broad import BROAD_LABEL
 from attnlab.labels.counts import Counts, Scope, groups_of
 from attnlab.labels.label import (
@@ -280,31 +276,3 @@ def _shifted(alignment: Alignment, rows: int, predicting: bool) -> tuple[int | N
     text = alignment.unit_of_token
     read = (None, *text) if len(text) == rows else text
     return read[1 : rows + 1] if predicting else read[:rows]
-
-
-Model = TypeVar("Model", bound=PreTrainedModel)
-
-
-def untrained_twin(model: Model, seed: int) -> Model:
-    """A model of the same class, configuration and mechanisms with weights drawn anew, in eval mode.
-
-    What its heads seem to do, architecture and tokens do by themselves. The same seed gives the same
-    weights; the global random state is not touched. Tables that mechanisms keep besides weights,
-    such as counts of tokens, are those of `model`.
-    """
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        twin = type(model)(copy.deepcopy(model.config))
-        plan = installed_plan(model)
-        if plan is not None:
-            install(twin, plan)
-    _copy_tables(model, twin)
-    return twin.to(device=input_device(model.device), dtype=model.dtype).eval()
-
-
-def _copy_tables(model: PreTrainedModel, twin: PreTrainedModel) -> None:
-    tables = dict(twin.named_buffers())
-    for path, part in model.named_modules():
-        if isinstance(part, Mechanism):
-            for name, table in part.named_buffers(path, recurse=False):
-                tables[name].copy_(table)

@@ -29,11 +29,11 @@ from .observing import additive_sites as additive_sites
 from .observing import most_heads as most_heads
 from .observing import observe as observe
 from .observing import sites_of as sites_of
-from .sentences import KeptInPart as KeptInPart
-from .sentences import RowsNotNormalized as RowsNotNormalized
+from .reading_notes import KeptInPart as KeptInPart
+from .reading_notes import RowsNotNormalized as RowsNotNormalized
+from .reading_notes import SentencesDropped as SentencesDropped
 from .sentences import Sentence as Sentence
 from .sentences import Sentences as Sentences
-from .sentences import SentencesDropped as SentencesDropped
 from .sentences import Text as Text
 from .sentences import TokenizedText as TokenizedText
 from .sentences import Tokens as Tokens

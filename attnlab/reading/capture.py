@@ -33,13 +33,13 @@ from attnlab.reading.hooks import (
     with_callers,
 )
 from attnlab.reading.keeping import KeptMatrices, MatrixKeeper
+from attnlab.reading.reading_notes import SentencesDropped
 from attnlab.reading.sentences import (
     SHORTEN,
     WHOLE_LAYERS,
     Progress,
     Sentence,
     Sentences,
-    SentencesDropped,
     Text,
     read_sentences,
 )

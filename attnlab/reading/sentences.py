@@ -11,7 +11,6 @@ from torch import Tensor
 from attnlab.attention import BLOCK_WEIGHTS
 from attnlab.core import (
     InputError,
-    Note,
     NothingUsableError,
     Side,
     check_memory,
@@ -19,6 +18,7 @@ from attnlab.core import (
     input_device,
 )
 from attnlab.models import IGNORED_LABEL, Model
+from attnlab.reading.reading_notes import SentencesDropped
 from attnlab.reading.vocabulary import Axis, Vocabulary
 
 Text = str | tuple[str, str]
@@ -105,53 +105,6 @@ def tokenize(model: Model, texts: Sequence[Text]) -> tuple[TokenizedText, ...]:
         TokenizedText(text, source, target)
         for text, source, target in zip(texts, sources, targets, strict=True)
     )
-
-
-@dataclass(frozen=True)
-class SentencesDropped(Note):
-    """Sentences that a model was not given.
-
-    Attributes:
-        count: how many.
-        total: out of how many.
-        most_tokens: they have more tokens than this, the most that are read; None: they are empty.
-        part: which sentences, such as `training`, where there are several sets.
-    """
-
-    count: int
-    total: int
-    most_tokens: int | None = None
-    part: str = ""
-
-    @property
-    def reason(self) -> str:
-        """What is wrong with them, in words."""
-        return "empty" if self.most_tokens is None else f"longer than {self.most_tokens} tokens"
-
-
-@dataclass(frozen=True)
-class RowsNotNormalized(Note):
-    """Rows of matrices in a file that do not sum to 1.
-
-    Attributes:
-        lowest: the smallest sum of a row.
-        highest: the largest.
-        kept: whether the file is that of an analysis, perhaps in half precision.
-    """
-
-    lowest: float
-    highest: float
-    kept: bool = False
-
-
-@dataclass(frozen=True)
-class KeptInPart(Note):
-    """The sentence kept where none fits: in half precision, at a site the first of its queries."""
-
-    sentence: int
-    site: str
-    queries: int
-    all_queries: int
 
 
 Progress = Callable[[int, int], None]

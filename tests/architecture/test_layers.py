@@ -238,3 +238,16 @@ def test_no_two_files_have_one_name() -> None:
     of_questions = {"question.py", "view.py"}
     twice = {name for name in names if names.count(name) > 1} - of_questions
     assert not twice
+
+
+def test_results_labels_and_pages_need_no_model_of_transformers() -> None:
+    code = """
+import importlib, sys
+from attnlab.labels import HeadStructure
+from attnlab.results import Result, notes_on_weights
+for name in ("align", "analyze", "compare", "plan"):
+    importlib.import_module(f"attnlab.questions.{name}.view")
+sys.exit("transformers.modeling_utils" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False)
+    assert done.returncode == 0, "it takes seconds that who looks at a result would wait for"

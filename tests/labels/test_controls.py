@@ -4,7 +4,7 @@ import pytest
 import torch
 from zoo.architectures import CASES
 
-from attnlab.labels.counting import untrained_twin
+from attnlab.labels.untrained import untrained_twin
 
 
 @pytest.mark.parametrize("name", ["attnlab", "bert", "marian", "t5", "llama"])

@@ -19,7 +19,7 @@ from attnlab.attention.calibration import load_frequencies
 from attnlab.attention.registry import MECHANISMS
 from attnlab.core.addresses import Head
 from attnlab.core.errors import InputError
-from attnlab.labels.counting import untrained_twin
+from attnlab.labels.untrained import untrained_twin
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.compare.comparison import compare
 from attnlab.questions.importance.importance import importance

@@ -21,7 +21,8 @@ from attnlab.reading.matrix_files import (
     load_matrices,
     load_matrix_source,
 )
-from attnlab.reading.sentences import BYTES_A_WEIGHT, KeptInPart, read_sentences
+from attnlab.reading.reading_notes import KeptInPart
+from attnlab.reading.sentences import BYTES_A_WEIGHT, read_sentences
 
 TOKENIZER = tokenizer()
 

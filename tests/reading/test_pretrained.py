@@ -7,11 +7,12 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from attnlab.labels.counting import HeadFunctions, TextSide, untrained_twin
+from attnlab.labels.counting import HeadFunctions, TextSide
 from attnlab.labels.gold import align_corpus
 from attnlab.labels.label_tables import compare_relations, label_table
 from attnlab.labels.syntactic import best_heads
 from attnlab.labels.treebank import load_treebank, shuffle_words
+from attnlab.labels.untrained import untrained_twin
 from attnlab.reading.capture import prepare
 from attnlab.reading.sentences import tokens_of
 

@@ -19,7 +19,7 @@ from attnlab.cli.commands.train import _tell_older_results
 from attnlab.core.errors import InputError
 from attnlab.core.files import file_checksum
 from attnlab.questions.analyze.analysis_notes import NoTrees, TooLittleCounted, UndecidedLabel
-from attnlab.reading.sentences import RowsNotNormalized, SentencesDropped
+from attnlab.reading.reading_notes import RowsNotNormalized, SentencesDropped
 from attnlab.results import result
 from attnlab.results.notes import kinds_of_notes
 from attnlab.results.question import question_named

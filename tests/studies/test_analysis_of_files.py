@@ -9,7 +9,7 @@ from planted_layers import stochastic
 
 import attnlab
 from attnlab.core.errors import InputError
-from attnlab.reading.sentences import RowsNotNormalized
+from attnlab.reading.reading_notes import RowsNotNormalized
 
 
 def saved(path: Path, weights) -> Path:

@@ -16,7 +16,7 @@ from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.overview import highlights_of, overview_of
 from attnlab.questions.analyze.viewer import viewer_data
 from attnlab.reading.keeping import KeptMatrices
-from attnlab.reading.sentences import KeptInPart
+from attnlab.reading.reading_notes import KeptInPart
 from attnlab.results.page.rendering import decode_weights, render_page
 from attnlab.results.result import Result
 
