@@ -17,6 +17,7 @@ from attnlab.core import (
     Settings,
     check_site_names,
     sites_named,
+    versions,
 )
 
 Progress = Callable[[str, int, int], None]
@@ -248,3 +249,9 @@ class Steps:
     def _tell(self) -> None:
         if self._progress is not None:
             self._progress(self.what, self.done, self.total)
+
+
+def versions_in_words() -> dict[str, str]:
+    """What the figures were computed with."""
+    parts = versions(("torch", "transformers"))
+    return {"Versions": ", ".join(f"{name} {version}" for name, version in parts.items())}

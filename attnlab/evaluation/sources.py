@@ -16,7 +16,6 @@ from attnlab.core import (
     check_word_length,
     path_label,
     read_lines,
-    versions,
 )
 from attnlab.corpora import DEFAULT_PAIR, EMBEDDED, ParallelCorpus, load_corpus
 from attnlab.evaluation.shared_settings import (
@@ -237,9 +236,3 @@ def notes_on_texts(
     if sites is None and not paired and model.model.config.is_encoder_decoder:
         notes.append(NoTranslations())
     return notes
-
-
-def versions_in_words() -> dict[str, str]:
-    """What the figures were computed with."""
-    parts = versions(("torch", "transformers"))
-    return {"Versions": ", ".join(f"{name} {version}" for name, version in parts.items())}

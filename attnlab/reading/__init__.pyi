@@ -7,12 +7,12 @@ from .calling import GREEDY as GREEDY
 from .calling import forward as forward
 from .calling import inputs_of as inputs_of
 from .calling import without_cache as without_cache
-from .capture import Consumer as Consumer
-from .capture import Coverage as Coverage
 from .capture import Reading as Reading
 from .capture import Selection as Selection
 from .capture import prepare as prepare
 from .capture import selection_of as selection_of
+from .coverage import Consumer as Consumer
+from .coverage import Coverage as Coverage
 from .hooks import few_tokens as few_tokens
 from .hooks import find as find
 from .hooks import ready_to_show as ready_to_show

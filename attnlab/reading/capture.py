@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, cast, runtime_checkable
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Int
@@ -22,6 +22,7 @@ from attnlab.core import (
 from attnlab.models import Model, Source, model_of
 from attnlab.reading.audio import Audio, read_audio
 from attnlab.reading.calling import encoded, forward
+from attnlab.reading.coverage import Consumer, Coverage
 from attnlab.reading.hooks import (
     EAGER,
     AttentionSites,
@@ -33,7 +34,6 @@ from attnlab.reading.hooks import (
     with_callers,
 )
 from attnlab.reading.keeping import KeptMatrices, MatrixKeeper
-from attnlab.reading.reading_notes import SentencesDropped
 from attnlab.reading.sentences import (
     SHORTEN,
     WHOLE_LAYERS,
@@ -166,42 +166,6 @@ def _numbers(given: object, name: str) -> tuple[int, ...] | None:
         msg = f"{name} must be numbers from 0, such as [0, 3], not {given!r}."
         raise InputError(msg)
     return tuple(sorted(set(numbers)))
-
-
-@runtime_checkable
-class Consumer(Protocol):
-    """Something that reduces weights to what it wants to know, and keeps no matrix it need not.
-
-    One with an attribute `by_rows` that is True can be handed some rows of the matrices at a time.
-    """
-
-    def update(self, layer: LayerWeights) -> None:
-        """Takes one layer's weights for one batch."""
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """What a pass through a model covered; shares of the same sentences add up.
-
-    Attributes:
-        sentences: how many sentences were read.
-        dropped: how many were not, and why.
-        layers: number of layers that were read, by site.
-        streamed: False when all layers of a batch had to be held at once.
-    """
-
-    sentences: int
-    dropped: tuple[SentencesDropped, ...]
-    layers: dict[Site, int]
-    streamed: bool
-
-    def __add__(self, other: "Coverage") -> "Coverage":
-        return Coverage(
-            self.sentences + other.sentences,
-            self.dropped,
-            self.layers,
-            self.streamed and other.streamed,
-        )
 
 
 @dataclass(frozen=True)

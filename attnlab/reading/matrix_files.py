@@ -28,7 +28,7 @@ from attnlab.core import (
     path_label,
 )
 from attnlab.matrices import check_weights, normalized_rows, rows_sum_to_one
-from attnlab.reading.capture import Consumer, Coverage
+from attnlab.reading.coverage import Consumer, Coverage
 from attnlab.reading.keeping import KeptMatrices, Key, holds_kept_matrices, load_kept_matrices
 from attnlab.reading.reading_notes import KeptInPart, RowsNotNormalized
 from attnlab.reading.vocabulary import Axis

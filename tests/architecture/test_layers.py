@@ -240,14 +240,17 @@ def test_no_two_files_have_one_name() -> None:
     assert not twice
 
 
-def test_results_labels_and_pages_need_no_model_of_transformers() -> None:
+def test_files_results_labels_and_pages_need_no_model_of_transformers() -> None:
     code = """
 import importlib, sys
 from attnlab.labels import HeadStructure
+from attnlab.questions.approximate.approximation import approximate
 from attnlab.results import Result, notes_on_weights
 for name in ("align", "analyze", "compare", "plan"):
     importlib.import_module(f"attnlab.questions.{name}.view")
 sys.exit("transformers.modeling_utils" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False)
-    assert done.returncode == 0, "it takes seconds that who looks at a result would wait for"
+    assert done.returncode == 0, (
+        "it takes seconds that who looks at files and results would wait for"
+    )
