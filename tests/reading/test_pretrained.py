@@ -46,7 +46,10 @@ def test_labels_of_minilm_on_english(shared_data: Path) -> None:
     # Many BERT-like encoders have a head in the first layer that looks one back.
     positional = labels[labels.label == "positional"]
     assert positional.layer.tolist() == [0]
-    assert (labels.label == "unknown").sum() > 36
+    counts = labels.label.value_counts()
+    # `results/heads_of_minilm`: sinks are the most frequent, and some heads carry no label.
+    assert counts.idxmax() == "sink"
+    assert counts["unknown"] > 10
     untrained = label_table(found["untrained"].verdicts())
     assert set(untrained.labels) <= {"broad", "unknown"}
     relations = compare_relations(
