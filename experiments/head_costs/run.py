@@ -46,6 +46,7 @@ from experiments.shared.translators import (
     one_layer_rows,
     parser_of_models,
     put_facts,
+    trained_otherwise,
 )
 from experiments.substitution.prediction import spearman
 
@@ -286,7 +287,8 @@ def readme(folder: Path) -> str:
     beside = {} if shallow is None else over_sites(shallow)
     heads = table.drop_duplicates([*MODEL, "site", "layer", "head"]).groupby(MODEL)
     return render(
-        __file__, read_facts(folder), layers=layers_in(table), shallow=beside,
+        __file__, read_facts(folder), trained_otherwise=trained_otherwise,
+        layers=layers_in(table), shallow=beside,
         heads=int(heads.size().max()), models=models, bleu=bleu_range(models["bleu"]),
         names=names_of(models["corpus"]),
         shown=shown, prices=prices, predictors=PREDICTORS,

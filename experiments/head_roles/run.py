@@ -41,6 +41,7 @@ from experiments.shared.translators import (
     one_layer_rows,
     parser_of_models,
     put_facts,
+    trained_otherwise,
 )
 
 OUT = RESULTS / "head_roles"
@@ -146,7 +147,8 @@ def readme(folder: Path) -> str:
     trees = table[table["text"] == TREES]
     shallow = one_layer_rows(folder, "models")
     return render(
-        __file__, read_facts(folder), shallow_bleu="" if shallow is None else bleu_range(shallow["bleu"]),
+        __file__, read_facts(folder), trained_otherwise=trained_otherwise,
+        shallow_bleu="" if shallow is None else bleu_range(shallow["bleu"]),
         layers=layers_in(table), by_layer=by_layer(table),
         models=models, names=names_of(models["corpus"]), bleu=bleu_range(models["bleu"]),
         sentences=int(models["sentences"].max()), first=first, estimate=estimate,

@@ -15,7 +15,7 @@ from attnlab.core import InputError, counted, path_label, quiet
 from attnlab.models import Run, load
 from experiments.models import catalogue
 from experiments.shared.readme import RESULTS, known_models, read_facts, read_table, write_facts
-from experiments.windows_by_language.models import model_of
+from experiments.windows_by_language import models as windows
 
 # Columns that tell the models of a result apart.
 MODEL = ["corpus", "seed"]
@@ -84,7 +84,9 @@ def _model(name: str, seed: int, chosen: argparse.Namespace) -> Run:
     if name in SMALL:
         return small_model(name, chosen.small_runs)
     if name in DEEP:
-        return model_of("multi30k", *DEEP[name], chosen.data, chosen.small_runs, layers=DEEP_LAYERS)
+        return windows.model_of(
+            "multi30k", *DEEP[name], chosen.data, chosen.small_runs, layers=DEEP_LAYERS
+        )
     return catalogue.model_of(name, LAYERS, seed, chosen.data, chosen.runs)
 
 
@@ -116,6 +118,17 @@ def one_layer_rows(folder: Path, name: str) -> pd.DataFrame | None:
     own = read_table(folder, name)["corpus"].str.removesuffix(f"-{deep.replace('_', '-')}")
     rows = read_table(beside, name)
     return rows[rows["corpus"].isin(own)]
+
+
+def trained_otherwise(layers: int) -> str:
+    """What else than their number of layers tells models from those of one layer, as a sentence."""
+    shallow = {**windows.OPTIMIZER, **windows.COLLECTIONS["multi30k"].optimizer}
+    deep = shallow | windows.DEEP_OPTIMIZER
+    return (
+        f"The models of one layer are normalised behind each part and trained for {shallow['epochs']} epochs "
+        f"at a learning rate of {shallow['learning_rate']:g}, those of {layers} layers before each part, for "
+        f"{deep['epochs']} epochs at {deep['learning_rate']:g}: a difference need not be one of depth."
+    )
 
 
 def layers_in(heads: pd.DataFrame) -> int:

@@ -43,6 +43,7 @@ from experiments.shared.translators import (
     one_layer_rows,
     parser_of_models,
     put_facts,
+    trained_otherwise,
 )
 from experiments.static_heads.figure import draw_shares
 from experiments.static_heads.tables import FITTED, FORMS, static_heads
@@ -239,7 +240,7 @@ def readme(folder: Path) -> str:
     variances = heads[[*MODEL, "site", VARIANCE]].groupby([*MODEL, "site"], sort=False).mean()
     shallow = one_layer_rows(folder, "table")
     return render(
-        __file__, read_facts(folder), layers=layers_in(heads),
+        __file__, read_facts(folder), trained_otherwise=trained_otherwise, layers=layers_in(heads),
         shallow={} if shallow is None else half_and_all(shallow), whole=whole,
         bleu=bleu_range(whole["bleu"]), estimate=estimate,
         names=names_of(whole["corpus"]),

@@ -173,7 +173,7 @@ def test_models_of_three_layers_have_results_of_their_own(
         asked.append((*words[:3], layers))
         return load(small_run)
 
-    monkeypatch.setattr(translators, "model_of", trained)
+    monkeypatch.setattr(translators.windows, "model_of", trained)
     chosen = translators.parser_of_models("", sentences=3).parse_args([
         str(tmp_path), "--layers", "3", "--only", "multi30k-fr-en-d128-3-layers",
     ])  # fmt: skip
