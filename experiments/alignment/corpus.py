@@ -1,22 +1,69 @@
-"""English-Italian training texts, several corpora in one file."""
+"""The texts that models are trained on, several corpora in one file, and their gold links."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from attnlab.alignment import read_links, words_of
 from attnlab.core import iterate_lines, write_text
 
-CORPORA = ("europarl", "bible", "tatoeba")
+
+class Text(NamedTuple):
+    """Corpora of one pair of languages, and the parts of XL-WA with links of it.
+
+    Attributes:
+        languages: source and target, in words.
+        corpora: folders of the training text, their names as in a sentence behind them.
+        reported: the part that is reported on.
+        chosen_on: the part that heads are chosen on; None: every other pair of `reported`.
+    """
+
+    languages: tuple[str, str]
+    corpora: Mapping[str, str]
+    reported: str
+    chosen_on: str | None
 
 
-def write_corpus(data: Path, gold: Sequence[Path], file: Path) -> None:
+_TATOEBA, _BIBLE = {"tatoeba": "tatoeba"}, {"bible": "the Bible"}
+TEXTS = {
+    "en-it": Text(
+        ("English", "Italian"), {"europarl": "europarl"} | _BIBLE | _TATOEBA, "it.test", "it.dev"
+    ),
+    # XL-WA's test part of Spanish is not among the data.
+    "en-es": Text(("English", "Spanish"), _BIBLE | _TATOEBA, "es.dev", None),
+}
+
+
+class Gold(NamedTuple):
+    """Files of links: those that are reported on, and those that heads are chosen on."""
+
+    test: Path | None
+    calibration: Path | None
+
+    def files(self) -> list[Path]:
+        """All of them."""
+        return [file for file in self if file is not None]
+
+
+def gold_of(text: str, data: Path) -> Gold:
+    """Where the links of a text stand in the folder of the corpora."""
+    chosen = TEXTS[text]
+    test, calibration = (
+        None if part is None else data / "xlwa" / f"{part}.tsv.gz"
+        for part in (chosen.reported, chosen.chosen_on)
+    )
+    return Gold(test, calibration)
+
+
+def write_corpus(text: str, data: Path, gold: Sequence[Path], file: Path) -> None:
     """One line a pair, lower-cased, words and punctuation apart by spaces, as gold alignments have them.
 
     Of the training parts of the corpora; pairs that stand there twice and those of which a side stands in the
     gold files are left out. Lines are in the order of their SHA-1.
 
     Args:
+        text: one of `TEXTS`.
         data: the folder of the corpora.
         gold: files of XL-WA.
         file: that is written.
@@ -29,22 +76,22 @@ def write_corpus(data: Path, gold: Sequence[Path], file: Path) -> None:
     }
     lines = {
         "\t".join(sides)
-        for name in CORPORA
-        for sides in map(_split, _pairs(data / name))
+        for name in TEXTS[text].corpora
+        for sides in map(_split, _pairs(data / name, text))
         if all(sides) and not reported & {_key(side) for side in sides}
     }
     ordered = sorted(lines, key=lambda line: hashlib.sha1(line.encode()).digest())  # noqa: S324
     write_text(file, "".join(f"{line}\n" for line in ordered))
 
 
-def _pairs(folder: Path) -> Iterator[tuple[str, str]]:
-    together = folder / "en-it.train.tsv.gz"
+def _pairs(folder: Path, text: str) -> Iterator[tuple[str, str]]:
+    together = folder / f"{text}.train.tsv.gz"
     if together.exists():
         for line in iterate_lines(together):
             source, target = line.split("\t")
             yield source, target
     else:
-        sides = (iterate_lines(folder / f"train.{language}.gz") for language in ("en", "it"))
+        sides = (iterate_lines(folder / f"train.{language}.gz") for language in text.split("-"))
         yield from zip(*sides, strict=True)
 
 

@@ -10,10 +10,11 @@ from matplotlib.lines import Line2D
 
 from attnlab.core import counted
 from attnlab.figures import PAGE, blank, panel, style
+from experiments.alignment.corpus import TEXTS
 
 # Which columns tell models apart, and which kinds of models.
 MODEL, KIND = ["text", "layers", "seed"], ["text", "layers"]
-REAL, EMBEDDED = "en-it", "embedded"
+EMBEDDED = "embedded"
 COLOURS = {
     "choice": "#2178d9",
     "bound": "#8bb8ea",
@@ -34,7 +35,7 @@ NAMES_WIDTH, PANEL_GAP, ROW_HEIGHT, TOP, BOTTOM = 2.3, 0.14, 0.21, 0.42, 0.78
 def kind_name(key: Sequence[Any]) -> str:
     """What models of a kind are called, by the columns of `KIND`: `English-Italian, 3 layers`."""
     text, layers = key
-    trained_on = "embedded grammar" if text == EMBEDDED else "English-Italian"
+    trained_on = "embedded grammar" if text == EMBEDDED else "-".join(TEXTS[text].languages)
     return f"{trained_on}, {counted(layers, 'layer')}"
 
 

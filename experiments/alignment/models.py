@@ -17,11 +17,11 @@ OPTIMIZER: dict[str, Any] = {
 }
 
 
-def settings_of(file: Path, layers: int, seed: int) -> RunSettings:
-    """How a model of so many layers is trained on a text."""
+def settings_of(file: Path, pair: str, layers: int, seed: int) -> RunSettings:
+    """How a model of so many layers is trained on a text of these languages, `en-it`."""
     return settings_from(
         {
-            "corpus": {"name": str(file), "lowercase": True, "max_tokens": 64},
+            "corpus": {"name": str(file), "pair": pair, "lowercase": True, "max_tokens": 64},
             "tokenizer": {"vocabulary": 6000},
             "model": {
                 "dim": DIM,

@@ -10,13 +10,16 @@ import pandas as pd
 from attnlab.ablation import over_models
 from attnlab.questions.align.question import CHOSEN, ORACLE
 from experiments.alignment.contrasts import FEW_PAIRS, FIRST_HEAD, STATISTICAL, WANTED
-from experiments.alignment.figure import EMBEDDED, KIND, MODEL, REAL, kind_name, model_name
+from experiments.alignment.corpus import TEXTS
+from experiments.alignment.figure import EMBEDDED, KIND, MODEL, kind_name, model_name
 from experiments.shared.readme import read_facts, read_table, render
 
 # So near to the chosen heads an engine's default is said to be as good, in AER.
 NEAR = 0.02
 # Models of one kind from which on something is said of models in general.
 FEWEST_MODELS = 3
+# Numbers of layers that models were to have.
+LAYERS = (1, 3, 6)
 TABLES = ("models", "systems", "heads", "calibration", "contrasts", "generation")
 
 
@@ -27,15 +30,19 @@ def readme(folder: Path) -> str:
         name: read_table(folder, name) for name in TABLES if (folder / f"{name}.csv").exists()
     }
     models, systems = tables["models"], tables["systems"]
+    texts = [text for text in TEXTS if text in set(models["text"])]
     return render(
         Path(__file__).with_name("run.py").as_posix(),
         facts,
-        main=headline(tables),
+        main=headline(tables, texts[0] if texts else EMBEDDED),
         near=list(near_defaults(systems)),
         near_points=100 * NEAR,
         worse=list(worse_than_diagonal(systems)),
         kinds=[(kind_name(key), len(own)) for key, own in models.groupby(KIND, sort=True)],
-        real=models[models["text"] == REAL],
+        others=[headline(tables, text) for text in texts[1:]],
+        texts=[TEXTS[text] for text in texts],
+        real=models[models["text"] != EMBEDDED],
+        unread=[count for count in LAYERS if count not in set(models["layers"])],
         embedded=models[models["text"] == EMBEDDED],
         fewest=FEWEST_MODELS,
         few_pairs=FEW_PAIRS,
@@ -65,11 +72,11 @@ def by_model(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         yield model_name(key), rows
 
 
-def headline(tables: dict[str, pd.DataFrame]) -> dict[str, Any]:
-    """The figures of the model that the answer is given for: of real text, with the highest BLEU."""
+def headline(tables: dict[str, pd.DataFrame], text: str) -> dict[str, Any]:
+    """The figures of the model of a text that an answer is given for: the one with the highest BLEU."""
     models, contrasts = tables["models"], tables["contrasts"]
-    real = models[models["text"] == REAL]
-    taken = (real if len(real) else models).nlargest(1, "validation_bleu").iloc[0]
+    same = models[models["text"] == text]
+    taken = same.nlargest(1, "validation_bleu").iloc[0]
     systems, own = (
         table[(table[MODEL] == taken[MODEL]).all(axis=1)]
         for table in (tables["systems"], contrasts)
@@ -77,6 +84,7 @@ def headline(tables: dict[str, pd.DataFrame]) -> dict[str, Any]:
     rows = systems.set_index("system")
     return {
         "name": model_name(taken[MODEL].tolist()),
+        "models": len(same),
         "model": taken,
         "chosen": rows.loc[CHOSEN],
         "bound": rows.loc[ORACLE],

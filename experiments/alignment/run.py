@@ -3,6 +3,7 @@
     python experiments/alignment/run.py ../shared/data --layers 3 1
     python experiments/alignment/run.py ../shared/data --layers 1 3 6 --seeds 3
     python experiments/alignment/run.py ../shared/data --layers --embedded 3
+    python experiments/alignment/run.py ../shared/data --texts en-es --layers 3 --embedded 0
 
 writes results/alignment/. Texts and models go to runs/alignment/; a model that is there with the same
 settings and text is not trained again. Models that were published before and are not asked for stay.
@@ -13,7 +14,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -24,8 +25,8 @@ from attnlab.models import Run, choice
 from attnlab.questions.align.aligning import align
 from attnlab.results import Result
 from experiments.alignment.contrasts import contrasts
-from experiments.alignment.corpus import write_corpus
-from experiments.alignment.figure import EMBEDDED, REAL, draw_systems
+from experiments.alignment.corpus import TEXTS, Gold, gold_of, write_corpus
+from experiments.alignment.figure import EMBEDDED, draw_systems
 from experiments.alignment.models import demo_settings, settings_of
 from experiments.alignment.readme import readme
 from experiments.shared.readme import (
@@ -45,20 +46,12 @@ SEED = 0
 DIGITS = 6
 
 
-class Gold(NamedTuple):
-    """Files of links: those that are reported on, and those that heads are chosen on."""
-
-    test: Path
-    calibration: Path
-
-
 def main() -> None:
     """Trains what is not there, aligns with each model, and writes tables, figure and README."""
     chosen = _parser().parse_args()
-    gold = Gold(*(chosen.data / "xlwa" / f"it.{part}.tsv.gz" for part in ("test", "dev")))
     with quiet():
-        for model, run in _models(chosen, gold):
-            own = None if model["text"] == EMBEDDED else gold
+        for model, run in _models(chosen):
+            own = None if model["text"] == EMBEDDED else gold_of(model["text"], chosen.data)
             publish(OUT, model, measured(run, own))
     words = [path_label(word) for word in sys.argv[1:]]
     write_result(OUT, f"python experiments/alignment/run.py {shlex.join(words)}")
@@ -67,6 +60,7 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="folder of europarl, bible, tatoeba and xlwa")
+    parser.add_argument("--texts", choices=list(TEXTS), nargs="*", default=["en-it"])
     parser.add_argument("--layers", type=int, nargs="*", default=[1, 3, 6])
     parser.add_argument("--seeds", type=int, default=1, help="number of models of each size")
     parser.add_argument(
@@ -76,16 +70,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _models(chosen: argparse.Namespace, gold: Gold) -> Iterator[tuple[dict[str, Any], Run]]:
+def _models(chosen: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Run]]:
     """Every model that is asked for, one after another, with what tells it apart."""
-    text = chosen.runs / f"{REAL}.tsv"
-    if chosen.layers and not text.exists():
-        write_corpus(chosen.data, gold, text)
-    for layers in chosen.layers:
-        for seed in range(chosen.seeds):
-            settings = settings_of(text, layers, seed)
-            model = {"text": REAL, "layers": layers, "seed": seed}
-            yield model, kept_run(_name(model), settings, chosen.runs)
+    for text in chosen.texts:
+        file = chosen.runs / f"{text}.tsv"
+        if chosen.layers and not file.exists():
+            write_corpus(text, chosen.data, gold_of(text, chosen.data).files(), file)
+        for layers in chosen.layers:
+            for seed in range(chosen.seeds):
+                settings = settings_of(file, text, layers, seed)
+                model = {"text": text, "layers": layers, "seed": seed}
+                yield model, kept_run(_name(model), settings, chosen.runs)
     for seed in range(chosen.embedded):
         model = {"text": EMBEDDED, "layers": 1, "seed": seed}
         yield model, kept_run(_name(model), demo_settings(seed), chosen.runs)
@@ -103,8 +98,10 @@ def measured(run: Run, gold: Gold | None, sentences: int | None = None) -> dict[
         gold: files of links; None: the links of its own test part, every other pair for the choice.
         sentences: number of pairs at most; None: all.
     """
-    test, calibration = (None, None) if gold is None else gold
-    found = align(run, gold=test, calibration=calibration, sentences=sentences, seed=SEED)
+    files = Gold(None, None) if gold is None else gold
+    found = align(
+        run, gold=files.test, calibration=files.calibration, sentences=sentences, seed=SEED
+    )
     tables = {name: found.tables[name] for name in TABLES if name in found.tables}
     tables["contrasts"] = contrasts(tables["systems"], tables["calibration"])
     tables["models"] = pd.DataFrame([_described(run, found)])

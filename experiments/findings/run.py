@@ -13,6 +13,7 @@ import pandas as pd
 from attnlab.ablation import over_models
 from attnlab.budget import FULL
 from attnlab.core import write_text
+from experiments.alignment.figure import kind_name
 from experiments.head_costs.run import PREDICTORS, WITHIN
 from experiments.head_roles.run import CAPTIONS, by_width
 from experiments.heads_of_small_models.readme import test_bleu
@@ -180,7 +181,7 @@ def alignment(folder: Path) -> Row:
             for name, rows in own.groupby("contrast")
         }
         kinds.append(
-            {"text": text, "layers": layers, "models": len(found), "means": means}
+            {"name": kind_name([text, layers]), "models": len(found), "means": means}
             | {"bleu": found["validation_bleu"]}
         )
     return {"kinds": kinds}

@@ -16,7 +16,7 @@ from attnlab.questions.align.question import CHOICE_NAMES, CHOSEN, ORACLE
 from experiments.alignment import models
 from experiments.alignment import run as experiment
 from experiments.alignment.contrasts import FEW_PAIRS, FIRST_HEAD, OF_BOUND, STATISTICAL, contrasts
-from experiments.alignment.corpus import write_corpus
+from experiments.alignment.corpus import TEXTS, gold_of, write_corpus
 from experiments.alignment.readme import (
     consistency,
     near_defaults,
@@ -39,9 +39,24 @@ def test_the_text_holds_every_pair_once_and_no_side_of_a_gold_pair(tmp_path: Pat
     _write(tmp_path / "tatoeba" / "train.en.gz", ["a CAT .", "Rain"])
     _write(tmp_path / "tatoeba" / "train.it.gz", ["un gatto.", "Pioggia"])
     gold = _write(tmp_path / "gold.tsv.gz", ["Gold here\tOro qui\t0-0 1-1"])
-    write_corpus(tmp_path, [gold], tmp_path / "text.tsv")
+    write_corpus("en-it", tmp_path, [gold], tmp_path / "text.tsv")
     lines = (tmp_path / "text.tsv").read_text("utf-8").splitlines()
     assert sorted(lines) == ["a cat .\tun gatto .", "one\tuno", "rain\tpioggia"]
+
+
+def test_a_text_has_its_own_languages_corpora_and_gold_links(tmp_path: Path) -> None:
+    _write(tmp_path / "bible" / "en-es.train.tsv.gz", ["A cat.\tUn gato."])
+    _write(tmp_path / "bible" / "en-it.train.tsv.gz", ["A cat.\tUn gatto."])
+    for language, line in (("en", "Rain"), ("es", "Lluvia"), ("it", "Pioggia")):
+        _write(tmp_path / "tatoeba" / f"train.{language}.gz", [line])
+    gold = gold_of("en-es", tmp_path)
+    assert gold.files() == [tmp_path / "xlwa" / "es.dev.tsv.gz"]
+    write_corpus("en-es", tmp_path, [], tmp_path / "text.tsv")
+    lines = (tmp_path / "text.tsv").read_text("utf-8").splitlines()
+    assert sorted(lines) == ["a cat .\tun gato .", "rain\tlluvia"]
+    both = gold_of("en-it", tmp_path).files()
+    assert [file.name for file in both] == ["it.test.tsv.gz", "it.dev.tsv.gz"]
+    assert list(TEXTS) == ["en-it", "en-es"]
 
 
 def _systems(*, first: float, mean: float, unsupervised: float, statistical: float) -> pd.DataFrame:
