@@ -16,12 +16,12 @@ from .first_embeddings import SKIP_GRAM as SKIP_GRAM
 from .first_embeddings import embed as embed
 from .loaded import BothTokenizers as BothTokenizers
 from .loaded import Model as Model
+from .loaded import Source as Source
+from .loaded import leaving_modes as leaving_modes
 from .metrics import is_trained as is_trained
 from .metrics import read_metrics as read_metrics
 from .model import OwnModel as OwnModel
 from .model import TranslationModel as TranslationModel
-from .opening import Source as Source
-from .opening import leaving_modes as leaving_modes
 from .opening import load_transformers as load_transformers
 from .opening import model_of as model_of
 from .preparing import training_dataset as training_dataset

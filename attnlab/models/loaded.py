@@ -1,12 +1,13 @@
 """A model with its tokenizer: what every question is asked of, wherever it is from."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnlab.core import ShortRepr, path_label
 
@@ -92,3 +93,30 @@ class Model(ShortRepr):
     def lowercase(self) -> bool:
         """Whether it was trained on text in lower case."""
         return False
+
+
+# What questions are asked of: a folder or the name of a model, one that is loaded, or (model, tokenizer).
+Source = str | Path | Model | tuple[Any, Any]
+Settings = TypeVar("Settings")
+Found = TypeVar("Found")
+
+
+def leaving_modes(
+    study: Callable[[Source, Settings], Found],
+) -> Callable[[Source, Settings], Found]:
+    """Of a model that is handed in, afterwards the same modules are in training mode as before."""
+
+    @wraps(study)
+    def call(source: Source, settings: Settings) -> Found:
+        loaded = Model(*source) if isinstance(source, tuple) else source
+        model = loaded.model if isinstance(loaded, Model) else None
+        if not isinstance(model, nn.Module):
+            return study(source, settings)
+        modes = {part: part.training for part in model.modules()}
+        try:
+            return study(source, settings)
+        finally:
+            for part, training in modes.items():
+                part.training = training
+
+    return call

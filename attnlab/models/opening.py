@@ -1,15 +1,11 @@
 """Whatever has a model in it, loaded: a run, a folder or name of transformers, a pair that was handed in."""
 
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
-
-from torch import nn
+from typing import Any
 
 from attnlab.attention import PLAN_ENTRY, install_saved, saved_plan
 from attnlab.core import InputError, model_source, read_pretrained, reason
-from attnlab.models.loaded import Model
+from attnlab.models.loaded import Model, Source
 from attnlab.models.run import load
 from attnlab.models.run_folder import is_run
 from attnlab.models.safe_loading import (
@@ -21,11 +17,6 @@ from attnlab.models.safe_loading import (
     load_body,
 )
 from attnlab.models.tokenizer import read_tokenizer
-
-# What questions are asked of: a folder or the name of a model, one that is loaded, or (model, tokenizer).
-Source = str | Path | Model | tuple[Any, Any]
-Settings = TypeVar("Settings")
-Found = TypeVar("Found")
 
 
 def model_of(source: Source, *, scores: bool = True) -> Model:
@@ -45,26 +36,6 @@ def model_of(source: Source, *, scores: bool = True) -> Model:
     if isinstance(source, tuple):
         return Model(*source)
     return load(source) if is_run(source) else load_transformers(source, scores=scores)
-
-
-def leaving_modes(
-    study: Callable[[Source, Settings], Found],
-) -> Callable[[Source, Settings], Found]:
-    """Of a model that is handed in, afterwards the same modules are in training mode as before."""
-
-    @wraps(study)
-    def call(source: Source, settings: Settings) -> Found:
-        model = model_of(source).model if isinstance(source, Model | tuple) else None
-        if not isinstance(model, nn.Module):
-            return study(source, settings)
-        modes = {part: part.training for part in model.modules()}
-        try:
-            return study(source, settings)
-        finally:
-            for part, training in modes.items():
-                part.training = training
-
-    return call
 
 
 def load_transformers(source: str | Path, *, scores: bool) -> Model:

@@ -7,6 +7,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -240,17 +241,21 @@ def test_no_two_files_have_one_name() -> None:
     assert not twice
 
 
-def test_files_results_labels_and_pages_need_no_model_of_transformers() -> None:
+def test_files_results_labels_and_pages_need_no_model_of_transformers(tmp_path: Path) -> None:
+    file = tmp_path / "heads.npz"
+    np.savez(file, heads=np.full((1, 2, 4, 4), 0.25))
     code = """
 import importlib, sys
 from attnlab.labels import HeadStructure
+from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.approximate.approximation import approximate
 from attnlab.results import Result, notes_on_weights
 for name in ("align", "analyze", "compare", "plan"):
     importlib.import_module(f"attnlab.questions.{name}.view")
+analyze(sys.argv[1])
 sys.exit("transformers.modeling_utils" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False)
+    done = subprocess.run([sys.executable, "-c", code, str(file)], cwd=ROOT, check=False)
     assert done.returncode == 0, (
         "it takes seconds that who looks at files and results would wait for"
     )

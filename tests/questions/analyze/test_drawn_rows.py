@@ -9,7 +9,7 @@ from zoo.random_models import ALL, PAIRS, SENTENCES, seeded, tokenizer
 
 from attnlab.attention.bridge import watching
 from attnlab.core.errors import InputError
-from attnlab.questions.analyze import analysis
+from attnlab.questions.analyze import model_analysis
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.analysis_notes import RowsDrawn, TooLongToLabel
 from attnlab.questions.analyze.question import (
@@ -60,7 +60,7 @@ def test_all_rows_drawn_give_what_whole_matrices_give(
 
 @pytest.mark.usefixtures("too_long")
 def test_rows_follow_the_seed_and_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(analysis, "ROWS", 4)
+    monkeypatch.setattr(model_analysis, "ROWS", 4)
     one, again, other = (analyzed("gpt2", seed=seed) for seed in (1, 1, 2))
     pd.testing.assert_frame_equal(one.fits, again.fits, check_exact=True)
     pd.testing.assert_frame_equal(one.structure, again.structure, check_exact=True)
@@ -90,7 +90,7 @@ def test_rows_follow_the_seed_and_are_counted(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.usefixtures("too_long")
 def test_the_page_says_that_rows_were_drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    monkeypatch.setattr(analysis, "ROWS", 4)
+    monkeypatch.setattr(model_analysis, "ROWS", 4)
     page = analyzed("bert", labels=False).report(tmp_path).read_text(encoding="utf-8")
     assert page.count("Of each sentence at most 4 rows, drawn at random, were measured") == 2
     assert "heads were not labelled" not in page

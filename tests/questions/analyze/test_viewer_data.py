@@ -10,7 +10,7 @@ import pytest
 import torch
 from browser.planted_page import SCRIPT_ALERT, WORDS, planted_analysis, planted_matrices, remade
 
-import attnlab.questions.analyze.analysis as analysis_module
+import attnlab.questions.analyze.measuring as measuring
 from attnlab.labels.verdict import NOT_COMPARED
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.overview import highlights_of, overview_of
@@ -59,7 +59,7 @@ def test_nothing_kept_nothing_shown(analysis: Result) -> None:
 def test_of_a_file_of_matrices_beyond_the_limit_a_sentence_is_shown_in_part(
     shape: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(analysis_module, "KEPT_BYTES", 2 * 24 * 60)
+    monkeypatch.setattr(measuring, "KEPT_BYTES", 2 * 24 * 60)
     matrices = np.random.default_rng(0).random(shape)
     np.savez(tmp_path / "matrices.npz", matrices / matrices.sum(-1, keepdims=True))
     found = analyze(tmp_path / "matrices.npz", structure_sentences=0, fit_sentences=0)

@@ -1,0 +1,151 @@
+"""Tables and matrices of heads, from whatever feeds their weights, as the result of `analyze`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import torch
+
+from attnlab.core import HEAD_COLUMNS, Head, Note
+from attnlab.evaluation import ENOUGH_FOR_MEANS, FewForMeans
+from attnlab.labels import HeadStructure
+from attnlab.questions.analyze.analysis_notes import (
+    HeadsWithoutWeight,
+    LayersHeldAtOnce,
+    LearnedSink,
+    RowsWithoutKeys,
+    TooLargeToKeep,
+)
+from attnlab.questions.analyze.fits import HeadFits, OffsetProfiles, RowFits
+from attnlab.questions.analyze.kept_facts import kept_facts
+from attnlab.questions.analyze.question import QUESTION, AnalysisSettings
+from attnlab.questions.analyze.summary import summarise_heads, weightless_heads
+from attnlab.reading import (
+    Coverage,
+    HeadStatistics,
+    KeptInPart,
+    KeptMatrices,
+    MatrixKeeper,
+    PerLayer,
+    View,
+    rows_of_view,
+    stacked,
+)
+from attnlab.results import Result
+
+KEPT_BYTES = 64 * 2**20
+# Feeds every layer's weights over the first few sentences (None: all) to consumers; the text says
+# what is being done.
+Pass = Callable[[str, Sequence[PerLayer[Any, Any]], int | None], Coverage]
+
+
+def measure(
+    run: Pass,
+    settings: AnalysisSettings,
+    structure: HeadStructure,
+    views: tuple[View, ...],
+    *,
+    also: Sequence[PerLayer[Any, Any]] = (),
+    chosen: Sequence[int] = (),
+    by_rows: bool = False,
+) -> tuple[dict[str, pd.DataFrame], KeptMatrices, list[Note], Coverage]:
+    """Every head's statistics over all sentences, fits of the first few, whole matrices of fewer.
+
+    `structure` and `also` are fed in the pass over all sentences; `views` are those of the structure;
+    `chosen` are numbers of sentences whose matrices are kept before those of the first; `by_rows` says
+    that a pass over the first few is of some rows, which is then the one for fits and structure.
+    """
+    statistics, profiles = HeadStatistics(), OffsetProfiles()
+    keeper = MatrixKeeper(settings.keep_matrices, KEPT_BYTES, chosen=chosen)
+    fits: HeadFits | RowFits
+    if by_rows:
+        fits = RowFits(settings.fit_sentences)
+        coverage = run("Capturing heads", [statistics, keeper, *also], None)
+        most = max(settings.fit_sentences, settings.structure_sentences)
+        run("Fitting drawn rows", [fits, structure], most)
+    else:
+        fits = HeadFits(profiles, settings.fit_sentences)
+        measured_twice = [profiles] if settings.fit_sentences > 0 else []
+        consumers: list[PerLayer[Any, Any]] = [
+            statistics,
+            *measured_twice,
+            keeper,
+            structure,
+            *also,
+        ]
+        coverage = run("Capturing heads", consumers, None)
+        if settings.fit_sentences > 0:
+            # A second pass, because the mean over the other sentences is known only after the first.
+            run("Fitting matrices", [fits], settings.fit_sentences)
+    kept, heads = keeper.kept(), statistics.heads()
+    tables = {
+        "heads": heads,
+        "head_distances": statistics.distances(),
+        "fits": fits.fits(),
+        "structure": stacked([structure.families(keys) for keys in views], views),
+    }
+    return tables, kept, _notes(heads, coverage, kept, len(keeper.wanted)), coverage
+
+
+def result_of(
+    name: str,
+    tables: Mapping[str, pd.DataFrame],
+    kept: KeptMatrices,
+    views: tuple[View, ...],
+    *,
+    about: Mapping[str, str],
+    notes: Sequence[Note],
+    closed: Sequence[Head] = (),
+    weights: str | None = None,
+) -> Result:
+    """The result, with the summary of the view that comes first; what was not measured is left out."""
+    structure, labels, controls = (
+        rows_of_view(tables.get(table, pd.DataFrame()), views[0])
+        for table in ("structure", "labels", "controls")
+    )
+    heads = tables["heads"]
+    summary = summarise_heads(
+        heads, structure=structure, labels=labels, controls=controls, closed=closed
+    )
+    every = {"summary": summary, **tables}
+    always = ("summary", "heads", "head_distances", "fits")
+    return Result(
+        QUESTION.name,
+        f"Attention heads of {name}",
+        {
+            one.name: every[one.name]
+            for one in QUESTION.tables
+            if one.name in always or not every.get(one.name, pd.DataFrame()).empty
+        },
+        about,
+        tuple(notes),
+        {"views": list(views), **kept_facts(kept, heads, labels, views[0])},
+        weights=weights,
+        matrices=kept,
+    )
+
+
+def _notes(heads: pd.DataFrame, coverage: Coverage, kept: KeptMatrices, wanted: int) -> list[Note]:
+    found: list[Note] = [*coverage.dropped]
+    if not coverage.streamed:
+        found.append(LayersHeldAtOnce())
+    weightless = weightless_heads(heads)
+    if weightless.any():
+        rows = heads.loc[weightless, HEAD_COLUMNS].itertuples(index=False)
+        found.append(HeadsWithoutWeight(tuple(str(Head(*row)) for row in rows)))
+    empty = int(heads.loc[~weightless, "empty_rows"].sum())
+    if empty:
+        found.append(RowsWithoutKeys(empty))
+    if "mass_on_sink_logit" in heads:
+        found.append(LearnedSink(float(heads["mass_on_sink_logit"].mean())))
+    if kept.left_out:
+        found.append(TooLargeToKeep(len(kept.left_out), wanted, KEPT_BYTES / 2**20))
+    half = {key[:2] for key, one in kept.matrices.items() if one.dtype == torch.float16}
+    found += [
+        KeptInPart(*at, len(queries), kept.all_queries.get(at, len(queries)))
+        for at, (queries, _) in kept.tokens.items()
+        if at in half
+    ]
+    if coverage.sentences < ENOUGH_FOR_MEANS:
+        found.append(FewForMeans(coverage.sentences))
+    return found

@@ -1,0 +1,355 @@
+"""What the heads of a model do on some sentences: the part of `analyze` that reads models."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import nn
+
+from attnlab.ablation import Layer, closed_heads, find_projections
+from attnlab.core import (
+    HEAD_COLUMNS,
+    AttnlabError,
+    Head,
+    InputError,
+    Note,
+    Processes,
+    Sums,
+    briefly,
+    own_device,
+    usable_device,
+)
+from attnlab.corpora import clean_sentence
+from attnlab.evaluation import (
+    ABLATION_SENTENCES,
+    Evaluator,
+    Texts,
+    evaluator_of,
+    model_and_texts,
+    notes_on_texts,
+    versions_in_words,
+)
+from attnlab.labels import HeadStructure
+from attnlab.models import Model, Run, Source
+from attnlab.questions.analyze.analysis_notes import (
+    ClosedHeads,
+    NoLoss,
+    RowsDrawn,
+    TooLongToLabel,
+    TooManyToAblate,
+    TrainingSentences,
+)
+from attnlab.questions.analyze.generation import (
+    check_generates,
+    compare_generated,
+    first_rows,
+    written_sentences,
+)
+from attnlab.questions.analyze.labelling import Labeller, ablate_for_labels
+from attnlab.questions.analyze.measuring import measure, result_of
+from attnlab.questions.analyze.question import MOST_HEADS_ABLATED, ROWS, AnalysisSettings
+from attnlab.reading import (
+    Coverage,
+    PerLayer,
+    Reading,
+    Selection,
+    Sentences,
+    SentenceStatistics,
+    View,
+    few_tokens,
+    forward,
+    prepare,
+    read_sentences,
+    ready_to_show,
+    source_of,
+)
+from attnlab.results import Result
+
+WITHOUT_LABELS = (
+    "leave labels, treebank and ablation out, so that fits and structure are of drawn rows"
+)
+# The column of heads that stands beside the labels too.
+SINK_SHARE = "mass_on_special"
+
+
+def analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View, ...]) -> Result:
+    """Statistics, fits, labels and the need of every head of a model, as `analyze` says.
+
+    Args:
+        source: see `analyze`.
+        settings: those that do not choose how a file is read.
+        views: in the order in which they are shown.
+
+    Raises:
+        InputError: the model, the sentences or a site cannot be used.
+        AttnlabError: a layer whose weights are no attention weights, here or in another process.
+    """
+    processes = settings.processes or Processes()
+    device = usable_device(own_device(settings.device, processes))
+    model, found = model_and_texts(
+        source, sentences=settings.wanted, text=settings.text, corpus=settings.corpus, pair=settings.pair,
+        treebank=settings.treebank, gold=settings.labelled,
+        scores=settings.ablated is not False or settings.generation,
+    )  # fmt: skip
+    model.move_to(device)
+    sentences = read_sentences(model, found.texts, found.origin)
+    whole = found.gold is not None or settings.structure_sentences > 0 or settings.fit_sentences > 0
+    reading = prepare(
+        model,
+        sentences,
+        settings.sites,
+        memory=settings.memory,
+        whole=whole and WITHOUT_LABELS,
+        rows_do=not (settings.labels or settings.treebank or settings.ablation),
+    )
+    seed = model.seed if settings.seed is None else settings.seed
+    drawn = Selection(rows=ROWS, seed=seed) if whole and reading.in_blocks else None
+    if settings.generation:
+        check_generates(model.model, sentences, reading.sites)
+    structure, labeller, evaluator = HeadStructure(settings.structure_sentences), None, None
+    if found.gold is not None and drawn is None:
+        labeller = Labeller(reading, found.gold, model.type_counts, structure, views=views)
+        evaluator = _evaluator(reading, settings)
+
+    def run(what: str, read: Reading, consumers: Sequence[PerLayer[Any, Any]]) -> Coverage:
+        return _run(settings, processes, what, read, consumers)
+
+    forced = SentenceStatistics(len(sentences.texts), first_rows(model.model, sentences))
+    also: list[PerLayer[Any, Any]] = [] if labeller is None else [labeller.functions]
+    tables, kept, notes, coverage = measure(
+        lambda what, to, first: run(what, _first_of(reading, first, drawn), to),
+        settings,
+        structure,
+        views,
+        also=[*also, *([forced] if settings.generation else [])],
+        chosen=numbers_of(settings.show or (), sentences),
+        by_rows=drawn is not None,
+    )
+    notes += _notes_on_rows(
+        drawn,
+        sentences,
+        labels=found.gold is not None,
+        measured=settings.structure_sentences > 0 or settings.fit_sentences > 0,
+    )
+    closed = _closed_among(reading, evaluator)
+    if closed:
+        notes.append(ClosedHeads(tuple(map(str, closed))))
+    notes += notes_on_texts(model, found, settings.sentences, settings.sites)
+    if settings.text is not None:
+        notes += _notes_on_training(model, found)
+    if settings.generation:
+        tables["generated"] = _generated(reading, forced, run, settings, seed)
+    if labeller is not None:
+        labelled, told = labeller.label(
+            run, seed=seed, there=found.there, controls=not settings.quick
+        )
+        sinks = tables["heads"][[*HEAD_COLUMNS, SINK_SHARE]]
+        labels, unmeasured = _beside_ablation(
+            labelled["labels"], evaluator, settings, processes, seed
+        )
+        labels = labels.merge(sinks, on=HEAD_COLUMNS, how="left", validate="m:1")
+        tables |= labelled | {"labels": labels}
+        notes += [*told, *unmeasured]
+    return result_of(
+        model.short_name,
+        tables,
+        kept,
+        views,
+        about=_about(reading, coverage, len(kept.sentences)),
+        notes=notes,
+        closed=closed,
+        weights=model.weights,
+    )
+
+
+def _first_of(reading: Reading, count: int | None, drawn: Selection | None) -> Reading:
+    """What is read of all texts, or of the first few, of which rows may be drawn."""
+    if count is None:
+        return reading
+    return replace(reading.first(count), selection=drawn or reading.selection)
+
+
+def _notes_on_rows(
+    drawn: Selection | None, sentences: Sentences, *, labels: bool, measured: bool
+) -> list[Note]:
+    if drawn is None:
+        return []
+    number, tokens = sentences.longest()
+    rows = [RowsDrawn(number + 1, tokens, ROWS, drawn.seed)] if measured else []
+    return [*rows, *([TooLongToLabel(number + 1, tokens)] if labels else [])]
+
+
+def _generated(
+    reading: Reading,
+    forced: SentenceStatistics,
+    run: Callable[[str, Reading, Sequence[PerLayer[Any, Any]]], Coverage],
+    settings: AnalysisSettings,
+    seed: int,
+) -> pd.DataFrame:
+    """The heads of decoders while the model writes itself, beside what they did under teacher forcing."""
+    written = written_sentences(
+        reading.model, reading.sentences, settings.batch_size, settings.progress
+    )
+    sites = tuple(site for site in reading.sites if site != "encoder")
+    itself = SentenceStatistics(len(written.texts), forced.starts)
+    run("Reading own output", replace(reading, sentences=written, sites=sites), [itself])
+    return compare_generated(forced, itself, [one.number for one in written.usable], seed)
+
+
+def _run(
+    settings: AnalysisSettings,
+    processes: Processes,
+    what: str,
+    reading: Reading,
+    consumers: Sequence[PerLayer[Any, Any]],
+) -> Coverage:
+    """Feeds `consumers` the weights of all sentences; afterwards every process has the whole result.
+
+    Raises:
+        AttnlabError: as `Reading.feed` does, here or in another process.
+    """
+    tell = settings.progress
+    coverage = reading.feed(
+        consumers,
+        batch_size=settings.batch_size,
+        share=(processes.index, processes.count),
+        progress=None if tell is None else lambda done, total: tell(what, done, total),
+    )
+    mine = Sums({"coverage": coverage} | {n: one.sums for n, one in enumerate(consumers)})
+    found = processes.sum(mine)
+    for number, consumer in enumerate(consumers):
+        consumer.sums = found[number]
+    whole: Coverage = found["coverage"]
+    return whole
+
+
+def numbers_of(shown: Sequence[str], sentences: Sentences) -> tuple[int, ...]:
+    """The number in `sentences` of each that is to be shown, the first of several that are alike.
+
+    White space at the ends and capital letters make no difference; of a pair the source is compared.
+
+    Raises:
+        InputError: a sentence that is not read.
+    """
+    numbers: dict[str, int] = {}
+    for read in sentences.usable:
+        numbers.setdefault(_compared(source_of(sentences.texts[read.number].text)), read.number)
+    for sentence in shown:
+        if _compared(sentence) not in numbers:
+            msg = (
+                f"{briefly(sentence)} cannot be shown, since it is not among the "
+                f"{len(sentences):,} sentences that are read; put it into a file of sentences "
+                "and name that with the option text."
+            )
+            raise InputError(msg)
+    return tuple(numbers[_compared(sentence)] for sentence in shown)
+
+
+def _compared(sentence: str) -> str:
+    return clean_sentence(sentence).casefold()
+
+
+def _closed_among(reading: Reading, evaluator: Evaluator | str | None) -> tuple[Head, ...]:
+    """The closed heads of the sites that are read, as a pruned run has them."""
+    model, sentences = reading.model, reading.sentences
+    if isinstance(evaluator, Evaluator):
+        found = evaluator.projections
+    else:
+        attentions: dict[Layer, nn.Module] = {
+            (hook.site, hook.layer): hook.module
+            for hook in reading.attention_sites.hooks
+            if hook.site in reading.sites
+        }
+        axes = sentences.axes([few_tokens(sentences)], model.device)
+        with ready_to_show(model), torch.inference_mode():
+            try:
+                found = find_projections(
+                    model, attentions, lambda: forward(model, axes, with_weights=True)
+                )
+            except AttnlabError:
+                # Heads are closed in output projections, so a model without known ones has none closed.
+                return ()
+    return tuple(head for head in closed_heads(found) if head.site in reading.sites)
+
+
+def _evaluator(reading: Reading, settings: AnalysisSettings) -> Evaluator | str | None:
+    """The model with the first of its texts to evaluate it on, or why it has no loss on them.
+
+    Which of them are too long is decided as for `importance`, so that both find the same changes. None
+    where no loss is wanted.
+
+    Raises:
+        InputError: it has none although that was asked for.
+    """
+    if settings.ablated is False:
+        return None
+    try:
+        sentences = reading.sentences.first(ABLATION_SENTENCES)
+        evaluator = evaluator_of(reading.loaded, sentences, settings.batch_size)
+        if evaluator.scores:
+            return evaluator
+        name = type(reading.model).__name__
+        msg = f"{name} scores no tokens, so there is no loss to evaluate its heads by."
+        raise InputError(msg)
+    except AttnlabError as error:
+        if settings.ablation:
+            raise InputError(str(error)) from error
+        return str(error)
+
+
+def _beside_ablation(
+    labels: pd.DataFrame,
+    evaluator: Evaluator | str | None,
+    settings: AnalysisSettings,
+    processes: Processes,
+    seed: int,
+) -> tuple[pd.DataFrame, list[Note]]:
+    """The labels with the loss without each head, or with a note that says why not."""
+    if evaluator is None:
+        return labels, []
+    if isinstance(evaluator, str):
+        return labels, [NoLoss(evaluator)]
+    heads = labels[HEAD_COLUMNS].drop_duplicates()
+    if settings.ablated is None and len(heads) > MOST_HEADS_ABLATED:
+        return labels, [TooManyToAblate(len(heads), MOST_HEADS_ABLATED)]
+    found = ablate_for_labels(
+        evaluator,
+        heads["site"].unique().tolist(),
+        seed=seed,
+        progress=settings.progress,
+        processes=processes,
+    )
+    return labels.merge(found, on=HEAD_COLUMNS, how="left"), []
+
+
+def _about(reading: Reading, coverage: Coverage, kept: int) -> dict[str, str]:
+    model = reading.model
+    layers = ", ".join(f"{site}: {count}" for site, count in coverage.layers.items())
+    described = {
+        **reading.loaded.facts,
+        **reading.loaded.history,
+        "Layers": layers,
+        "Sentences": f"{coverage.sentences} from {reading.sentences.origin}",
+        "Matrices kept": f"{kept} sentences",
+        "Decoder input": "the reference translation (teacher forcing)"
+        if "decoder" in coverage.layers and model.config.is_encoder_decoder
+        else "",
+        "Device": str(model.device),
+        **versions_in_words(),
+    }
+    return {name: value for name, value in described.items() if value}
+
+
+def _notes_on_training(model: Model, found: Texts) -> list[Note]:
+    """How many of the sentences of a file the run was trained on; nothing where its corpus is gone."""
+    if not isinstance(model, Run):
+        return []
+    try:
+        rows = model.corpus().train
+    except AttnlabError:
+        return []
+    texts = {clean_sentence(source_of(text)) for text in found.texts}
+    learned = texts.intersection(rows["source"][:])
+    return [TrainingSentences(len(learned), len(texts))] if learned else []
