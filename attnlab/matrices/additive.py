@@ -32,6 +32,8 @@ from attnlab.matrices.rare_columns import check_blocks
 from attnlab.matrices.residual import SparseError, check_error
 from attnlab.matrices.supports import Window, band_support, offsets, reach_within, sides
 
+# What a set of columns of each matrix gains, `[matrix]`, and the set, `[matrix count]`.
+Columns = tuple[Tensor, Tensor]
 _THRESHOLDS = 8
 # Entries of a working tensor.
 _ROOM = 1 << 22
@@ -110,22 +112,24 @@ def outside_of(
     )
 
 
-def best_columns(
-    outside: Outside, limits: Limits, known: Float[Tensor, "matrix"]
-) -> Iterator[tuple[Float[Tensor, "matrix"], Int[Tensor, "matrix count"]]]:
-    """The gain and the columns of the best set of each size, of those that gain more than `known`.
-
-    A size whose sets all gain less may come with any set. Likely sets are tried first, since what
-    they gain leaves fewer columns in play.
-    """
-    weights, base = _bounds(outside, limits)
+def likely_columns(outside: Outside, limits: Limits) -> Iterator[Columns]:
+    """A good set of columns of each size, and what it gains."""
+    weights, _ = _bounds(outside, limits)
     for count in range(limits.num_pos + 1):
         likely = _first(torch.cat([outside.mass[:, None], weights], 1), count)
-        gain, columns = _best_of(outside, limits, likely)
-        known = torch.maximum(known, gain)
-        yield gain, columns
+        yield _largest(gains(outside, limits, likely), likely)
+
+
+def best_columns(
+    outside: Outside, limits: Limits, known: Float[Tensor, "matrix"]
+) -> Iterator[Columns]:
+    """The gain and the columns of the best set of each size, of those that gain more than `known`.
+
+    A size whose sets all gain less may come with any set, or be left out.
+    """
     if limits.num_pos == 0:
         return
+    weights, base = _bounds(outside, limits)
     in_play = _in_play(weights, base, limits.num_pos, known)
     for count in range(1, min(limits.num_pos, in_play.shape[-1]) + 1):
         sets = torch.combinations(torch.arange(in_play.shape[-1], device=known.device), count)
@@ -140,7 +144,7 @@ def _best_within_bounds(
     columns: Int[Tensor, "matrix set count"],
     bounds: tuple[Tensor, Tensor],
     known: Float[Tensor, "matrix"],
-) -> tuple[Tensor, Tensor]:
+) -> Columns:
     """The best of the sets whose own bound is above `known`; minus infinity where there is none."""
     weights, base = bounds
     index = columns.flatten(1)[:, None].expand(-1, weights.shape[1], -1)
@@ -173,11 +177,7 @@ def gains(
     return gain.masked_fill(room < 0, -math.inf)
 
 
-def _best_of(outside: Outside, limits: Limits, columns: Tensor) -> tuple[Tensor, Tensor]:
-    return _largest(gains(outside, limits, columns), columns)
-
-
-def _largest(gain: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+def _largest(gain: Tensor, columns: Tensor) -> Columns:
     best = gain.argmax(-1, keepdim=True)
     index = best[..., None].expand(-1, -1, columns.shape[-1])
     return gain.gather(-1, best)[:, 0], columns.gather(1, index)[:, 0]
@@ -376,12 +376,24 @@ def _best_split(
     )
     # What differs by rounding alone is no better.
     least = H.sum((-2, -1)) * 1e-12
-    for band in (None, *_windows(window, *H.shape[-2:])):
-        outside = _outside(H, real, limits, band, causal=causal)
-        if outside is None:
-            continue
-        for gain, columns in best_columns(outside, limits, chosen.gain + least):
-            chosen.take(gain > chosen.gain + least, band, gain, columns)
+    bands = iter((None, *_windows(window, *H.shape[-2:])))
+    at_once = max(_ROOM // max(H.numel(), 1), 1)
+    while some := list(itertools.islice(bands, at_once)):
+        beside = ((band, _outside(H, real, limits, band, causal=causal)) for band in some)
+        found = [
+            (band, outside, list(likely_columns(outside, limits)))
+            for band, outside in beside
+            if outside is not None
+        ]
+        # What likely sets of all bands gain leaves fewer columns of each in play.
+        floor = chosen.gain
+        for _, _, likely in found:
+            for gain, _ in likely:
+                floor = torch.maximum(floor, gain)
+        for band, outside, likely in found:
+            known = torch.maximum(chosen.gain + least, floor - 2 * least)
+            for gain, columns in (*likely, *best_columns(outside, limits, known)):
+                chosen.take(gain > chosen.gain + least, band, gain, columns)
     return chosen
 
 
