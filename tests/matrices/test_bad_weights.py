@@ -93,7 +93,7 @@ PARTS = {
         "entries_at_once",
     ),
     *("block_gains", "place_blocks", "best_blocks", "best_candidate", "corrected", "priced"),
-    *("outside_of", "best_columns", "gains"),
+    *("outside_of", "likely_columns", "best_columns", "gains"),
     *("near_diagonal", "best_error", "priced_gain", "priced_total"),
     *("nothing", "diagonals", "bands", "rare_columns", "fixed_columns", "columns_and_bands"),
     *("fit_union", "candidates", "keys_of_rows", "with_room", "in_chunks"),
