@@ -12,7 +12,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from attnlab.core.errors import AttnlabError, InputError
-from attnlab.core.files import check_writable, delete_leftovers, replacing, write_tensors
+from attnlab.core.files import (
+    check_writable,
+    delete_leftovers,
+    replacing,
+    write_json,
+    write_tensors,
+)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +39,11 @@ def test_a_full_disk_is_one_sentence_and_leaves_the_old_file(
         write_tensors(target, {"a": torch.zeros(3)})
     assert [path.name for path in tmp_path.iterdir()] == [target.name]
     assert target.read_bytes() == b"before"
+
+
+def test_json_holds_letters_as_they_are(tmp_path: Path) -> None:
+    write_json(tmp_path / "words.json", {"über": "naïve 猫"})
+    assert (tmp_path / "words.json").read_text("utf-8") == '{\n  "über": "naïve 猫"\n}\n'
 
 
 def test_other_errors_pass_as_they_are(tmp_path: Path) -> None:

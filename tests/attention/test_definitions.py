@@ -470,6 +470,7 @@ def test_cost_counts_visible_keys() -> None:
     fixed = make("static(offsets=[-1, 0, 1], weights=[1, 2, 1])")
     assert fixed.cost(100, 90, 8).multiply_adds == 100 * 3 * 8
     assert fixed.cost(100, 2, 8).multiply_adds == 100 * 2 * 8
+    assert make("fixed(pattern='left')").cost(100, 90, 8).bytes == 4 * 90 * 8
     assert (make("none").cost(100, 90, 8).multiply_adds, make("none").cost(100, 90, 8).bytes) == (
         0,
         0,
@@ -529,6 +530,12 @@ def test_more_queries_or_keys_never_cost_less(spec: str) -> None:
 def test_linear_attention_keeps_the_features_of_queries_and_keys() -> None:
     assert make("linear").cost(40, 60, 8).bytes == 4 * (40 + 60) * 8
     assert make("linear(feature='taylor')").cost(40, 60, 8).bytes == 4 * (40 + 60) * 9
+
+
+def test_drawn_features_of_linear_attention_are_paid_for_queries_and_for_keys() -> None:
+    drawn = make("linear(feature='favor', features=16)").cost(40, 60, 8)
+    assert drawn.multiply_adds == (40 + 60) * 16 * (8 + 1) + (40 + 60) * 16 * 8
+    assert drawn.bytes == 4 * (40 + 60) * 16
 
 
 def test_a_mechanism_that_does_not_say_its_cost_is_not_called_linear() -> None:

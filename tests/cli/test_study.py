@@ -87,6 +87,17 @@ def test_the_page_of_one_cell_calls_its_settings_settings(tmp_path: Path) -> Non
     assert f">{seconds:.2f}<" in page.replace("\n", "").replace(" ", "")
 
 
+def test_timings_that_were_taken_beside_others_are_told(tmp_path: Path) -> None:
+    words = "run", "random_search", "--out", str(tmp_path), *CELLS, "--seeds", "1"
+    assert "while others could run" not in attnlab(*words)
+    records = [*tmp_path.rglob("*.json")]
+    alone = [path for path in records if '"concurrent": false' in path.read_text("utf-8")]
+    assert len(alone) == 2
+    beside = alone[0].read_text("utf-8").replace('"concurrent": false', '"concurrent": true')
+    alone[0].write_text(beside, "utf-8")
+    assert "The timings of 1 cell were taken while others could run." in attnlab(*words)
+
+
 def test_a_long_plan_says_how_many_cells_it_shows(tmp_path: Path) -> None:
     text = attnlab("plan", "random_search", "--out", str(tmp_path / "new"))
     assert "12 of 36 cells; --json shows all." in text
@@ -94,6 +105,9 @@ def test_a_long_plan_says_how_many_cells_it_shows(tmp_path: Path) -> None:
 
 def test_studies_are_listed_with_their_questions_and_options() -> None:
     assert "How near does the thesis's random search come" in attnlab("list")
+    listed = CliRunner().invoke(app, ["study", "list", "--json"], catch_exceptions=False)
+    known = read_json(listed.output)["studies"]
+    assert known["random_search"].startswith("How near does the thesis's random search come")
     shown = attnlab("run", "random_search", "--help")
     for word in ("--structure", "--jobs", "--cluster", "--out", "studies/NAME"):
         assert word in shown

@@ -246,8 +246,12 @@ def test_a_plan_with_token_ids_of_another_tokenizer_is_refused(
         _merged(SETTINGS, words, None, {})
 
 
-def test_salience_before_training_is_refused(tmp_path: Path) -> None:
-    settings = small_settings(model={"attention": {"encoder.0.1": "sigma(window=1)"}})
+@pytest.mark.parametrize(
+    "learning",
+    ["sigma(window=1)", "sigma(window=1, num_pos=0, extra=2, entries='offsets')"],
+)
+def test_tables_that_are_learned_are_refused_before_training(tmp_path: Path, learning: str) -> None:
+    settings = small_settings(model={"attention": {"encoder.0.1": learning}})
     with pytest.raises(InputError, match="'encoder.0.1' learns its tables from a trained model"):
         train(tmp_path / "run", settings)
     assert not (tmp_path / "run").exists()

@@ -38,6 +38,14 @@ def test_vectors_are_the_models_own(name: str) -> None:
     assert len(found.heads) == found.heads[["layer", "head"]].drop_duplicates().shape[0]
 
 
+def test_nothing_is_dropped_of_a_model_in_training_mode() -> None:
+    model, tokenizer = random_models.bert().eval(), random_models.tokenizer()
+    expected = attnlab.inspect((model, tokenizer), *TEXTS).vectors
+    found = attnlab.inspect((model.train(), tokenizer), *TEXTS).vectors
+    torch.testing.assert_close(found, expected, equal_nan=True)
+    assert model.base_model.training
+
+
 @pytest.mark.parametrize("name", ["bert", "gpt2"])
 def test_vectors_of_a_shorter_text_are_its_own(name: str) -> None:
     source = random_models.ALL[name]().eval(), random_models.tokenizer()
