@@ -62,7 +62,8 @@ def draw_systems(systems: pd.DataFrame) -> Figure:
             _draw_kind(axes, rows, list(order.index))
             axes.set_yticks(range(len(order)), list(map(_shortened, order.index)))
             axes.tick_params(labelleft=index == 0)
-            axes.set_title(kind_name(key).replace(", ", "\n"), loc="left")
+            text, layers = key
+            axes.set_title(f"{text}\n{counted(layers, 'layer')}", loc="left")
             if index == len(kinds) // 2:
                 axes.set_xlabel(
                     "AER in points, 95 % interval over sentence pairs (lower is better)"
