@@ -31,15 +31,21 @@ def readme(folder: Path) -> str:
     }
     models, systems = tables["models"], tables["systems"]
     texts = [text for text in TEXTS if text in set(models["text"])]
+    main = headline(tables, models[models["text"] == (texts[0] if texts else EMBEDDED)])
+    deep = models[(models["text"] != EMBEDDED) & (models["layers"] > 1)]
     return render(
         Path(__file__).with_name("run.py").as_posix(),
         facts,
-        main=headline(tables, texts[0] if texts else EMBEDDED),
+        main=main,
         near=list(near_defaults(systems)),
         near_points=100 * NEAR,
         worse=list(worse_than_diagonal(systems)),
         kinds=[(kind_name(key), len(own)) for key, own in models.groupby(KIND, sort=True)],
-        others=[headline(tables, text) for text in texts[1:]],
+        others=[
+            headline(tables, own)
+            for key, own in deep.groupby(KIND, sort=True)
+            if list(key) != main["model"][KIND].tolist()
+        ],
         texts=[TEXTS[text] for text in texts],
         real=models[models["text"] != EMBEDDED],
         unread=[count for count in LAYERS if count not in set(models["layers"])],
@@ -62,7 +68,10 @@ def readme(folder: Path) -> str:
 
 def points(row: Mapping[Any, Any], name: str, sign: str = "+") -> str:
     """The figure of that name with its interval, if it has one, in AER points."""
-    value, low, high = (f"{100 * row[name + end]:{sign}.1f}" for end in ("", "_low", "_high"))
+    # 0 is added so that no difference is -0.0.
+    value, low, high = (
+        f"{round(100 * row[name + end], 1) + 0:{sign}.1f}" for end in ("", "_low", "_high")
+    )
     return value if math.isnan(row[f"{name}_low"]) else f"{value} [{low}, {high}]"
 
 
@@ -72,19 +81,17 @@ def by_model(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         yield model_name(key), rows
 
 
-def headline(tables: dict[str, pd.DataFrame], text: str) -> dict[str, Any]:
-    """The figures of the model of a text that an answer is given for: the one with the highest BLEU."""
-    models, contrasts = tables["models"], tables["contrasts"]
-    same = models[models["text"] == text]
-    taken = same.nlargest(1, "validation_bleu").iloc[0]
+def headline(tables: dict[str, pd.DataFrame], models: pd.DataFrame) -> dict[str, Any]:
+    """The figures of the one of some models that an answer is given for: with the highest BLEU."""
+    taken = models.nlargest(1, "validation_bleu").iloc[0]
     systems, own = (
         table[(table[MODEL] == taken[MODEL]).all(axis=1)]
-        for table in (tables["systems"], contrasts)
+        for table in (tables["systems"], tables["contrasts"])
     )
     rows = systems.set_index("system")
     return {
         "name": model_name(taken[MODEL].tolist()),
-        "models": len(same),
+        "models": len(models),
         "model": taken,
         "chosen": rows.loc[CHOSEN],
         "bound": rows.loc[ORACLE],
