@@ -7,6 +7,15 @@ from attnlab.attention.registry import MECHANISMS, make, parse
 from attnlab.core.errors import InputError
 
 
+def test_the_least_width_of_gaussian_heads_is_taken() -> None:
+    assert str(parse("gaussian(offset=0, sigma=0.1)")) == "gaussian(offset=0, sigma=0.1)"
+
+
+def test_lists_of_numbers_are_kept_so_that_specifications_can_be_keys() -> None:
+    listed, tupled = parse("keys(offsets=[0, -1])"), parse("keys(offsets=(0, -1))")
+    assert {listed: 1}[tupled] == 1
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -84,6 +84,8 @@ def test_nothing_to_count_is_not_counted_and_one_head_is_no_heads() -> None:
         "Function and structure agree with kappa 0.50, 95 % interval 0.10 to 0.90 in the 1 head whose "
         "structure is no tie, 1 of them with a label."
     )
+    unsure = figures | {"kappa_low": float("nan")}
+    assert "interval" not in describe_agreement(pd.DataFrame([unsure]))
     some = figures | {"labelled_heads": 8, "heads": 15, "undecided_heads": 2}
     assert describe_agreement(pd.DataFrame([some])).endswith(
         "in the 15 heads whose structure is no tie and of which enough was counted, 8 of them with a "

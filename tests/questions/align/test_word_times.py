@@ -262,6 +262,8 @@ def test_lines_that_are_refused(line: str, message: str, tmp_path: Path) -> None
     ("options", "message"),
     [
         ({"pairs": [("a cat", "il gatto")]}, "pair 1 has 'il gatto' for words; .* reads audio"),
+        ({"pairs": [(random(7, 50), [("cat", 0.1)])]}, r"pair 1 has \[\('cat', 0.1\)\] for words"),
+        ({"pairs": [(random(7, 50), ["cat"])]}, r"pair 1 has \['cat'\] for words"),
         ({"pairs": None}, "reads audio; give pairs"),
         ({"pairs": spoken(), "gold": "gold.tsv"}, "no gold"),
         ({"pairs": spoken(), "pair": "en-it"}, "no pair"),
