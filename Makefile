@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/
+# Python compiles what it imports; to compile all files of all libraries takes longer than most of what follows.
+PIP := $(RUN)pip install --quiet --no-compile --constraint constraints.txt
 
 .PHONY: install demo docs test coverage wheel-test oldest mutants torture quick lint format clean
 
@@ -11,7 +13,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "attnlab needs Python 3.11 or newer; name one with: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(RUN)pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(PIP) --editable '.[dev]'
 	@touch $@
 
 demo: install  ## train, capture, fit and report on the embedded corpus
@@ -19,7 +21,7 @@ demo: install  ## train, capture, fit and report on the embedded corpus
 
 # A stamp of its own: who only works on the code needs none of this.
 $(VENV)/installed-docs: $(VENV)/installed
-	$(RUN)pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	$(PIP) --editable '.[docs]'
 	@touch $@
 
 docs: $(VENV)/installed-docs  ## build/docs/index.html; warnings are errors

@@ -6,6 +6,7 @@ import re
 import shutil
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -355,7 +356,10 @@ def test_demo_goes_on_with_a_training_that_was_interrupted(
     """Also with --overwrite, which trains anew where no checkpoint is left."""
     from attnlab.cli.commands import demo as demo_command
     from attnlab.models.metrics import METRICS
+    from attnlab.questions.analyze import analysis
 
+    # What heads do takes most of the time, and is the same of the same weights.
+    monkeypatch.setattr(analysis, "analyze", cache(analysis.analyze))
     monkeypatch.setattr(demo_command, "DEMO_SETTINGS", SETTINGS)
     monkeypatch.setattr(demo_command.os, "getloadavg", lambda: (999.4, 0, 0))
     folder = tmp_path / "demo"

@@ -236,13 +236,22 @@ def _tiny_data(folder: Path, name: str) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "targets"), [("bible", 2), ("multi30k", 3)])
+@pytest.mark.parametrize(
+    ("name", "languages", "targets"),
+    [("bible", ("en", "it", "de", "es"), 2), ("multi30k", ("en", "de", "cs"), 2)],
+)
 def test_the_command_runs_from_texts_to_readme(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, targets: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    languages: tuple[str, ...],
+    targets: int,
 ) -> None:
     """Models that are there are neither trained nor read again."""
     out, runs = tmp_path / f"windows_{name}", tmp_path / "runs"
-    data, texts = _tiny_data(tmp_path / "data", name), models.COLLECTIONS[name]
+    texts = replace(models.COLLECTIONS[name], languages=languages)
+    monkeypatch.setitem(models.COLLECTIONS, name, texts)
+    data = _tiny_data(tmp_path / "data", name)
     monkeypatch.setattr(experiment, "RESULTS", tmp_path)
     monkeypatch.setitem(models.COLLECTIONS, name, replace(texts, optimizer={"epochs": 1}))
     monkeypatch.setattr(models, "SIZES", (100, 200))
