@@ -79,11 +79,15 @@ def decide_positional(
 ) -> list[Verdict]:
     """One verdict per head: at the offset with the highest arg-max rate in the choosing half.
 
-    Offsets that fewer than `rule.needed` sentences of either half have are no candidates, unless all are.
+    Offsets that fewer than `rule.needed` sentences of either half have are no candidates; where all offsets
+    are such, those that fewer have than half as many as the most frequent one.
     """
     of_half = counts.by_half().at_offset
-    enough = (of_half.sentences >= rule.needed).all(0)
-    candidates = enough if enough.any() else (of_half.sentences > 0).all(0)
+    sentences = of_half.sentences.amin(0)
+    most = sentences.amax(-1, keepdim=True)
+    candidates = (sentences > 0) & (
+        sentences >= torch.where(most < rule.needed, most / 2, rule.needed)
+    )
     rate = of_half.numerator[CHOOSING] / of_half.denominator[CHOOSING].clamp_min(1)
     chosen = rate.masked_fill(~candidates, -1).argmax(-1)
     at_chosen = counts.at_offset.of_each_head(chosen)

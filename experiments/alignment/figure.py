@@ -62,8 +62,7 @@ def draw_systems(systems: pd.DataFrame) -> Figure:
             _draw_kind(axes, rows, list(order.index))
             axes.set_yticks(range(len(order)), list(map(_shortened, order.index)))
             axes.tick_params(labelleft=index == 0)
-            text, layers = key
-            axes.set_title(f"{text}\n{counted(layers, 'layer')}", loc="left")
+            axes.set_title(_title(key), loc="left")
             if index == len(kinds) // 2:
                 axes.set_xlabel(
                     "AER in points, 95 % interval over sentence pairs (lower is better)"
@@ -74,6 +73,11 @@ def draw_systems(systems: pd.DataFrame) -> Figure:
         ]
         figure.legend(handles=marks, loc="lower center", ncols=len(marks), frameon=False)
     return figure
+
+
+def _title(key: Sequence[Any]) -> str:
+    text, layers = key
+    return f"{text}\n{counted(layers, 'layer')}"
 
 
 def _draw_kind(axes: Axes, rows: pd.DataFrame, order: list[str]) -> None:

@@ -6,12 +6,17 @@ import re
 import shutil
 import sys
 import tomllib
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
+from rich.text import Text
 from small_run import SETTINGS, write_pairs
 
+from attnlab.cli.app import app
 from attnlab.cli.command_options import parameter_name
 from attnlab.cli.commands import train as train_command
 from attnlab.core.options import option_fields
@@ -382,6 +387,20 @@ def test_demo_goes_on_with_a_training_that_was_interrupted(
         assert (folder / "model.safetensors").read_bytes() == trained
     (folder / METRICS).unlink()
     assert not demo_command._is_begun(folder, whole)
+
+
+def test_no_help_text_loses_what_stands_in_brackets() -> None:
+    def told(command: Any) -> Iterator[str]:
+        yield command.help or ""
+        yield from (getattr(option, "help", None) or "" for option in command.params)
+        for one in getattr(command, "commands", {}).values():
+            yield from told(one)
+
+    texts = [*told(typer.main.get_command(app))]
+    assert len(texts) > 100
+    for text in texts:
+        shown = Text.from_markup(text).plain
+        assert re.findall(r"\[[^\]]*\]", shown) == re.findall(r"\[[^\]]*\]", text), text
 
 
 def test_only_options_that_are_near_are_proposed(attnlab) -> None:

@@ -62,7 +62,7 @@ def test_writes_tables_and_a_figure_for_each_site(
         f"{band['loss_change']:+.4f}",
     ]  # fmt: skip
     assert line.split()[-1] == "all"
-    answer = "At 5 keys per row, band in place of 30 heads costs least loss"
+    answer = "At 5 keys per row, band in place of 30 heads changes the loss by"
     assert answer in " ".join(done.stdout.split())
     assert "Note: cross: longformer is left out" in " ".join(done.stderr.split())
 
@@ -126,7 +126,7 @@ def test_a_run_is_told_what_its_loss_becomes_in_one_sentence(
     few = ["-n", "6", "--calibration", "10", "--validation", "5", "--mechanisms", "band,top-k"]
     done = run(small_run, *few, "--quick", "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
-    answer = "At 5 keys per row, band in place of 6 heads costs least loss that can be used: +"
+    answer = "At 5 keys per row, band in place of 6 heads changes the loss by +"
     assert answer in " ".join(done.stdout.split())
     lines = done.stdout.splitlines()
     first = next(line for line in lines if line.startswith(("full", "top-k", "band")))

@@ -95,6 +95,21 @@ def test_few_rows_give_no_label() -> None:
     assert verdict.value == 1
 
 
+def test_of_few_sentences_an_offset_that_hardly_any_has_is_no_candidate() -> None:
+    batch = make_batch(sentences=38)
+    far = 8  # of 11 ordinary tokens at most
+    position = torch.arange(batch.visible.shape[1])
+    ordinary = batch.ordinary.sum(1, keepdim=True)
+    there = batch.ordinary & (position + far <= ordinary)
+    of_half = [int(there.any(1)[half::2].sum()) for half in range(2)]
+    assert 0 < min(of_half) < 19 / 2
+    back = planted(batch, -1, 0.9, of_rows=0.8)
+    rare = attend(at_offset(batch, far), batch.scope.seen, 0.9)
+    weights = torch.where(there[..., None], rare, back)
+    verdict = decide_positional(counted(weights[:, None], batch.scope))[0]
+    assert verdict.detail == "offset -1"
+
+
 def test_offset_is_picked_on_one_half_and_reported_on_the_other() -> None:
     batch = make_batch()
     ahead, back = (planted(batch, offset, 0.5) for offset in (1, -1))

@@ -24,7 +24,7 @@ from attnlab.evaluation.sources import Texts
 from attnlab.models.loaded import Model
 from attnlab.models.run import load
 from attnlab.questions.compare.comparison import compare
-from attnlab.questions.compare.question import MechanismLeftOut, NoSettingAtSite
+from attnlab.questions.compare.question import BudgetBeyondFull, MechanismLeftOut, NoSettingAtSite
 from attnlab.reading.observing import Observed, observe, sites_of
 from attnlab.reading.sentences import read_sentences
 from attnlab.results.result import Result
@@ -433,6 +433,10 @@ def test_a_budget_that_no_setting_fits_is_told(small_run: Path) -> None:
     few = {"sentences": 3, "calibration": 4, "validation": 3, "quick": True}
     found = compare(small_run, [1], mechanisms=["band", "longformer"], sites=["encoder"], **few)
     assert NoSettingAtSite("encoder", "longformer", 1) in found.notes
+    assert not any(isinstance(note, BudgetBeyondFull) for note in found.notes)
+    large = compare(small_run, [40], mechanisms=["band"], sites=["encoder"], **few)
+    (told,) = (note for note in large.notes if isinstance(note, BudgetBeyondFull))
+    assert told.keys == large.summary["visible_keys"].iloc[0] < told.budget == 40
     with pytest.raises(InputError, match="No mechanism is applicable within the budget"):
         compare(small_run, [1], mechanisms=["longformer"], sites=["encoder"], **few)
     with pytest.raises(InputError, match="budgets must be at least 1, not 0"):

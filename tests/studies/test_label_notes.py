@@ -1,10 +1,15 @@
 """What notes on labels say of the sentences that would decide them."""
 
+import math
+from typing import Any
+
 import pandas as pd
 import pytest
 
+from attnlab.core.errors import Note
 from attnlab.labels.gold import Gold
 from attnlab.labels.sink import SINK_KINDS
+from attnlab.labels.treebank import GoldSentence
 from attnlab.labels.verdict import UNDECIDED
 from attnlab.questions.analyze.analysis_notes import SinksByThreshold, TooLittleCounted
 from attnlab.questions.analyze.labelling import label_notes
@@ -20,34 +25,47 @@ VERDICTS = pd.DataFrame(
 )  # fmt: skip
 
 
+def notes_of(verdicts: pd.DataFrame, keys: View = ALL, **options: Any) -> list[Note]:
+    told: dict[str, Any] = {
+        "gold": Gold((), trees=True), "there": None, "unaligned": {}, "corpus_known": True,
+        "paired": False, "without_rare": {},
+    }  # fmt: skip
+    return label_notes(verdicts, keys=keys, **told | options)
+
+
 @pytest.mark.parametrize("paired", [False, True])
 def test_a_treebank_reaches_the_decoder_of_a_language_model_alone(paired: bool) -> None:
-    found = label_notes(
-        VERDICTS,
-        keys=ALL,
-        gold=Gold((), trees=True),
-        there=None,
-        unaligned={},
-        corpus_known=True,
-        paired=paired,
-        without_rare={},
-    )
+    found = notes_of(VERDICTS, paired=paired)
     assert [note.treebank for note in found if isinstance(note, TooLittleCounted)] == [not paired]
+
+
+@pytest.mark.parametrize(
+    ("sentences", "counted", "wanted"), [(1, 0, 44), (2, 1, 44), (30, 15, 44), (30, 5, 132)]
+)
+def test_advice_is_never_below_what_both_halves_need(
+    sentences: int, counted: int, wanted: int
+) -> None:
+    verdicts = VERDICTS.assign(label="sink", unit="sentences", needed=20, counted=counted)
+    found = notes_of(
+        verdicts, gold=Gold((GoldSentence("1", "", (), (), ()),) * sentences, trees=True)
+    )
+    (note,) = (one for one in found if isinstance(one, TooLittleCounted))
+    assert note.wanted == pytest.approx(wanted, abs=8)
+
+
+def test_heads_whose_weight_was_not_measured_are_no_heads_without_a_sink() -> None:
+    verdicts = pd.concat(
+        [VERDICTS.assign(label="sink", unit="sentences", value=x) for x in (0.5, math.nan)]
+    )
+    (note,) = (one for one in notes_of(verdicts) if isinstance(one, SinksByThreshold))
+    assert note.heads == 1
+    found = notes_of(verdicts[verdicts["value"].isna()])
+    assert not any(isinstance(one, SinksByThreshold) for one in found)
 
 
 @pytest.mark.parametrize("keys", VIEWS)
 def test_the_note_on_sinks_names_the_kinds_of_keys_that_its_view_counts(keys: View) -> None:
-    verdicts = VERDICTS.assign(label="sink", unit="sentences")
-    notes = label_notes(
-        verdicts,
-        keys=keys,
-        gold=Gold((), trees=True),
-        there=None,
-        unaligned={},
-        corpus_known=True,
-        paired=False,
-        without_rare={},
-    )
+    notes = notes_of(VERDICTS.assign(label="sink", unit="sentences"), keys)
     (note,) = (one for one in notes if isinstance(one, SinksByThreshold))
     assert note == SinksByThreshold(keys, 1, ((0.3, 1), (0.4, 1), (0.5, 0), (0.6, 0)))
     words = {

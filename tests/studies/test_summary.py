@@ -65,6 +65,8 @@ def test_without_controls_nothing_is_said_of_significance_and_what_is_confirmed_
     assert list(shown["mark"]) == ["(✓)", "(✓)", "", ""]
     words = dict(words_of_heads(found))
     assert words["(✓)"] == "confirmed; controls were left out"
+    assert "untrained" not in words["strength"]
+    assert "untrained" in dict(words_of_heads(summary(LABELS)))["strength"]
     assert "✓" not in words
     texts = [text.get_text() for text in draw_heads(found).texts]
     assert "pale: not confirmed; controls were left out" in texts
@@ -148,6 +150,8 @@ def test_a_role_that_no_control_is_compared_with_is_named() -> None:
     said = "controls: 1 broad, 1 sink (broad compared with no control)."
     assert describe_roles(heads).endswith(said)
     assert dict(words_of_heads(heads))["✓"].endswith("controls (broad compared with no control)")
+    said = "2 of 3 heads have a role that is confirmed: 2 broad (broad compared with no control)."
+    assert describe_roles(heads.assign(significant=[True, False, True])) == said
     heads["significant"] = [False, True, False]
     assert describe_roles(heads).endswith("controls: 1 sink.")
     assert dict(words_of_heads(heads))["✓"].endswith("against controls")

@@ -401,7 +401,8 @@ def embed(
     """Train skip-gram embeddings on a corpus; written as safetensors and as word2vec text.
 
     The corpus is cut into tokens as attnlab train does it with the same options, so that a model can start
-    from them: attnlab train RUN --embeddings FOLDER --dim N. Needs: pip install 'attnlab[embeddings]'.
+    from them: attnlab train RUN --embeddings FOLDER --dim N. Needs the extra embeddings; attnlab
+    doctor says how to install it.
     """
     skip_gram = chosen(SkipGramSettings, options)
     corpus, side = chosen(CorpusSettings, options), chosen(SideSettings, options)

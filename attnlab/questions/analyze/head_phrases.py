@@ -32,7 +32,7 @@ MARK = "✓"
 # Of a confirmed role where there is nothing to say whether an untrained head would have it too.
 MARK_WITHOUT_CONTROLS = "(✓)"
 TIE = "~"
-STRENGTH = "0 at the control (baseline, untrained model), 1 at the threshold"
+STRENGTH = "0 at the control ({control}), 1 at the threshold"
 _SHOWN = (
     "head_name",
     "role",
@@ -117,7 +117,9 @@ def words_of_heads(summary: pd.DataFrame) -> tuple[tuple[str, str], ...]:
         compared = "significant" in summary
         against = ", significant against controls" if compared else "; controls were left out"
         alone = _without_controls(summary) if compared else ""
-        words += [("strength", STRENGTH), (mark_of(summary), f"confirmed{against}{alone}")]
+        control = "baseline, untrained model" if compared else "baseline alone"
+        strength = STRENGTH.format(control=control)
+        words += [("strength", strength), (mark_of(summary), f"confirmed{against}{alone}")]
         roles = set(summary["role"])
         words += [(name, meaning) for name, meaning in _EVIDENCE_WORDS if name in roles]
         if roles & {name for name, (_, beside) in _EVIDENCE.items() if beside == BASELINE}:
@@ -153,12 +155,15 @@ def describe_roles(summary: pd.DataFrame) -> str:
     '1 of 3 heads has a role that is confirmed and significant against controls: 1 sink.'
     """
     chosen = summary[marked(summary)]
-    against = " and significant against controls" if "significant" in summary else ""
+    compared = "significant" in summary
+    # Where no role has a control, none is significant against one.
+    held = {role for role in chosen["role"] if role not in _uncompared(chosen)} or chosen.empty
+    against = " and significant against controls" if compared and held else ""
     roles = chosen["role"].value_counts(sort=False)
     ordered = sorted(roles.items(), key=lambda pair: (-pair[1], str(pair[0])))
     named = ", ".join(f"{count} {role}" for role, count in ordered if role != NO_ROLE)
     have = "has" if len(chosen) == 1 else "have"
-    alone = _without_controls(chosen) if against else ""
+    alone = _without_controls(chosen) if compared else ""
     which = f": {named}{alone}" if named else ""
     heads = counted(len(summary), "head")
     return f"{len(chosen)} of {heads} {have} a role that is confirmed{against}{which}."
@@ -166,9 +171,13 @@ def describe_roles(summary: pd.DataFrame) -> str:
 
 def _without_controls(summary: pd.DataFrame) -> str:
     """Which roles among these heads are significant as soon as they are confirmed; empty where none is."""
-    known, roles = known_labels(), dict.fromkeys(summary.loc[marked(summary), "role"])
-    alone = [role for role in roles if role in known and not known[role].against_untrained]
+    alone = _uncompared(summary)
     return f" ({' and '.join(alone)} compared with no control)" if alone else ""
+
+
+def _uncompared(summary: pd.DataFrame) -> list[str]:
+    known, roles = known_labels(), dict.fromkeys(summary.loc[marked(summary), "role"])
+    return [role for role in roles if role in known and not known[role].against_untrained]
 
 
 _BESIDE = {HOLDS: "above", BORDERLINE: "about", BELOW: "below", UNDECIDED: "against"}

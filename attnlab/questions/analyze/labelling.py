@@ -18,6 +18,7 @@ from attnlab.labels import (
     IN_THE_TEXT,
     LOSS_CHANGE,
     NOT_COMPARED,
+    POSITIONAL,
     RARE_LABEL,
     RELATIONS,
     SEPARATOR,
@@ -277,7 +278,7 @@ def label_notes(
         most = max(without_rare.values())
         found.append(VocabularyTooSmall(tuple(without_rare), most, FREQUENT_TYPES))
     sinks = sink_curve(verdicts)
-    heads = int((verdicts["label"] == SINK_LABEL.name).sum())
+    heads = int(verdicts.loc[verdicts["label"] == SINK_LABEL.name, "value"].notna().sum())
     if heads:
         found.append(SinksByThreshold(keys, heads, tuple(sinks.items())))
     return [*found, *_too_little(verdicts, gold, there, treebank=not paired)]
@@ -288,7 +289,7 @@ def _too_little(
 ) -> list[Note]:
     """One note on all labels that some head may carry and for which too little was counted."""
     short: dict[tuple[str, int, str], list[str]] = {}
-    factor = 0.0
+    factor, least = 0.0, 0.0
     never_met = False
     undecided = verdicts[verdicts["status"] == UNDECIDED]
     for (site, label), rows in undecided.groupby(["site", "label"], sort=False):
@@ -297,13 +298,16 @@ def _too_little(
         short.setdefault(key, []).append(str(site))
         never_met = never_met or counted == 0
         factor = max(factor, _SPARE * needed / counted if counted else _NONE_COUNTED)
+        if key[-1] == POSITIONAL.unit:
+            # Each half needs them.
+            least = max(least, 2 * _SPARE * needed)
     if not short:
         return []
     labels = tuple(
         UndecidedLabel(label, tuple(sites), needed, unit)
         for (label, needed, unit), sites in short.items()
     )
-    wanted = _rounded_up(math.ceil(len(gold.source) * factor))
+    wanted = _rounded_up(math.ceil(max(len(gold.source) * factor, least)))
     return [
         TooLittleCounted(
             labels,

@@ -63,6 +63,7 @@ from attnlab.models import (
 from attnlab.questions.compare.question import (
     MECHANISMS_BY_HEAD,
     QUESTION,
+    BudgetBeyondFull,
     ComparisonSettings,
     MechanismLeftOut,
     NoGains,
@@ -185,7 +186,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
                 for site, (queries, keys) in lengths.items()
             },
         },
-        _notes(parts, model, texts, choosing, settings, gains=LOSS_GAIN.name in summary),
+        _notes(parts, model, texts, choosing, settings, summary=summary),
         {"mean_tokens": lengths, "loss": kind, "against": settings.against},
         weights=model.weights,
     )
@@ -584,14 +585,17 @@ def _notes(
     choosing: Choosing,
     settings: ComparisonSettings,
     *,
-    gains: bool,
+    summary: pd.DataFrame,
 ) -> tuple[Note, ...]:
     """Sentences and gains that are lacking, and mechanisms that have no form or no setting for a site."""
+    gains = LOSS_GAIN.name in summary
+    full = float(summary.loc[summary["mechanism"] == FULL, "visible_keys"].iloc[0])
     notes = notes_on_texts(model, texts, settings.sentences, settings.sites)
     handed_in = {plan.name for plan in settings.plans if isinstance(plan, BudgetedPlan)}
     # Who makes plans says by itself what there is beside them.
     if settings.against not in {None, *handed_in} and not gains:
         notes.append(NoGains(str(settings.against)))
+    notes += [BudgetBeyondFull(one, full) for one in settings.budgets if one >= full]
     if len(parts.test) < ENOUGH_FOR_INTERVALS:
         notes.append(FewForIntervals(len(parts.test)))
     for name, part in zip(("held-out", "validation", "training"), parts, strict=True):

@@ -66,6 +66,14 @@ class MechanismLeftOut(Note):
 
 
 @dataclass(frozen=True)
+class BudgetBeyondFull(Note):
+    """A budget of more keys than rows of full attention see, so that nothing is saved."""
+
+    budget: int
+    keys: float
+
+
+@dataclass(frozen=True)
 class NoSettingAtSite(Note):
     """A mechanism that is lacking at a site, since all its settings see more keys than the budget."""
 
@@ -191,6 +199,8 @@ QUESTION = Question(
         MechanismLeftOut: "{site}: {mechanism} is left out, since {reason}.",
         NoSettingAtSite: "{site}: {mechanism} is left out at {budget} keys per row, since no setting of "
         "it fits.",
+        BudgetBeyondFull: "Full attention sees {keys:.1f} keys per row of the held-out sentences: a budget "
+        "of {budget} saves nothing.",
         NoGains: "No gain of {against} is given, since it has no row, or none beside it of the same sites "
         "and budget.",
     },

@@ -223,17 +223,18 @@ def answer_of(rows: pd.DataFrame, against: str | None = None) -> str | None:
     row = winner(known, lost)
     if row is None:
         return None
-    among = f" of {counted(len(known), 'mechanism')}" if len(known) > 1 else ""
+    among = f" of {counted(len(known), 'mechanism')} that can be used" if len(known) > 1 else ""
     error = f"output error {ERROR.shown(row)}"
     if lost is ERROR:
-        said = f"is nearest to full attention{among} that can be used: {error}"
+        said = f"is nearest to full attention{among}: {error}" if among else f"has {error}"
     else:
         bleu = BLEU_CHANGE.shown(row, signed=True) if BLEU_CHANGE.name in row else ""
         full = rows.loc[rows["mechanism"] == FULL, BLEU.name] if bleu else ()
         of = "".join(f" of {value:.1f}" for value in full)
         loss = f"{LOSS_CHANGE.shown(row, signed=True)} a token"
         parts = (loss, f"{bleu}{of} BLEU" if bleu else "", error)
-        said = f"costs least loss{among} that can be used: {', '.join(filter(None, parts))}"
+        least = f"costs least loss{among}" if among else "changes the loss by"
+        said = f"{least}{':' if among else ''} {', '.join(filter(None, parts))}"
     steps = int(row["steps"])
     tuned = f" and {counted(steps, 'batch')} of fine-tuning" if steps else ""
     chosen = ", a figure that looks a little better for being the least of several" if among else ""

@@ -221,8 +221,11 @@ QUESTION = Question(
     layout="attnlab.questions.plan.plan_files:PlanFiles",
     figures=("plan",),
     notes={
-        BudgetNearLength: "A budget of {budget} keys is {share:.0%} of the {keys:.1f} that a row of "
-        "full attention has on the validation sentences: it saves little.",
+        BudgetNearLength: lambda note: (
+            f"A budget of {note.budget} keys is {note.share:.0%} of the {note.keys:.1f} that a row of full "
+            "attention has on the validation sentences: it saves "
+            f"{'little' if note.share < 1 else 'nothing'}."
+        ),
         NoSettingFits: "No setting of the baseline {mechanism} fits a budget of {budget} keys.",
         BandInstead: "The baseline {mechanism} is not applicable at the site {at}; a band "
         "replaces it there.",
