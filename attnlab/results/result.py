@@ -53,7 +53,6 @@ class TerminalTable:
         caption: below it.
         legend: what the columns mean, below the caption.
         gap: spaces between columns.
-        prose: headings of the columns that may be wrapped.
     """
 
     headings: tuple[str, ...]

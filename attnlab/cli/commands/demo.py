@@ -129,7 +129,10 @@ def _told_busy() -> str:
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if load < cores:
         return ""
-    return f"; longer now, as the load of this machine is {load:.0f} on {counted(cores, 'core')}"
+    return (
+        f"; longer now, as the load of this machine is {load:.0f} on {counted(cores, 'core')}, where "
+        "--threads 1 waits less"
+    )
 
 
 def _train(

@@ -42,6 +42,7 @@ _BESIDE = {
 }
 _READ = {"input": "read one step later", "output": "read at the step that predicts the word"}
 _WITHOUT_GOLD = HEADS["score_without_gold"]
+_CHOSEN = HEADS["chosen"].heading
 _PROPERTIES = tuple(HEADS[name] for name in ("confidence", "coverage", "monotonicity", "agreement"))
 # Beginning of the address that shows the links of one head.
 _ADDRESS = "#head="
@@ -92,14 +93,18 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
     yield replace(tables[-1], legend=_legend(result.systems))
 
 
-def _legend(systems: pd.DataFrame) -> str | None:
-    """What the columns of figures by gold links mean; None where there are none."""
+def _legend(systems: pd.DataFrame) -> str:
+    """What the columns of figures mean."""
     if not _known(systems, AER):
-        return None
+        return (
+            f"{_WITHOUT_GOLD.heading}: geometric mean of the four figures before it; {_CHOSEN}: heads whose "
+            "mean weights link best, which need not be the best alone."
+        )
     said = (
         f"{AER.column.narrow}: alignment error rate with its 95 % interval, 0 where the links are the gold "
         f"links and 1 where none is; {PRECISION.column.narrow}: share of the links that are possible gold "
-        f"links; {RECALL.column.narrow}: share of the sure gold links that are found"
+        f"links; {RECALL.column.narrow}: share of the sure gold links that are found; {_CHOSEN}: heads whose "
+        "mean weights link best, which need not be the best alone"
     )
     if _known(systems, AER_CHANGE):
         said += f"; {AER_CHANGE.column.narrow}: {AER.column.narrow} minus that of the chosen heads"

@@ -59,9 +59,12 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
     for query, own in result.rollout.groupby("query", sort=False):
         name = f"{query} {shown(str(own['query_token'].iloc[0]))}"
         rows.append((name, *(_largest(own[own["key_side"] == side]) for side in sides)))
+    named = int(result.rollout.groupby("query").size().max())
     yield TerminalTable(
-        ("position", *headings), tuple(rows), caption=_answer(result), prose=tuple(headings)
-    )
+        ("position", *headings), tuple(rows), caption=_answer(result), prose=tuple(headings),
+        legend=f"Named are those of the {named} largest shares of a position, of both sides together, "
+        f"at most {_PRINTED} of a side." if len(sides) > 1 else None,
+    )  # fmt: skip
 
 
 def _largest(rows: pd.DataFrame) -> str:
