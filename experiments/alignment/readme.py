@@ -32,7 +32,9 @@ def readme(folder: Path) -> str:
     models, systems = tables["models"], tables["systems"]
     texts = [text for text in TEXTS if text in set(models["text"])]
     main = headline(tables, models[models["text"] == (texts[0] if texts else EMBEDDED)])
-    deep = models[(models["text"] != EMBEDDED) & (models["layers"] > 1)]
+    real = models[models["text"] != EMBEDDED]
+    generation = tables.get("generation", pd.DataFrame(columns=[*MODEL, "word_share"]))
+    shares = generation.set_index(MODEL)["word_share"]
     return render(
         Path(__file__).with_name("run.py").as_posix(),
         facts,
@@ -43,11 +45,17 @@ def readme(folder: Path) -> str:
         kinds=[(kind_name(key), len(own)) for key, own in models.groupby(KIND, sort=True)],
         others=[
             headline(tables, own)
-            for key, own in deep.groupby(KIND, sort=True)
+            for key, own in real.groupby(KIND, sort=True)
             if list(key) != main["model"][KIND].tolist()
         ],
         texts=[TEXTS[text] for text in texts],
-        real=models[models["text"] != EMBEDDED],
+        real=real.assign(
+            name=[model_name(key) for key in real[MODEL].itertuples(index=False)],
+            words=[
+                float(shares.get(key, math.nan))
+                for key in real[MODEL].itertuples(index=False, name=None)
+            ],
+        ),
         unread=[count for count in LAYERS if count not in set(models["layers"])],
         embedded=models[models["text"] == EMBEDDED],
         fewest=FEWEST_MODELS,
@@ -190,7 +198,7 @@ def shown_models(models: pd.DataFrame) -> pd.DataFrame:
         {
             "model": [model_name(key) for key in models[MODEL].itertuples(index=False)],
             "training pairs": models["training_pairs"].map("{:,}".format),
-            "epochs": models["epochs"].map("{:g}".format),
+            "epochs, kept": [f"{one.epochs:g}, {one.kept_epoch:g}" for one in models.itertuples()],
             "steps": models["steps"].map("{:,}".format),
             "layers x heads": [
                 f"{one.layers} x {one.heads_per_layer}" for one in models.itertuples()

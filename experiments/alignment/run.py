@@ -53,7 +53,12 @@ def main() -> None:
         for model, run in _models(chosen):
             own = None if model["text"] == EMBEDDED else gold_of(model["text"], chosen.data)
             publish(OUT, model, measured(run, own))
-    words = [path_label(word) for word in sys.argv[1:]]
+    # Where runs lie is no matter of what comes out.
+    given = [*sys.argv[1:]]
+    if "--runs" in given:
+        at = given.index("--runs")
+        del given[at : at + 2]
+    words = [path_label(word) for word in given]
     write_result(OUT, f"python experiments/alignment/run.py {shlex.join(words)}")
 
 

@@ -352,7 +352,7 @@ def test_columns_are_explained_once(gold: bool) -> None:
     assert [table.legend for table in others] == [None] * len(others)
     assert ("AER: alignment error rate" in str(last.legend)) is gold
     assert ("score without gold: geometric mean" in str(last.legend)) is not gold
-    assert "chosen: heads whose mean weights link best" in str(last.legend)
+    assert "chosen: heads that are chosen together" in str(last.legend)
 
 
 def test_all_pairs_are_no_draw() -> None:

@@ -152,6 +152,8 @@ def test_a_role_that_no_control_is_compared_with_is_named() -> None:
     assert dict(words_of_heads(heads))["✓"].endswith("controls (broad compared with no control)")
     said = "2 of 3 heads have a role that is confirmed: 2 broad (broad compared with no control)."
     assert describe_roles(heads.assign(significant=[True, False, True])) == said
+    alone = dict(words_of_heads(heads.assign(significant=[True, False, True])))
+    assert alone["✓"] == "confirmed (broad compared with no control)"
     heads["significant"] = [False, True, False]
     assert describe_roles(heads).endswith("controls: 1 sink.")
     assert dict(words_of_heads(heads))["✓"].endswith("against controls")

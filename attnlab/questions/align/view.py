@@ -1,7 +1,7 @@
 """An alignment drawn: which heads align best, their links in sentences; and its rows on a terminal."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -90,25 +90,31 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
         return
     tables = list(_tables_of_links(result))
     yield from tables[:-1]
-    yield replace(tables[-1], legend=_legend(result.systems))
+    headings = {heading for table in tables for heading in table.headings}
+    yield replace(tables[-1], legend=_legend(result.systems, headings))
 
 
-def _legend(systems: pd.DataFrame) -> str:
-    """What the columns of figures mean."""
-    if not _known(systems, AER):
-        return (
-            f"{_WITHOUT_GOLD.heading}: geometric mean of the four figures before it; {_CHOSEN}: heads whose "
-            "mean weights link best, which need not be the best alone."
-        )
-    said = (
-        f"{AER.column.narrow}: alignment error rate with its 95 % interval, 0 where the links are the gold "
-        f"links and 1 where none is; {PRECISION.column.narrow}: share of the links that are possible gold "
-        f"links; {RECALL.column.narrow}: share of the sure gold links that are found; {_CHOSEN}: heads whose "
-        "mean weights link best, which need not be the best alone"
-    )
-    if _known(systems, AER_CHANGE):
-        said += f"; {AER_CHANGE.column.narrow}: {AER.column.narrow} minus that of the chosen heads"
-    return f"{said}."
+def _legend(systems: pd.DataFrame, headings: Collection[str]) -> str | None:
+    """What the columns of figures mean, where there are such."""
+    said = []
+    if _known(systems, AER):
+        said = [
+            (
+                f"{AER.column.narrow}: alignment error rate with its 95 % interval, 0 where the links are "
+                "the gold links and 1 where none is"
+            ),
+            f"{PRECISION.column.narrow}: share of the links that are possible gold links",
+            f"{RECALL.column.narrow}: share of the sure gold links that are found",
+        ]
+        if _known(systems, AER_CHANGE):
+            said.append(
+                f"{AER_CHANGE.column.narrow}: {AER.column.narrow} minus that of the chosen heads"
+            )
+    elif _WITHOUT_GOLD.heading in headings:
+        said.append(f"{_WITHOUT_GOLD.heading}: geometric mean of the four figures before it")
+    if _CHOSEN in headings:
+        said.append(f"{_CHOSEN}: heads that are chosen together, which need not be the best alone")
+    return f"{'; '.join(said)}." if said else None
 
 
 def _tables_of_links(result: Result) -> Iterator[TerminalTable]:

@@ -115,7 +115,8 @@ def words_of_heads(summary: pd.DataFrame) -> tuple[tuple[str, str], ...]:
     words = []
     if "role" in summary:
         compared = "significant" in summary
-        against = ", significant against controls" if compared else "; controls were left out"
+        against = ", significant against controls" if _held(summary[marked(summary)]) else ""
+        against = against if compared else "; controls were left out"
         alone = _without_controls(summary) if compared else ""
         control = "baseline, untrained model" if compared else "baseline alone"
         strength = STRENGTH.format(control=control)
@@ -156,9 +157,7 @@ def describe_roles(summary: pd.DataFrame) -> str:
     """
     chosen = summary[marked(summary)]
     compared = "significant" in summary
-    # Where no role has a control, none is significant against one.
-    held = {role for role in chosen["role"] if role not in _uncompared(chosen)} or chosen.empty
-    against = " and significant against controls" if compared and held else ""
+    against = " and significant against controls" if compared and _held(chosen) else ""
     roles = chosen["role"].value_counts(sort=False)
     ordered = sorted(roles.items(), key=lambda pair: (-pair[1], str(pair[0])))
     named = ", ".join(f"{count} {role}" for role, count in ordered if role != NO_ROLE)
@@ -173,6 +172,11 @@ def _without_controls(summary: pd.DataFrame) -> str:
     """Which roles among these heads are significant as soon as they are confirmed; empty where none is."""
     alone = _uncompared(summary)
     return f" ({' and '.join(alone)} compared with no control)" if alone else ""
+
+
+def _held(chosen: pd.DataFrame) -> bool:
+    """Whether one of these confirmed roles is compared with a control, or there is none of them."""
+    return chosen.empty or bool({*chosen["role"]} - {*_uncompared(chosen)})
 
 
 def _uncompared(summary: pd.DataFrame) -> list[str]:

@@ -186,7 +186,15 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
                 for site, (queries, keys) in lengths.items()
             },
         },
-        _notes(parts, model, texts, choosing, settings, summary=summary),
+        _notes(
+            parts,
+            model,
+            texts,
+            choosing,
+            settings,
+            gains=LOSS_GAIN.name in summary,
+            by_head=by_head,
+        ),
         {"mean_tokens": lengths, "loss": kind, "against": settings.against},
         weights=model.weights,
     )
@@ -585,17 +593,22 @@ def _notes(
     choosing: Choosing,
     settings: ComparisonSettings,
     *,
-    summary: pd.DataFrame,
+    gains: bool,
+    by_head: pd.DataFrame,
 ) -> tuple[Note, ...]:
     """Sentences and gains that are lacking, and mechanisms that have no form or no setting for a site."""
-    gains = LOSS_GAIN.name in summary
-    full = float(summary.loc[summary["mechanism"] == FULL, "visible_keys"].iloc[0])
     notes = notes_on_texts(model, texts, settings.sentences, settings.sites)
     handed_in = {plan.name for plan in settings.plans if isinstance(plan, BudgetedPlan)}
     # Who makes plans says by itself what there is beside them.
     if settings.against not in {None, *handed_in} and not gains:
         notes.append(NoGains(str(settings.against)))
-    notes += [BudgetBeyondFull(one, full) for one in settings.budgets if one >= full]
+    keys = by_head[by_head["mechanism"] == FULL].groupby("site", sort=False)["visible_keys"].mean()
+    notes += [
+        BudgetBeyondFull(str(site), budget, full)
+        for site, full in keys.items()
+        for budget in settings.budgets
+        if budget >= full
+    ]
     if len(parts.test) < ENOUGH_FOR_INTERVALS:
         notes.append(FewForIntervals(len(parts.test)))
     for name, part in zip(("held-out", "validation", "training"), parts, strict=True):

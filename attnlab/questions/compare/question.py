@@ -67,8 +67,9 @@ class MechanismLeftOut(Note):
 
 @dataclass(frozen=True)
 class BudgetBeyondFull(Note):
-    """A budget of more keys than rows of full attention see, so that nothing is saved."""
+    """A budget of as many keys as rows of full attention see at a site, or more, so that nothing is saved."""
 
+    site: str
     budget: int
     keys: float
 
@@ -199,8 +200,8 @@ QUESTION = Question(
         MechanismLeftOut: "{site}: {mechanism} is left out, since {reason}.",
         NoSettingAtSite: "{site}: {mechanism} is left out at {budget} keys per row, since no setting of "
         "it fits.",
-        BudgetBeyondFull: "Full attention sees {keys:.1f} keys per row of the held-out sentences: a budget "
-        "of {budget} saves nothing.",
+        BudgetBeyondFull: "{site}: full attention sees {keys:.1f} keys per row of the held-out sentences, so "
+        "a budget of {budget} saves nothing.",
         NoGains: "No gain of {against} is given, since it has no row, or none beside it of the same sites "
         "and budget.",
     },
