@@ -34,6 +34,8 @@ from attnlab.matrices.supports import Window, band_support, offsets, reach_withi
 
 # What a set of columns of each matrix gains, `[matrix]`, and the set, `[matrix count]`.
 Columns = tuple[Tensor, Tensor]
+# Weights of columns and what stands beside them, see `_bounds`.
+Bounds = tuple[Tensor, Tensor]
 _THRESHOLDS = 8
 # Entries of a working tensor.
 _ROOM = 1 << 22
@@ -112,16 +114,16 @@ def outside_of(
     )
 
 
-def likely_columns(outside: Outside, limits: Limits) -> Iterator[Columns]:
+def likely_columns(outside: Outside, limits: Limits, bounds: Bounds) -> Iterator[Columns]:
     """A good set of columns of each size, and what it gains."""
-    weights, _ = _bounds(outside, limits)
+    weights, _ = bounds
     for count in range(limits.num_pos + 1):
         likely = _first(torch.cat([outside.mass[:, None], weights], 1), count)
         yield _largest(gains(outside, limits, likely), likely)
 
 
 def best_columns(
-    outside: Outside, limits: Limits, known: Float[Tensor, "matrix"]
+    outside: Outside, limits: Limits, bounds: Bounds, known: Float[Tensor, "matrix"]
 ) -> Iterator[Columns]:
     """The gain and the columns of the best set of each size, of those that gain more than `known`.
 
@@ -129,20 +131,20 @@ def best_columns(
     """
     if limits.num_pos == 0:
         return
-    weights, base = _bounds(outside, limits)
+    weights, base = bounds
     in_play = _in_play(weights, base, limits.num_pos, known)
     for count in range(1, min(limits.num_pos, in_play.shape[-1]) + 1):
         sets = torch.combinations(torch.arange(in_play.shape[-1], device=known.device), count)
         at_once = max(_ROOM // max(weights.numel() * count, 1), 1)
         for some in sets.split(at_once):
-            yield _best_within_bounds(outside, limits, in_play[:, some], (weights, base), known)
+            yield _best_within_bounds(outside, limits, in_play[:, some], bounds, known)
 
 
 def _best_within_bounds(
     outside: Outside,
     limits: Limits,
     columns: Int[Tensor, "matrix set count"],
-    bounds: tuple[Tensor, Tensor],
+    bounds: Bounds,
     known: Float[Tensor, "matrix"],
 ) -> Columns:
     """The best of the sets whose own bound is above `known`; minus infinity where there is none."""
@@ -183,7 +185,7 @@ def _largest(gain: Tensor, columns: Tensor) -> Columns:
     return gain.gather(-1, best)[:, 0], columns.gather(1, index)[:, 0]
 
 
-def _bounds(outside: Outside, limits: Limits) -> tuple[Tensor, Tensor]:
+def _bounds(outside: Outside, limits: Limits) -> Bounds:
     """Upper bounds of F, several for each matrix: `base` plus the sum of a set's `weights`.
 
     Returns `[matrix, bound, key]` and `[matrix, bound]`. Each threshold gives two, since s_C is at
@@ -381,18 +383,19 @@ def _best_split(
     while some := list(itertools.islice(bands, at_once)):
         beside = ((band, _outside(H, real, limits, band, causal=causal)) for band in some)
         found = [
-            (band, outside, list(likely_columns(outside, limits)))
+            (band, outside, bounds, list(likely_columns(outside, limits, bounds)))
             for band, outside in beside
             if outside is not None
+            for bounds in (_bounds(outside, limits),)
         ]
         # What likely sets of all bands gain leaves fewer columns of each in play.
         floor = chosen.gain
-        for _, _, likely in found:
+        for *_, likely in found:
             for gain, _ in likely:
                 floor = torch.maximum(floor, gain)
-        for band, outside, likely in found:
+        for band, outside, bounds, likely in found:
             known = torch.maximum(chosen.gain + least, floor - 2 * least)
-            for gain, columns in (*likely, *best_columns(outside, limits, known)):
+            for gain, columns in (*likely, *best_columns(outside, limits, bounds, known)):
                 chosen.take(gain > chosen.gain + least, band, gain, columns)
     return chosen
 

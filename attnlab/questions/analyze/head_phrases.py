@@ -115,8 +115,8 @@ def words_of_heads(summary: pd.DataFrame) -> tuple[tuple[str, str], ...]:
     words = []
     if "role" in summary:
         compared = "significant" in summary
-        against = ", significant against controls" if _held(summary[marked(summary)]) else ""
-        against = against if compared else "; controls were left out"
+        held = ", significant against controls" if _held(summary[marked(summary)]) else ""
+        against = held if compared else "; controls were left out"
         alone = _without_controls(summary) if compared else ""
         control = "baseline, untrained model" if compared else "baseline alone"
         strength = STRENGTH.format(control=control)

@@ -233,8 +233,8 @@ def answer_of(rows: pd.DataFrame, against: str | None = None) -> str | None:
         of = "".join(f" of {value:.1f}" for value in full)
         loss = f"{LOSS_CHANGE.shown(row, signed=True)} a token"
         parts = (loss, f"{bleu}{of} BLEU" if bleu else "", error)
-        least = f"costs least loss{among}" if among else "changes the loss by"
-        said = f"{least}{':' if among else ''} {', '.join(filter(None, parts))}"
+        opening = f"costs least loss{among}:" if among else "changes the loss by"
+        said = f"{opening} {', '.join(filter(None, parts))}"
     steps = int(row["steps"])
     tuned = f" and {counted(steps, 'batch')} of fine-tuning" if steps else ""
     chosen = ", a figure that looks a little better for being the least of several" if among else ""
