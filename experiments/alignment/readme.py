@@ -38,6 +38,7 @@ def readme(folder: Path) -> str:
     return render(
         Path(__file__).with_name("run.py").as_posix(),
         facts,
+        points=points,
         main=main,
         near=list(near_defaults(systems)),
         near_points=100 * NEAR,
@@ -74,7 +75,7 @@ def readme(folder: Path) -> str:
     )
 
 
-def points(row: Mapping[Any, Any], name: str, sign: str = "+") -> str:
+def points(row: "Mapping[Any, Any] | pd.Series[Any]", name: str, sign: str = "+") -> str:
     """The figure of that name with its interval, if it has one, in AER points."""
     # 0 is added so that no difference is -0.0.
     value, low, high = (
