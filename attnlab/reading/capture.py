@@ -145,7 +145,9 @@ def selection_of(
         InputError: something else than numbers from 0, or none of them.
     """
     if isinstance(rows, int) and not isinstance(rows, bool) and rows < 1:
-        msg = f"At least 1 row is drawn of each text, not {rows}; give another number (rows)."
+        msg = (
+            f"At least 1 row is drawn of each text, not {rows}; give another number (option rows)."
+        )
         raise InputError(msg)
     drawn = isinstance(rows, int) and not isinstance(rows, bool)
     return Selection(

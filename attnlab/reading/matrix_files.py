@@ -183,7 +183,7 @@ def _chosen(path: Path, names: list[str], wanted: str | None) -> str:
         return wanted
     if len(names) != 1:
         msg = (
-            f"{path} holds {len(names)} arrays ({_some(names)}); name one of them (array)."
+            f"{path} holds {len(names)} arrays ({_some(names)}); name one of them (option array)."
             if names
             else f"{path} holds no array."
         )

@@ -131,7 +131,7 @@ def cells_of_models(cell: type[CellOf], options: ModelOptions) -> list[CellOf]:
         InputError: the folder for models is a file.
     """
     if options.runs is not None and Path(options.runs).is_file():
-        msg = f"{options.runs} is a file; name a folder for the models (runs)."
+        msg = f"{options.runs} is a file; name a folder for the models (option runs)."
         raise InputError(msg)
     names = {one.name for one in fields(cell)} - {"layers", "seed"}
     shared = {name: getattr(options, name) for name in names}

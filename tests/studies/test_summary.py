@@ -1,5 +1,6 @@
 """The table of heads that an analysis ends with."""
 
+import math
 from collections.abc import Collection
 
 import pandas as pd
@@ -72,6 +73,17 @@ def test_without_controls_nothing_is_said_of_significance_and_what_is_confirmed_
     assert "pale: not confirmed; controls were left out" in texts
 
 
+def test_a_strength_that_could_not_be_measured_is_not_shown_as_0() -> None:
+    too_few = LABELS.assign(
+        status="undecided", stands_status="undecided", strength=[0.4, NAN, 0.0, NAN]
+    )
+    found = summary(too_few)
+    assert list(found["role"]) == ["positional", "none", "none", "none"]
+    assert list(found["strength"].fillna(-1)) == [0.4, -1, 0, -1]
+    assert dict(words_of_heads(found))["strength"].endswith(", empty where too little was counted")
+    assert "empty" not in dict(words_of_heads(summary(LABELS)))["strength"]
+
+
 def test_the_baseline_is_explained_where_a_role_has_one() -> None:
     found = summary(LABELS)
     relation = found["role"] == "syntactic"
@@ -127,7 +139,7 @@ def test_heads_without_output_are_marked_and_have_no_role_without_weight() -> No
     assert list(found["output"]) == ["none", "", "pruned", ""]
     assert list(found["role"]) == ["none", "sink", "syntactic", "none"]
     assert not found["confirmed"][0]
-    assert found["strength"][0] == 0
+    assert math.isnan(found["strength"][0])
     assert "output" not in summary(LABELS), "all heads are whole"
 
 

@@ -120,7 +120,10 @@ def words_of_heads(summary: pd.DataFrame) -> tuple[tuple[str, str], ...]:
         alone = _without_controls(summary) if compared else ""
         control = "baseline, untrained model" if compared else "baseline alone"
         strength = STRENGTH.format(control=control)
+        if "strength" in summary and summary["strength"].isna().any():
+            strength += ", empty where too little was counted"
         words += [("strength", strength), (mark_of(summary), f"confirmed{against}{alone}")]
+        words.append(("confirmed", "the whole interval lies beyond the threshold"))
         roles = set(summary["role"])
         words += [(name, meaning) for name, meaning in _EVIDENCE_WORDS if name in roles]
         if roles & {name for name, (_, beside) in _EVIDENCE.items() if beside == BASELINE}:

@@ -1,5 +1,6 @@
 """What was found, in one screen: maps of roles and structures, and the heads most worth a look."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -116,11 +117,14 @@ def _role_cell(row: Any) -> tuple[Cell, str]:
         _role_style(row),
         _SHORT.get(row.role, row.role),
         detail.removeprefix("offset ").partition(" ")[0],
-        f"{_name(row)}: {said}, strength {row.strength:.2f}"
-        + (f"; {evidence}" if evidence else ""),
-        float(row.strength),
+        f"{_name(row)}: {said}, {_strength(row.strength)}" + (f"; {evidence}" if evidence else ""),
+        0.0 if math.isnan(row.strength) else float(row.strength),
     )
     return cell, row.role
+
+
+def _strength(strength: float) -> str:
+    return "strength not measured" if math.isnan(strength) else f"strength {strength:.2f}"
 
 
 def _role_style(row: Any) -> str:

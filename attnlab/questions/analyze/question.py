@@ -127,7 +127,7 @@ SUMMARY = Table(
             "strength",
             "strength",
             "How near the figure is to its threshold: 0 at its control, 1 at the threshold or beyond; "
-            "the least where the rule asks for several figures.",
+            "the least where the rule asks for several figures; empty where too little was counted for all.",
             2,
         ),
         Column(

@@ -4,6 +4,7 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from attnlab.core import HEAD_COLUMNS, Head
@@ -30,7 +31,7 @@ _ROUNDING = 1e-9
 WITHOUT_ROLE: dict[str, Any] = {
     "role": NO_ROLE, "detail": "", "statistic": "", "value": math.nan, "control": math.nan,
     "second_statistic": "", "second_value": math.nan, "second_control": math.nan,
-    "strength": 0.0, "confirmed": False, "significant": False,
+    "strength": math.nan, "confirmed": False, "significant": False,
 }  # fmt: skip
 
 
@@ -127,10 +128,11 @@ def closest_roles(labels: pd.DataFrame, controls: pd.DataFrame) -> pd.DataFrame:
 
     All tables, maps and pages show these. The role is the strongest label, see
     `strongest_functions`; `none` where that is neither confirmed nor nearer to its threshold than the
-    control. Its `strength` is between 0 and 1. It is `confirmed` where every figure of its rule lies
-    above the threshold with its whole interval, and `significant` where it is also confirmed against
-    the controls; that column is left out where these were. `second_statistic`, `second_value` and
-    `second_control` are those of the other figure of a rule of two, of heads whose strength it decides.
+    control. Its `strength` is between 0 and 1, NaN where no label could be measured. It is `confirmed`
+    where every figure of its rule lies above the threshold with its whole interval, and `significant`
+    where it is also confirmed against the controls; that column is left out where these were.
+    `second_statistic`, `second_value` and `second_control` are those of the other figure of a rule of
+    two, of heads whose strength it decides.
 
     Args:
         labels: of one view, columns as in `attnlab.labels.label_columns.LABELS`.
@@ -165,10 +167,10 @@ def _second_decides(controls: pd.DataFrame) -> "pd.Series[bool]":
 
 def _role(row: Mapping[Any, Any]) -> dict[str, Any]:
     confirmed = row["status"] == HOLDS
-    strength = row["strength"]
-    strength = float(confirmed) if pd.isna(strength) else min(max(float(strength), 0.0), 1.0)
+    unknown = confirmed and pd.isna(row["strength"])
+    strength = 1.0 if unknown else float(np.clip(row["strength"], 0, 1))
     if not confirmed and not strength > 0:
-        return WITHOUT_ROLE
+        return WITHOUT_ROLE | {"strength": strength}
     figures = {
         name: row.get(name, math.nan) for name in ("detail", "statistic", "value", "control")
     }

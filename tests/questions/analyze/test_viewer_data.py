@@ -192,6 +192,14 @@ def test_without_controls_nothing_is_said_of_significance(analysis: Result) -> N
     assert "significant" not in f"{styles} {overview.words} {quick.contents().answers}"
 
 
+def test_a_strength_that_could_not_be_measured_has_no_bar_and_no_figure(analysis: Result) -> None:
+    unmeasured = {"status": "undecided", "stands_status": "undecided", "strength": math.nan}
+    overview = overview_of(remade(analysis, labels=analysis.labels.assign(**unmeasured)))
+    cells = [cell for _, row in overview.maps[0].rows for cell in row if cell]
+    assert {cell.strength for cell in cells} == {0}
+    assert all("strength not measured" in cell.meaning for cell in cells)
+
+
 def test_no_head_is_needed_or_clear_without_evidence(analysis: Result) -> None:
     labels = analysis.labels.assign(
         ablation_loss_change_low=-0.01, status="borderline", stands_status="borderline"
