@@ -38,7 +38,8 @@ def main() -> None:
 def page(results: Path) -> str:
     """The page, from the tables of a folder of results."""
     optional = {
-        "models": models, "plan_ablation": plan_ablation, "windows_multi30k": windows,
+        "models": models, "plan_ablation": plan_ablation,
+        "plan_ablation_other_texts": plan_ablation, "windows_multi30k": windows,
         "windows_bible": windows, "head_costs": head_costs, "static_heads": static_heads,
         "heads_over_training": over_training, "trained_mechanisms": trained_mechanisms,
         "head_roles": head_roles, "head_roles_3_layers": head_roles,

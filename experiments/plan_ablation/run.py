@@ -1,9 +1,11 @@
 """What a searched plan owes to its families of mechanisms, to its criterion and to its freedom.
 
     python experiments/plan_ablation/run.py ../shared/data --only multi30k-en-fr multi30k-en-fr-d128
+    python experiments/plan_ablation/run.py ../shared/data --other-texts --seeds 1
 
-writes results/plan_ablation/, a row a model, budget and arm. The arms and the two contrasts below were fixed
-before a model was read. Models whose rows are there are not read again.
+writes results/plan_ablation/ or, of other texts than captions, results/plan_ablation_other_texts/: a row a
+model, budget and arm. The arms and the two contrasts below were fixed before a model was read. Models whose
+rows are there are not read again.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -36,6 +38,7 @@ from experiments.shared.readme import (
 )
 from experiments.shared.translators import (
     MODEL,
+    OTHER_TEXTS,
     bleu_range,
     models_of,
     names_of,
@@ -44,6 +47,7 @@ from experiments.shared.translators import (
 )
 
 OUT = RESULTS / "plan_ablation"
+OTHERS = RESULTS / "plan_ablation_other_texts"
 BUDGETS = (3, 4, 5)
 SENTENCES, VALIDATION, CALIBRATION, SEED, DIGITS = 300, 300, 500, 0, 6
 SEARCHED = "all families"
@@ -74,14 +78,17 @@ SHOWN = [
 
 def main() -> None:
     """Measures each model that is asked for, and writes tables, figure and README."""
-    chosen = parser_of_models(__doc__, sentences=SENTENCES).parse_args()
-    for model, run in models_of(chosen, OUT):
+    parser = parser_of_models(__doc__, sentences=SENTENCES)
+    parser.add_argument("--other-texts", action="store_true", help="models of no captions")
+    chosen = parser.parse_args()
+    out, among = (OTHERS, OTHER_TEXTS) if chosen.other_texts else (OUT, None)
+    for model, run in models_of(chosen, out, among):
         with quiet():
             rows = measured(run, chosen.sentences)
-        put_rows(OUT, "table", model, rows.round(DIGITS))
+        put_rows(out, "table", model, rows.round(DIGITS))
         print(model, rows.to_string(), sep="\n", flush=True)
-    put_facts(OUT, __file__)
-    write_result(OUT)
+    put_facts(out, __file__)
+    write_result(out)
 
 
 def measured(
@@ -202,6 +209,7 @@ def readme(folder: Path) -> str:
         visible_keys=whole["visible_keys"].mean(),
         contrasts=read_table(folder, "contrasts").to_dict("records"),
         budgets=BUDGETS, arms=shown(models), by_model=by_model(table), sentences=SENTENCES,
+        captions=not whole["corpus"].isin(OTHER_TEXTS).any(),
     )  # fmt: skip
 
 

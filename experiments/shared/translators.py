@@ -4,14 +4,14 @@ import argparse
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from attnlab.core import InputError, counted, path_label, quiet
+from attnlab.core import InputError, path_label, quiet
 from attnlab.models import Run, load
 from experiments.models import catalogue
 from experiments.shared.readme import RESULTS, known_models, read_facts, read_table, write_facts
@@ -35,6 +35,8 @@ NAMES = {
     LAYERS: (*(name for name in catalogue.CORPORA if name.startswith("multi30k")), *SMALL),
     DEEP_LAYERS: tuple(DEEP),
 }
+# Models of one layer of other kinds of text than captions.
+OTHER_TEXTS = tuple(name for name in catalogue.CORPORA if name not in NAMES[LAYERS])
 
 
 def parser_of_models(description: str | None, *, sentences: int) -> argparse.ArgumentParser:
@@ -42,7 +44,7 @@ def parser_of_models(description: str | None, *, sentences: int) -> argparse.Arg
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("data", type=Path, help="folder of the corpora")
     parser.add_argument("--layers", type=int, choices=list(NAMES), default=LAYERS)
-    names = [name for own in NAMES.values() for name in own]
+    names = [*(name for own in NAMES.values() for name in own), *OTHER_TEXTS]
     parser.add_argument("--only", nargs="*", choices=names, help="default: all of as many layers")
     parser.add_argument("--seeds", type=int, default=3, help="of models that have several")
     parser.add_argument("--sentences", type=int, default=sentences, help="number of test sentences")
@@ -59,17 +61,25 @@ def folder_of(result: Path, chosen: argparse.Namespace) -> Path:
     return result.with_name(f"{result.name}_{chosen.layers}_layers")
 
 
-def models_of(chosen: argparse.Namespace, out: Path) -> Iterator[tuple[dict[str, Any], Run]]:
+def models_of(
+    chosen: argparse.Namespace, out: Path, among: Sequence[str] | None = None
+) -> Iterator[tuple[dict[str, Any], Run]]:
     """The models that are asked for and have no rows in the table of a result yet.
 
+    Args:
+        chosen: what `parser_of_models` read.
+        out: folder of the result.
+        among: names of the models that the result may have; None: of captions, of as many layers.
+
     Raises:
-        InputError: a model of another number of layers than is asked for.
+        InputError: a model that the result cannot have.
     """
     known = known_models(out, "table", MODEL)
-    names = NAMES[chosen.layers] if chosen.only is None else chosen.only
+    allowed = NAMES[chosen.layers] if among is None else among
+    names = allowed if chosen.only is None else chosen.only
     for name in names:
-        if name not in NAMES[chosen.layers]:
-            msg = f"{name} is no model of {counted(chosen.layers, 'layer')}; choose others, or --layers."
+        if name not in allowed:
+            msg = f"{name} is no model of this result; choose from: {', '.join(allowed)}."
             raise InputError(msg)
     for name in names:
         for seed in range(1 if name in SMALL or name in DEEP else chosen.seeds):

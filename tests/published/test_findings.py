@@ -14,7 +14,8 @@ from experiments.static_heads.run import VARIANCE
 
 LINK = re.compile(r"\]\(\.\./results/([\w-]+)/README\.md\)")
 COME_AND_GO = (
-    "models", "plan_ablation", "windows_multi30k", "windows_bible", "head_costs", "static_heads",
+    "models", "plan_ablation", "plan_ablation_other_texts", "windows_multi30k", "windows_bible",
+    "head_costs", "static_heads",
     "heads_over_training", "trained_mechanisms", "head_roles", "head_roles_3_layers",
     "static_heads_3_layers", "head_costs_3_layers",
 )  # fmt: skip
@@ -69,6 +70,7 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
     for name in ("loss_change", "bleu_change"):
         over |= {f"{name}{end}": [0.5] for end in ("", "_low", "_high")}
     pd.DataFrame(over).to_csv(own / "over_models.csv", index=False)
+    shutil.copytree(own, folder / "plan_ablation_other_texts", dirs_exist_ok=True)
     scopes = pd.DataFrame({"scope": ["cross", "all", "all"], "share": [1, 0.5, 1], "models": 2})
     scopes["order"] = VARIANCE
     for end, value in (("", 0.5), ("_low", 0.25), ("_high", 0.75)):
@@ -131,6 +133,7 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
         "Longformer against a search of all families by loss**, mean over 3, 4 and 5 keys per row: loses "
         "**+0.250** [+0.125, +0.375] more" in text
     )
+    assert "looked at once: longformer loses **+0.250** [+0.125, +0.375] more, p = 0.01, in" in text
     assert "band against full: loss **+0.250** [+0.125, +0.375], p = 0.01, in 3 of 3 pairs" in text
     assert "Arms of the search on captions, at 5 keys per row" in text
     assert "2 shared models of multi30k-en-fr, BLEU 40.0 to 42.0" in text

@@ -184,7 +184,7 @@ def test_models_of_three_layers_have_results_of_their_own(
     assert asked == [("multi30k", "fr", "en", 3)]
     words = [str(tmp_path), "--only", "multi30k-fr-en-d128-3-layers"]
     shallow = translators.parser_of_models("", sentences=3).parse_args(words)
-    with pytest.raises(InputError, match="multi30k-fr-en-d128-3-layers is no model of 1 layer"):
+    with pytest.raises(InputError, match="multi30k-fr-en-d128-3-layers is no model of this result"):
         next(translators.models_of(shallow, tmp_path))
     chosen = translators.parser_of_models("", sentences=3).parse_args([str(tmp_path)])
     assert translators.folder_of(tmp_path / "roles", chosen) == tmp_path / "roles"

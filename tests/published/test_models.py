@@ -6,12 +6,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from attnlab.core import InputError
 from attnlab.evaluation import model_and_texts, parts_of
 from attnlab.models.run import load
 from attnlab.questions.plan.planning import plan, plans_of
 from experiments.models import catalogue
 from experiments.models import run as models
 from experiments.plan_ablation import run as ablation
+from experiments.shared import translators
 from experiments.shared.readme import put_rows, read_facts, read_table
 from experiments.shared.runs import kept_run
 
@@ -61,6 +63,18 @@ def test_models_are_described_and_those_that_lack_are_named(
     assert "multi30k-en-de, 3 layers" in text
 
 
+def test_models_of_another_kind_than_the_result_are_refused(tmp_path: Path) -> None:
+    parser = translators.parser_of_models("", sentences=3)
+    captions = parser.parse_args([str(tmp_path), "--only", "multi30k-en-fr"])
+    with pytest.raises(
+        InputError, match="multi30k-en-fr is no model of this result; choose from: "
+    ):
+        next(translators.models_of(captions, tmp_path, translators.OTHER_TEXTS))
+    speeches = parser.parse_args([str(tmp_path), "--only", "europarl-en-it"])
+    with pytest.raises(InputError, match="europarl-en-it is no model of this result"):
+        next(translators.models_of(speeches, tmp_path))
+
+
 @pytest.mark.slow
 def test_arms_are_compared_with_the_search_of_all_families(
     small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -100,3 +114,12 @@ def test_arms_are_compared_with_the_search_of_all_families(
         assert contrasts.loc[arm, "models"] == 2
     text = (tmp_path / "README.md").read_text("utf-8")
     assert f"against {ablation.CONTRASTS[0]}**" in text
+    assert "captions of about 13 words" in text
+    others = tmp_path / "others"
+    for corpus in ("europarl-en-it", "bible-en-it"):
+        put_rows(others, "table", {"corpus": corpus, "seed": 0}, rows)
+    ablation.put_facts(others, ablation.__file__)
+    ablation.write_result(others)
+    text = (others / "README.md").read_text("utf-8")
+    assert "captions of about 13 words" not in text
+    assert "bible-en-it, europarl-en-it" in text

@@ -299,6 +299,12 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
     assert readme(folder) == (folder / "README.md").read_text("utf-8")
 
 
+@recomputes("plan_ablation_other_texts")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    readme = script("plan_ablation").readme
+    assert readme(folder) == (folder / "README.md").read_text("utf-8")
+
+
 @recomputes("windows_multi30k")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
     study = script("windows_by_language")
