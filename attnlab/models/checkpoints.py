@@ -5,10 +5,8 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
 from zipfile import BadZipFile, ZipFile
 
-from pydantic import Field
 from safetensors import SafetensorError
 from transformers import TrainerState
 
@@ -16,12 +14,10 @@ from attnlab.core import (
     AttnlabError,
     InputError,
     check_files_in,
-    document_text,
-    fitting,
-    parse_json,
     reason,
     set_usual_permissions,
 )
+from attnlab.models.metrics import state_of
 from attnlab.models.model import OwnModel
 from attnlab.models.run import load_model
 from attnlab.models.run_folder import (
@@ -35,32 +31,6 @@ from attnlab.models.run_folder import (
 from attnlab.models.safe_loading import UNREADABLE, save_with_checksum
 from attnlab.models.tokenizer import Tokenizers
 from attnlab.models.training_settings import ModelSettings
-
-
-@dataclass(frozen=True)
-class _State:
-    """What is relied on in the state that the Trainer writes."""
-
-    global_step: Annotated[int, Field(ge=0)]
-    log_history: tuple[Mapping[str, Any], ...]
-    epoch: Annotated[float, Field(ge=0)] | None = None
-    best_global_step: Annotated[int, Field(ge=0)] | None = None
-    best_metric: float | None = None
-    best_model_checkpoint: str | None = None
-    stateful_callbacks: Mapping[str, Any] | None = None
-    max_steps: int = 0
-    num_train_epochs: int = 0
-    train_batch_size: int | None = None
-
-
-def _state_of(checkpoint: Path) -> _State:
-    """The state of training at a checkpoint.
-
-    Raises:
-        InputError: it is damaged; the message says how, without its path.
-    """
-    # The loss of a training that diverges is NaN.
-    return fitting(_State, parse_json(document_text(checkpoint / STATE), finite=False))
 
 
 @dataclass(frozen=True)
@@ -110,7 +80,7 @@ def damage(path: Path, settings: ModelSettings, tokenizers: Tokenizers | None) -
     """
     try:
         check_files_in(path)
-        state = _state_of(path)
+        state = state_of(path)
         TrainerState.load_from_json(str(path / STATE))
         if not (state.global_step == checkpoint_step(path) and state.log_history):
             return f"{STATE} is not that of its step"
@@ -152,7 +122,7 @@ def _damaged(folder: Path, checkpoint: Path, wrong: str) -> InputError:
 
 def best_checkpoint(checkpoint: Path) -> Path | None:
     """The best checkpoint up to this one, whether it is still there or not; None before the first."""
-    step = _state_of(checkpoint).best_global_step
+    step = state_of(checkpoint).best_global_step
     return checkpoint_path(checkpoint.parents[1], step) if step else None
 
 
@@ -160,7 +130,7 @@ def check_epochs(folder: Path, checkpoint: Path | None, epochs: int) -> None:
     """Raises InputError where `checkpoint` is of more than `epochs`, which the settings would deny then."""
     if checkpoint is None:
         return
-    trained = _state_of(checkpoint).epoch or 0.0
+    trained = state_of(checkpoint).epoch or 0.0
     if epochs < trained:
         msg = (
             f"{folder} is trained for {trained:.4g} epochs already; epochs must be {math.ceil(trained)} or "

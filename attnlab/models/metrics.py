@@ -1,13 +1,14 @@
-"""The history of a training: `metrics.jsonl`, a line per evaluation."""
+"""How far a training is: `metrics.jsonl`, a line per evaluation, and the state at a checkpoint."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from attnlab.core import InputError, fitting, parse_json, read_lines, reason
-from attnlab.models.run_folder import WEIGHTS
+from attnlab.core import InputError, document_text, fitting, parse_json, read_lines, reason
+from attnlab.models.run_folder import STATE, WEIGHTS, last_complete_checkpoint
 
 METRICS = "metrics.jsonl"
 
@@ -35,16 +36,52 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
+@dataclass(frozen=True)
+class TrainingState:
+    """What is relied on in the state that the Trainer writes."""
+
+    global_step: Annotated[int, Field(ge=0)]
+    log_history: tuple[Mapping[str, Any], ...]
+    epoch: Annotated[float, Field(ge=0)] | None = None
+    best_global_step: Annotated[int, Field(ge=0)] | None = None
+    best_metric: float | None = None
+    best_model_checkpoint: str | None = None
+    stateful_callbacks: Mapping[str, Any] | None = None
+    max_steps: int = 0
+    num_train_epochs: int = 0
+    train_batch_size: int | None = None
+
+
+def state_of(checkpoint: Path) -> TrainingState:
+    """The state of training at a checkpoint.
+
+    Raises:
+        InputError: it is damaged; the message says how, without its path.
+    """
+    # The loss of a training that diverges is NaN.
+    return fitting(TrainingState, parse_json(document_text(checkpoint / STATE), finite=False))
+
+
 def is_trained(folder: Path, epochs: int) -> bool:
-    """Whether the run in a folder was trained for so many epochs; without a history, whether it has weights.
+    """Whether the run in a folder was trained for so many epochs.
+
+    That is what its history says, or its last checkpoint where there is none, as of a training that was
+    interrupted in its first epoch; without either, whether it has weights. Where that checkpoint is damaged
+    it was not, so that `resume` says what is wrong.
 
     Raises:
         InputError: its history is damaged.
     """
     evaluations = read_metrics(folder)
-    if not evaluations:
+    if evaluations:
+        return bool(evaluations[-1]["epoch"] >= epochs)
+    checkpoint = last_complete_checkpoint(folder)
+    if checkpoint is None:
         return (folder / WEIGHTS).exists()
-    return bool(evaluations[-1]["epoch"] >= epochs)
+    try:
+        return (state_of(checkpoint).epoch or 0) >= epochs
+    except InputError:
+        return False
 
 
 @dataclass(frozen=True)

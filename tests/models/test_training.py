@@ -634,11 +634,20 @@ def test_a_run_that_was_killed_before_its_tokenizers_begins_again(
         assert torch.equal(weight, again[name]), name
 
 
-def test_a_run_is_trained_that_has_its_epochs_or_weights_without_a_history(
+def test_a_run_is_trained_that_has_its_epochs_or_weights_with_nothing_to_say_how_many(
     copied_run: Path,
 ) -> None:
     assert [is_trained(copied_run, epochs) for epochs in (1, 2, 3)] == [True, True, False]
     (copied_run / "metrics.jsonl").unlink()
+    assert [is_trained(copied_run, epochs) for epochs in (1, 2, 3)] == [True, True, False]
+    newest = last_complete_checkpoint(copied_run)
+    assert newest is not None
+    state = json.loads((newest / "trainer_state.json").read_text("utf-8"))
+    # Interrupted in the first epoch, a training has weights and a checkpoint, and no history.
+    for damaged in (json.dumps(state | {"epoch": 0.2}), "{"):
+        (newest / "trainer_state.json").write_text(damaged, "utf-8")
+        assert not is_trained(copied_run, 1)
+    shutil.rmtree(copied_run / "checkpoints")
     assert is_trained(copied_run, 3)
     (copied_run / "model.safetensors").unlink()
     assert not is_trained(copied_run, 1)
