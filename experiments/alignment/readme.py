@@ -98,7 +98,12 @@ def headline(tables: dict[str, pd.DataFrame], models: pd.DataFrame) -> dict[str,
         for table in (tables["systems"], tables["contrasts"])
     )
     rows = systems.set_index("system")
+    alike = tables["contrasts"]
+    alike = alike[(alike[KIND] == taken[KIND]).all(axis=1)]
+    over = over_models(alike[alike["contrast"] == FIRST_HEAD], ["contrast"], ["difference"])
+    several = len(over) > 0 and over["models"].iloc[0] >= FEWEST_MODELS
     return {
+        "over": over.iloc[0] if several else None,
         "name": model_name(taken[MODEL].tolist()),
         "models": len(models),
         "model": taken,
