@@ -1,8 +1,7 @@
 """How well each attention mechanism replaces full attention at equal budgets of attended keys."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,24 +10,18 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from attnlab.ablation import Difference, bleu_differences, loss_differences
-from attnlab.attention import AttentionPlan, Mechanism
 from attnlab.budget import (
     ALL,
-    BLEU_CHANGE,
-    BLEU_GAIN,
     COMPARED,
     ERROR,
     FULL,
     L1_ERROR,
-    LOSS_CHANGE,
     LOSS_GAIN,
     MASS,
     BudgetedPlan,
     Candidate,
     Candidates,
     Choosing,
-    Entry,
     Layer,
     Scores,
     made,
@@ -37,14 +30,12 @@ from attnlab.budget import (
     refusals,
     types_of_site,
 )
-from attnlab.core import Estimate, Head, InputError, Note, Table, options_of, usable_device
+from attnlab.core import InputError, Note, Table, options_of, usable_device
 from attnlab.evaluation import (
     ENOUGH_FOR_INTERVALS,
     LOSS_IN_WORDS,
-    Evaluator,
     FewForIntervals,
     Parts,
-    Steps,
     Texts,
     evaluator_of,
     model_and_texts,
@@ -58,7 +49,6 @@ from attnlab.models import (
     Source,
     check_has_sentences,
     leaving_modes,
-    length_ratio,
 )
 from attnlab.questions.compare.question import (
     MECHANISMS_BY_HEAD,
@@ -70,11 +60,10 @@ from attnlab.questions.compare.question import (
     NoSettingAtSite,
 )
 from attnlab.questions.compare.replacing import (
-    Outcome,
-    Replacing,
+    Case,
     check_plans,
     named_plan,
-    plan_replacing,
+    with_losses,
 )
 from attnlab.reading import (
     Observed,
@@ -116,12 +105,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
         AttnlabError: the corpus is no longer the one of the training.
     """
     plans = [named_plan(one) for one in settings.plans]
-    device = usable_device(settings.device)
-    sentences, text = settings.sentences, settings.text
-    if text is None and isinstance(sentences, int) and isinstance(source, str | Path):
-        check_has_sentences(source, "text, a file with a sentence on each line")
-    model, texts = model_and_texts(source, sentences=sentences, text=text, scores=True)
-    model.move_to(device)
+    model, texts = _opened(source, settings)
     scores_them = _has_loss(model, texts)
     _check_loss(model, settings, has_loss=scores_them)
     check_plans(plans, model, settings.mechanisms, settings.sites)
@@ -159,13 +143,9 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
             model, parts.test, settings.batch_size, texts.corpus, settings.loss
         )
         kind = evaluator.loss
-        replacing = Replacing(evaluator, translate=not settings.quick, seed=settings.seed)
-        installed = _Plans(evaluator, candidates)
-        against = _Against(evaluator, cases, settings)
-        found = list(_replaced(replacing, cases, summary, installed, against))
-        summary = pd.concat([table for table, _ in found], ignore_index=True)
-        if settings.per_head:
-            by_head = _alone(replacing, found[0][1], by_head, installed, settings)
+        summary, by_head = with_losses(
+            evaluator, settings, cases, candidates, summary=summary, by_head=by_head
+        )
     lengths = {site: (one.queries, one.keys) for site, one in choosing.by_site.items()}
     return Result(
         QUESTION.name,
@@ -200,23 +180,15 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
     )
 
 
-@dataclass(frozen=True)
-class _Case:
-    """A row: one mechanism at all heads of some sites, a plan, or full attention, which has no budget."""
-
-    name: str
-    budget: int | None
-    sites: tuple[str, ...]
-    plan: AttentionPlan | None = None
-
-    @property
-    def is_mechanism(self) -> bool:
-        """Whether one mechanism is made for each layer, as it was taught there."""
-        return self.plan is None and self.name != FULL
-
-    @property
-    def entries(self) -> list[Entry]:
-        return [Entry(site, self.budget, self.name) for site in self.sites]
+def _opened(source: Source, settings: ComparisonSettings) -> tuple[Model, Texts]:
+    """The model on its device, and the held-out sentences."""
+    device = usable_device(settings.device)
+    sentences, text = settings.sentences, settings.text
+    if text is None and isinstance(sentences, int) and isinstance(source, str | Path):
+        check_has_sentences(source, "text, a file with a sentence on each line")
+    model, texts = model_and_texts(source, sentences=sentences, text=text, scores=True)
+    model.move_to(device)
+    return model, texts
 
 
 def _has_loss(model: Model, texts: Texts) -> bool:
@@ -355,25 +327,25 @@ def _scores(
 
 def _cases(
     choosing: Choosing, candidates: Candidates, plans: Sequence[BudgetedPlan]
-) -> Iterator[_Case]:
+) -> Iterator[Case]:
     """Full attention, every mechanism at each site where it can be and at these together, and plans."""
     sites = tuple(choosing.by_site)
-    yield _Case(FULL, None, sites)
+    yield Case(FULL, None, sites)
     found: dict[tuple[int, str], dict[str, None]] = {}
     for (site, _), there in candidates.items():
         for budget, candidate in there:
             found.setdefault((budget, candidate.name), {})[site] = None
     for (budget, name), own in sorted(found.items(), key=lambda item: item[0][0]):
         for site in own:
-            yield _Case(name, budget, (site,))
+            yield Case(name, budget, (site,))
         if len(own) > 1:
-            yield _Case(name, budget, tuple(own))
+            yield Case(name, budget, tuple(own))
     for plan in plans:
-        yield _Case(plan.name, plan.budget, sites, plan.plan)
+        yield Case(plan.name, plan.budget, sites, plan.plan)
 
 
 def _means(
-    cases: Sequence[_Case],
+    cases: Sequence[Case],
     by_head: pd.DataFrame,
     scores: Scores,
     choosing: Choosing,
@@ -416,167 +388,12 @@ def _means(
     return pd.DataFrame(rows).astype({"budget": "Int64", "settings_tried": "Int64"})
 
 
-def _replaced_heads(case: _Case, rows: pd.DataFrame) -> int:
+def _replaced_heads(case: Case, rows: pd.DataFrame) -> int:
     """Heads among the rows of a case that have something else than full attention."""
     if case.plan is None:
         return 0 if case.name == FULL else len(rows)
     heads = zip(rows["site"], rows["layer"], rows["head"], strict=True)
     return sum(case.plan.at(*head).name != FULL for head in heads)
-
-
-class _Plans:
-    """The plans of cases: mechanisms as they were taught for each layer, for some or all of its heads."""
-
-    def __init__(self, evaluator: Evaluator, candidates: Candidates) -> None:
-        self._counts = {layer: part.heads for layer, part in evaluator.projections.items()}
-        self._dtype = evaluator.model.dtype
-        self._mechanisms: dict[tuple[int, str], dict[Layer, Mechanism]] = {}
-        for at, there in candidates.items():
-            for budget, one in there:
-                self._mechanisms.setdefault((budget, one.name), {})[at] = one.mechanism
-
-    def of(self, case: _Case, head: Head | None = None) -> AttentionPlan | None:
-        """All heads of the sites of a case replaced, or one; None for full attention."""
-        if not case.is_mechanism or case.budget is None:
-            return case.plan
-        own, counts = self._mechanisms[case.budget, case.name], self._counts
-        heads = [
-            Head(*at, index) for at in own if at[0] in case.sites for index in range(counts[at])
-        ]
-        return plan_replacing(heads if head is None else [head], own, counts, self._dtype)
-
-
-def _replaced(
-    replacing: Replacing,
-    cases: Sequence[_Case],
-    summary: pd.DataFrame,
-    plans: _Plans,
-    against: "_Against",
-) -> Iterator[tuple[pd.DataFrame, Outcome]]:
-    """The rows with what the model loses, and with fine-tuning again; with each the model as it is."""
-    settings = against.settings
-    steps = Steps("Replacing sites", len(cases), settings.progress)
-    outcomes = []
-    for case in cases:
-        # A plan may name heads of the encoder.
-        sites = case.sites if case.is_mechanism else ("encoder",)
-        outcomes.append(steps.of(partial(replacing.outcome, plans.of(case), sites))())
-    yield summary.join(against.changes(outcomes)), outcomes[0]
-    if not settings.fine_tune:
-        return
-    steps = Steps("Fine-tuning", len(cases), settings.progress)
-    tuned = [
-        steps.of(partial(replacing.tuned, plans.of(case), settings.fine_tune, case.name))()
-        for case in cases
-    ]
-    again = summary.assign(steps=settings.fine_tune)
-    yield again.join(against.changes(tuned)), tuned[0]
-
-
-@dataclass(frozen=True)
-class _Against:
-    """What the model loses in every case, against full attention and against the case that is named."""
-
-    evaluator: Evaluator
-    cases: Sequence[_Case]
-    settings: ComparisonSettings
-
-    def changes(self, outcomes: Sequence[Outcome]) -> pd.DataFrame:
-        """Loss, BLEU and time of every outcome, with changes from the first, full attention, and gains."""
-        others = range(1, len(outcomes))
-        tokens = self.evaluator.tokens
-        table = pd.DataFrame(
-            {
-                "loss": [float(one.losses.sum() / tokens.sum()) for one in outcomes],
-                "time_ratio": [one.time_ratio for one in outcomes],
-            }
-        )
-        parts = [table, self._cells(LOSS_CHANGE, self._losses(outcomes, 0, others))]
-        if outcomes[0].translations is not None:
-            found = self._bleus(outcomes, 0, others)
-            scores = [next(iter(found.values())).before, *(one.after for one in found.values())]
-            ratios = [
-                length_ratio(one.translations or (), self.evaluator.references) for one in outcomes
-            ]
-            parts += [
-                pd.DataFrame({"bleu": scores, "length_ratio": ratios}),
-                self._cells(BLEU_CHANGE, found),
-            ]
-        return pd.concat([*parts, *self._gains(outcomes)], axis=1)
-
-    def _gains(self, outcomes: Sequence[Outcome]) -> list[pd.DataFrame]:
-        """How much better the named case is than each other at the same sites and budget."""
-        losses: dict[int, Difference] = {}
-        bleus: dict[int, Difference] = {}
-        # A plan from a file has no budget: of several it would be held against any.
-        comparable = {None} if len(set(self.settings.budgets)) == 1 else set()
-        for index, case in enumerate(self.cases):
-            if self.settings.against != case.name:
-                continue
-            alike = [
-                other
-                for other, one in enumerate(self.cases)
-                if one.name not in {FULL, case.name}
-                and set(one.sites) == set(case.sites)
-                and (case.budget is None or one.budget in comparable | {case.budget})
-            ]
-            losses |= self._losses(outcomes, index, alike)
-            if outcomes[0].translations is not None:
-                bleus |= self._bleus(outcomes, index, alike)
-        if not losses:
-            return []
-        found = [self._cells(LOSS_GAIN, losses)]
-        return [*found, self._cells(BLEU_GAIN, bleus, -1)] if bleus else found
-
-    def _losses(
-        self, outcomes: Sequence[Outcome], first: int, others: Sequence[int]
-    ) -> dict[int, Difference]:
-        afters = [outcomes[index].losses for index in others]
-        tokens, seed = self.evaluator.tokens, self.settings.seed
-        found = loss_differences(outcomes[first].losses, afters, tokens, seed=seed)
-        return dict(zip(others, found, strict=True))
-
-    def _bleus(
-        self, outcomes: Sequence[Outcome], first: int, others: Sequence[int]
-    ) -> dict[int, Difference]:
-        afters = [outcomes[index].translations or () for index in others]
-        before, seed = outcomes[first].translations or (), self.settings.seed
-        found = bleu_differences(before, afters, self.evaluator.references, seed=seed)
-        return dict(zip(others, found, strict=True))
-
-    def _cells(
-        self, estimate: Estimate, found: Mapping[int, Difference], sign: int = 1
-    ) -> pd.DataFrame:
-        """The cells of every case; with the sign -1 of the change the other way round."""
-        rows = [estimate.cells(math.nan) for _ in self.cases]
-        for index, one in found.items():
-            ends = sorted((sign * one.low, sign * one.high))
-            rows[index] = estimate.cells(sign * one.change, *ends)
-        return pd.DataFrame(rows)
-
-
-def _alone(
-    replacing: Replacing,
-    whole: Outcome,
-    by_head: pd.DataFrame,
-    plans: _Plans,
-    settings: ComparisonSettings,
-) -> pd.DataFrame:
-    """The rows of heads with the loss when the head alone has the mechanism."""
-    planned = {named_plan(plan).name for plan in settings.plans}
-    rows = by_head[by_head["budget"].notna() & ~by_head["mechanism"].isin(planned)]
-    steps = Steps("Replacing heads", len(rows), settings.progress)
-    losses = []
-    for row in rows.to_dict("records"):
-        case = _Case(row["mechanism"], row["budget"], (row["site"],))
-        plan = plans.of(case, Head(row["site"], row["layer"], row["head"]))
-        losses.append(steps.of(partial(replacing.losses, plan, case.sites))())
-    tokens = replacing.evaluator.tokens
-    found = loss_differences(whole.losses, losses, tokens, seed=settings.seed)
-    cells = [
-        {"loss": one.after} | LOSS_CHANGE.cells(one.change, one.low, one.high) for one in found
-    ]
-    return by_head.join(pd.DataFrame(cells, index=rows.index))
 
 
 def _declared(table: pd.DataFrame, declared: Table) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""A model with mechanisms in place of its heads: losses, translations, time, also after fine-tuning."""
+"""A model with mechanisms in place of its heads: losses, translations and time by case and by head."""
 
 import copy
 import math
@@ -7,19 +7,23 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import ClassVar, Unpack
 
+import pandas as pd
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attnlab.ablation import (
+    Difference,
     TrainingPairs,
+    bleu_differences,
     fine_tune,
     in_training,
     linear_decay,
+    loss_differences,
     training_loss,
     training_pairs,
 )
@@ -36,10 +40,22 @@ from attnlab.attention import (
     plan_of,
     use,
 )
-from attnlab.budget import FULL, BudgetedPlan, Layer, mechanism_names
-from attnlab.core import AttnlabError, Head, InputError, check_installed, layer_name
-from attnlab.evaluation import Evaluator
-from attnlab.models import Model, Run, checksum
+from attnlab.budget import (
+    BLEU_CHANGE,
+    BLEU_GAIN,
+    FULL,
+    LOSS_CHANGE,
+    LOSS_GAIN,
+    BudgetedPlan,
+    Candidates,
+    Entry,
+    Layer,
+    mechanism_names,
+)
+from attnlab.core import AttnlabError, Estimate, Head, InputError, check_installed, layer_name
+from attnlab.evaluation import Evaluator, Steps
+from attnlab.models import Model, Run, checksum, length_ratio
+from attnlab.questions.compare.question import ComparisonSettings
 
 # Each pair of passes, with full attention and without, one after the other.
 TIMED_PASSES = 3
@@ -213,6 +229,209 @@ class Replacing:
     def _wait(self) -> None:
         if self.evaluator.model.device.type == "cuda":
             torch.cuda.synchronize(self.evaluator.model.device)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A row: one mechanism at all heads of some sites, a plan, or full attention, which has no budget."""
+
+    name: str
+    budget: int | None
+    sites: tuple[str, ...]
+    plan: AttentionPlan | None = None
+
+    @property
+    def is_mechanism(self) -> bool:
+        """Whether one mechanism is made for each layer, as it was taught there."""
+        return self.plan is None and self.name != FULL
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Where its heads are found among what was measured."""
+        return [Entry(site, self.budget, self.name) for site in self.sites]
+
+
+class _CasePlans:
+    """The plans of cases: mechanisms as they were taught for each layer, for some or all of its heads."""
+
+    def __init__(self, evaluator: Evaluator, candidates: Candidates) -> None:
+        self._counts = {layer: part.heads for layer, part in evaluator.projections.items()}
+        self._dtype = evaluator.model.dtype
+        self._mechanisms: dict[tuple[int, str], dict[Layer, Mechanism]] = {}
+        for at, there in candidates.items():
+            for budget, one in there:
+                self._mechanisms.setdefault((budget, one.name), {})[at] = one.mechanism
+
+    def of(self, case: Case, head: Head | None = None) -> AttentionPlan | None:
+        """All heads of the sites of a case replaced, or one; None for full attention."""
+        if not case.is_mechanism or case.budget is None:
+            return case.plan
+        own, counts = self._mechanisms[case.budget, case.name], self._counts
+        heads = [
+            Head(*at, index) for at in own if at[0] in case.sites for index in range(counts[at])
+        ]
+        return plan_replacing(heads if head is None else [head], own, counts, self._dtype)
+
+
+@dataclass(frozen=True)
+class _Losses:
+    """What the model loses in every case, against full attention and against the case that is named."""
+
+    evaluator: Evaluator
+    cases: Sequence[Case]
+    settings: ComparisonSettings
+
+    def changes(self, outcomes: Sequence[Outcome]) -> pd.DataFrame:
+        """Loss, BLEU and time of every outcome, with changes from the first, full attention, and gains."""
+        others = range(1, len(outcomes))
+        tokens = self.evaluator.tokens
+        table = pd.DataFrame(
+            {
+                "loss": [float(one.losses.sum() / tokens.sum()) for one in outcomes],
+                "time_ratio": [one.time_ratio for one in outcomes],
+            }
+        )
+        parts = [table, self._cells(LOSS_CHANGE, self._losses(outcomes, 0, others))]
+        if outcomes[0].translations is not None:
+            found = self._bleus(outcomes, 0, others)
+            scores = [next(iter(found.values())).before, *(one.after for one in found.values())]
+            ratios = [
+                length_ratio(one.translations or (), self.evaluator.references) for one in outcomes
+            ]
+            parts += [
+                pd.DataFrame({"bleu": scores, "length_ratio": ratios}),
+                self._cells(BLEU_CHANGE, found),
+            ]
+        return pd.concat([*parts, *self._gains(outcomes)], axis=1)
+
+    def _gains(self, outcomes: Sequence[Outcome]) -> list[pd.DataFrame]:
+        """How much better the named case is than each other at the same sites and budget."""
+        losses: dict[int, Difference] = {}
+        bleus: dict[int, Difference] = {}
+        # A plan from a file has no budget: of several it would be held against any.
+        comparable = {None} if len(set(self.settings.budgets)) == 1 else set()
+        for index, case in enumerate(self.cases):
+            if self.settings.against != case.name:
+                continue
+            alike = [
+                other
+                for other, one in enumerate(self.cases)
+                if one.name not in {FULL, case.name}
+                and set(one.sites) == set(case.sites)
+                and (case.budget is None or one.budget in comparable | {case.budget})
+            ]
+            losses |= self._losses(outcomes, index, alike)
+            if outcomes[0].translations is not None:
+                bleus |= self._bleus(outcomes, index, alike)
+        if not losses:
+            return []
+        found = [self._cells(LOSS_GAIN, losses)]
+        return [*found, self._cells(BLEU_GAIN, bleus, -1)] if bleus else found
+
+    def _losses(
+        self, outcomes: Sequence[Outcome], first: int, others: Sequence[int]
+    ) -> dict[int, Difference]:
+        afters = [outcomes[index].losses for index in others]
+        tokens, seed = self.evaluator.tokens, self.settings.seed
+        found = loss_differences(outcomes[first].losses, afters, tokens, seed=seed)
+        return dict(zip(others, found, strict=True))
+
+    def _bleus(
+        self, outcomes: Sequence[Outcome], first: int, others: Sequence[int]
+    ) -> dict[int, Difference]:
+        afters = [outcomes[index].translations or () for index in others]
+        before, seed = outcomes[first].translations or (), self.settings.seed
+        found = bleu_differences(before, afters, self.evaluator.references, seed=seed)
+        return dict(zip(others, found, strict=True))
+
+    def _cells(
+        self, estimate: Estimate, found: Mapping[int, Difference], sign: int = 1
+    ) -> pd.DataFrame:
+        """The cells of every case; with the sign -1 of the change the other way round."""
+        rows = [estimate.cells(math.nan) for _ in self.cases]
+        for index, one in found.items():
+            ends = sorted((sign * one.low, sign * one.high))
+            rows[index] = estimate.cells(sign * one.change, *ends)
+        return pd.DataFrame(rows)
+
+
+def with_losses(
+    evaluator: Evaluator,
+    settings: ComparisonSettings,
+    cases: Sequence[Case],
+    candidates: Candidates,
+    *,
+    summary: pd.DataFrame,
+    by_head: pd.DataFrame,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Both tables of a comparison with what the model loses.
+
+    Args:
+        evaluator: the model, on held-out sentences.
+        settings: of the comparison.
+        cases: the rows of `summary`, full attention first.
+        candidates: mechanisms as they were taught for each layer.
+        summary: a row a case.
+        by_head: a row a head and mechanism; it gains what is lost with `per_head`.
+    """
+    replacing = Replacing(evaluator, translate=not settings.quick, seed=settings.seed)
+    plans = _CasePlans(evaluator, candidates)
+    losses = _Losses(evaluator, cases, settings)
+    found = list(_rows_with_losses(replacing, cases, summary, plans, losses))
+    if settings.per_head:
+        by_head = _heads_with_losses(replacing, found[0][1], by_head, plans, settings)
+    return pd.concat([table for table, _ in found], ignore_index=True), by_head
+
+
+def _rows_with_losses(
+    replacing: Replacing,
+    cases: Sequence[Case],
+    summary: pd.DataFrame,
+    plans: _CasePlans,
+    against: _Losses,
+) -> Iterator[tuple[pd.DataFrame, Outcome]]:
+    """The rows with what the model loses, and with fine-tuning again; with each the model as it is."""
+    settings = against.settings
+    steps = Steps("Replacing sites", len(cases), settings.progress)
+    outcomes = []
+    for case in cases:
+        # A plan may name heads of the encoder.
+        sites = case.sites if case.is_mechanism else ("encoder",)
+        outcomes.append(steps.of(partial(replacing.outcome, plans.of(case), sites))())
+    yield summary.join(against.changes(outcomes)), outcomes[0]
+    if not settings.fine_tune:
+        return
+    steps = Steps("Fine-tuning", len(cases), settings.progress)
+    tuned = [
+        steps.of(partial(replacing.tuned, plans.of(case), settings.fine_tune, case.name))()
+        for case in cases
+    ]
+    again = summary.assign(steps=settings.fine_tune)
+    yield again.join(against.changes(tuned)), tuned[0]
+
+
+def _heads_with_losses(
+    replacing: Replacing,
+    whole: Outcome,
+    by_head: pd.DataFrame,
+    plans: _CasePlans,
+    settings: ComparisonSettings,
+) -> pd.DataFrame:
+    """The rows of heads with the loss when the head alone has the mechanism."""
+    planned = {named_plan(plan).name for plan in settings.plans}
+    rows = by_head[by_head["budget"].notna() & ~by_head["mechanism"].isin(planned)]
+    steps = Steps("Replacing heads", len(rows), settings.progress)
+    losses = []
+    for row in rows.to_dict("records"):
+        case = Case(row["mechanism"], row["budget"], (row["site"],))
+        plan = plans.of(case, Head(row["site"], row["layer"], row["head"]))
+        losses.append(steps.of(partial(replacing.losses, plan, case.sites))())
+    tokens = replacing.evaluator.tokens
+    found = loss_differences(whole.losses, losses, tokens, seed=settings.seed)
+    cells = [
+        {"loss": one.after} | LOSS_CHANGE.cells(one.change, one.low, one.high) for one in found
+    ]
+    return by_head.join(pd.DataFrame(cells, index=rows.index))
 
 
 def plan_replacing(
