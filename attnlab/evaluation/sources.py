@@ -122,6 +122,24 @@ def model_and_texts(
     return model, replace(found, gold=_gold(found, name, lowercase=model.lowercase))
 
 
+def scored_model_and_texts(
+    source: Source, *, sentences: int | Sequence[Text], text: str | Path | None
+) -> tuple[Model, Texts]:
+    """`model_and_texts` of a model that scores tokens, for questions that can be given no corpus.
+
+    Args:
+        source: what `model_of` takes.
+        sentences: how many texts at most, or the texts themselves.
+        text: as in `model_and_texts`.
+
+    Raises:
+        InputError: no such model, or no sentences for it.
+    """
+    if text is None and isinstance(sentences, int) and isinstance(source, str | Path):
+        check_has_sentences(source, "text, a file with a sentence on each line")
+    return model_and_texts(source, sentences=sentences, text=text, scores=True)
+
+
 def _of_treebank(path: str | Path, sentences: int, *, lowercase: bool) -> Texts:
     trees = gold_of_treebank(path, sentences, lowercase=lowercase)
     return Texts(trees.texts, path_label(path), sentences_in(path), trees)

@@ -159,7 +159,7 @@ def load_kept_matrices(path: str | Path) -> KeptMatrices:
         except (InputError, SafetensorError) as error:
             msg = (
                 f"{path} cannot be read as the matrices of an analysis ({reason(error)}); analyze the "
-                "model again, or name one of them (option array)."
+                "model again, or name one of its arrays (option array)."
             )
             raise InputError(msg) from error
     return KeptMatrices(

@@ -65,7 +65,7 @@ def test_what_does_not_fit_together_is_refused(file: Path) -> None:
     ):
         replace(kept, matrices=matrices).write(file)
         with pytest.raises(
-            InputError, match=r"as the matrices of an analysis \(.*\); .* \(array\)"
+            InputError, match=r"as the matrices of an analysis \(.*\); .* \(option array\)"
         ):
             analyze(file)
     KeptMatrices().write(file)

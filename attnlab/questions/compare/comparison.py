@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -38,16 +37,15 @@ from attnlab.evaluation import (
     Parts,
     Texts,
     evaluator_of,
-    model_and_texts,
     notes_on_texts,
     observe_part,
     parts_of,
+    scored_model_and_texts,
 )
 from attnlab.models import (
     Model,
     Run,
     Source,
-    check_has_sentences,
     leaving_modes,
 )
 from attnlab.questions.compare.question import (
@@ -105,7 +103,9 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
         AttnlabError: the corpus is no longer the one of the training.
     """
     plans = [named_plan(one) for one in settings.plans]
-    model, texts = _opened(source, settings)
+    device = usable_device(settings.device)
+    model, texts = scored_model_and_texts(source, sentences=settings.sentences, text=settings.text)
+    model.move_to(device)
     scores_them = _has_loss(model, texts)
     _check_loss(model, settings, has_loss=scores_them)
     check_plans(plans, model, settings.mechanisms, settings.sites)
@@ -178,17 +178,6 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
         {"mean_tokens": lengths, "loss": kind, "against": settings.against},
         weights=model.weights,
     )
-
-
-def _opened(source: Source, settings: ComparisonSettings) -> tuple[Model, Texts]:
-    """The model on its device, and the held-out sentences."""
-    device = usable_device(settings.device)
-    sentences, text = settings.sentences, settings.text
-    if text is None and isinstance(sentences, int) and isinstance(source, str | Path):
-        check_has_sentences(source, "text, a file with a sentence on each line")
-    model, texts = model_and_texts(source, sentences=sentences, text=text, scores=True)
-    model.move_to(device)
-    return model, texts
 
 
 def _has_loss(model: Model, texts: Texts) -> bool:

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -17,11 +16,11 @@ from attnlab.evaluation import (
     Parts,
     Steps,
     evaluator_of,
-    model_and_texts,
     observe_part,
     parts_of,
+    scored_model_and_texts,
 )
-from attnlab.models import Model, Source, check_has_sentences, checksum, leaving_modes
+from attnlab.models import Model, Source, checksum, leaving_modes
 from attnlab.questions.plan.criteria import costs
 from attnlab.questions.plan.question import (
     BASELINES,
@@ -77,15 +76,7 @@ def plan(source: Source, settings: PlanSettings) -> Result:
         AttnlabError: the corpus changed since the training.
     """
     device = usable_device(settings.device)
-    if (
-        settings.text is None
-        and isinstance(settings.sentences, int)
-        and isinstance(source, str | Path)
-    ):
-        check_has_sentences(source, "text, a file with a sentence on each line")
-    model, texts = model_and_texts(
-        source, sentences=settings.sentences, text=settings.text, scores=True
-    )
+    model, texts = scored_model_and_texts(source, sentences=settings.sentences, text=settings.text)
     model.move_to(device)
     parts = parts_of(
         model,

@@ -31,10 +31,10 @@ from attnlab.evaluation import (
     ScoredBatch,
     Texts,
     evaluator_of,
-    model_and_texts,
     parts_of,
+    scored_model_and_texts,
 )
-from attnlab.models import IGNORED_LABEL, Model, Run, Source, check_has_sentences, read_record
+from attnlab.models import IGNORED_LABEL, Model, Run, Source, read_record
 from attnlab.questions.prune.question import PruningSettings
 from attnlab.reading import read_sentences
 
@@ -201,15 +201,7 @@ def load_pruner(source: Source, settings: PruningSettings) -> Pruner:
         InputError: the source or its sentences cannot be used, or it is a run that was pruned before.
         AttnlabError: the corpus is no longer the one of the training.
     """
-    if (
-        settings.text is None
-        and isinstance(settings.sentences, int)
-        and isinstance(source, str | Path)
-    ):
-        check_has_sentences(source, "text, a file with a sentence on each line")
-    model, texts = model_and_texts(
-        source, sentences=settings.sentences, text=settings.text, scores=True
-    )
+    model, texts = scored_model_and_texts(source, sentences=settings.sentences, text=settings.text)
     if isinstance(model, Run):
         _check_not_pruned(model.folder)
     elif settings.keep_models or settings.batch_tokens:
