@@ -39,7 +39,9 @@ def test_bfloat16_and_whole_numbers_are_read(tmp_path: Path) -> None:
 
 def test_one_of_several_arrays_must_be_named(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", one=weights(5, 5), two=weights(7, 7))
-    with pytest.raises(InputError, match=r"2 arrays \(one, two\); name one of them \(option array\)"):
+    with pytest.raises(
+        InputError, match=r"2 arrays \(one, two\); name one of them \(option array\)"
+    ):
         load_matrices(tmp_path / "a.npz")
     assert load_matrices(tmp_path / "a.npz", array="two").shape == (7, 7)
     with pytest.raises(InputError, match="no array 'three'; it has: one, two"):
