@@ -75,7 +75,7 @@ def test_files_that_cannot_be_analyzed(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="are of one site; name one"):
         attnlab.analyze(saved(tmp_path / "two.npy", np.eye(3)), sites=["encoder", "cross"])
     np.savez(tmp_path / "two.npz", a=np.eye(3), b=np.eye(3))
-    with pytest.raises(InputError, match=r"name one of them \(array\)"):
+    with pytest.raises(InputError, match=r"name one of them \(option array\)"):
         attnlab.analyze(tmp_path / "two.npz")
     assert len(attnlab.analyze(tmp_path / "two.npz", array="b").heads) == 1
 

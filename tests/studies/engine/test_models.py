@@ -51,7 +51,7 @@ def test_a_file_is_no_folder_for_models(name: str, tmp_path: Path) -> None:
     study, file = study_named(name), tmp_path / "models"
     file.touch()
     with pytest.raises(
-        InputError, match=r"models is a file; name a folder for the models \(runs\)"
+        InputError, match=r"models is a file; name a folder for the models \(option runs\)"
     ):
         study.cells(study.options(runs=str(file)))  # type: ignore[call-arg]
 
