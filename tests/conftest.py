@@ -17,7 +17,6 @@ from browser.skipped import skipped_browser_tests
 from filelock import FileLock
 from forks import Forks
 from hypothesis import HealthCheck, settings
-from tqdm import tqdm
 
 # Before anything of attnlab is imported, which is then decorated.
 jaxtyping.jaxtyped = shape_checks.jaxtyped
@@ -60,12 +59,6 @@ def heard_signals() -> None:
 def one_thread() -> None:
     """Two test processes share two cores."""
     torch.set_num_threads(1)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def no_monitor_of_progress_bars() -> None:
-    """tqdm's thread holds a lock now and then, for which a process forked at that moment waits for ever."""
-    tqdm.monitor_interval = 0
 
 
 @pytest.fixture(autouse=True)
