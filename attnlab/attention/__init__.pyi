@@ -1,4 +1,5 @@
 from .bridge.calls import always_returning_weights as always_returning_weights
+from .bridge.calls import mark_ids as mark_ids
 from .bridge.card import is_card as is_card
 from .bridge.installing import PLAN_ENTRY as PLAN_ENTRY
 from .bridge.installing import PLAN_FILE as PLAN_FILE

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.ablation import Projections, projections_of
+from attnlab.attention import mark_ids
 from attnlab.core import BATCH_SIZE, InputError, ShortRepr, input_device, usable_device
 from attnlab.corpora import ParallelCorpus
 from attnlab.evaluation.losses import (
@@ -210,7 +211,7 @@ class Evaluator(ShortRepr):
         """The same evaluator with what the encoder makes of the sources kept, for `losses` alone.
 
         It spares half the work where heads of the encoder are left as they are; a change of theirs
-        would go unseen.
+        would go unseen. Mechanisms of cross-attention may be installed later.
         """
         if not self.translates:
             return self
@@ -221,6 +222,7 @@ class Evaluator(ShortRepr):
                     input_ids=batch.inputs["input_ids"],
                     attention_mask=batch.inputs["attention_mask"],
                 )
+                mark_ids(encoded, batch.inputs["input_ids"])
             inputs = {name: given for name, given in batch.inputs.items() if name != "input_ids"}
             read.append(replace(batch, inputs={**inputs, "encoder_outputs": encoded}))
         return replace(self, batches=tuple(read))

@@ -205,6 +205,21 @@ def test_fine_tuning_trains_as_the_run_did_with_the_mechanism_in_place(
     assert found["loss_change"] == pytest.approx(change, abs=1e-6)
 
 
+@pytest.mark.parametrize("name", ["marian", "bart"])
+def test_encoder_decoders_of_transformers_have_a_loss_with_every_mechanism(name: str) -> None:
+    model = random_models.ALL[name](), random_models.tokenizer()
+    pairs = [(f"the {one} sees a {other}", f"a {other} {one} runs") for one in random_models.WORDS
+             for other in random_models.WORDS]  # fmt: skip
+    found = compare(
+        model, (3,), sentences=pairs[:6], validation=pairs[6:20], calibration=pairs[20:40], quick=True,
+        per_head=True,
+    )  # fmt: skip
+    assert {"sigma frequency", "sigma salience"} <= set(found.summary["mechanism"])
+    assert found.summary["loss"].notna().all()
+    replaced = found.mechanisms_by_head["budget"].notna()
+    assert found.mechanisms_by_head.loc[replaced, "loss"].notna().all()
+
+
 def test_the_run_is_as_it_was(small_run: Path) -> None:
     run = load(small_run)
     before = {name: part.clone() for name, part in run.model.state_dict().items()}

@@ -13,6 +13,7 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 from attnlab.ablation.ablation import ablate_cumulatively, ablated, mean_outputs
 from attnlab.ablation.gates import gradient_importance
 from attnlab.ablation.projections import all_heads
+from attnlab.attention import use
 from attnlab.core.addresses import Head
 from attnlab.core.errors import InputError
 from attnlab.evaluation.evaluator import Evaluator, load_evaluator
@@ -137,6 +138,20 @@ def test_sources_are_read_once_for_heads_behind_the_encoder(evaluator: Evaluator
         if head.site != "encoder":
             with ablated(evaluator.projections, [head], "zero"):
                 torch.testing.assert_close(once.losses(), evaluator.losses(), **EXACT)
+
+
+@pytest.mark.parametrize("name", ["run", "marian", "t5", "bart"])
+def test_sources_that_were_read_before_a_mechanism_chooses_keys_by_token(
+    name: str, small_run: Path
+) -> None:
+    evaluator = evaluator_of(name, small_run, batch_size=3)
+    once = evaluator.reading_once()
+    before = evaluator.losses()
+    with use(evaluator.model, {"cross": "keys(offsets=(-1,), tokens=(5, 9), reach=3)"}):
+        evaluator.model.double().eval()
+        torch.testing.assert_close(once.losses(), evaluator.losses(), **EXACT)
+        assert not torch.allclose(once.losses(), before)
+    torch.testing.assert_close(once.losses(), before, **EXACT)
 
 
 def test_a_head_that_adds_nothing_costs_nothing(evaluator: Evaluator) -> None:

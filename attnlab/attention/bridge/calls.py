@@ -199,6 +199,21 @@ def token_ids_of_keys(module: nn.Module, batch: int, keys: int) -> Tensor:
     return ids
 
 
+def mark_ids(encoded: Any, ids: Tensor | None) -> None:
+    """Notes at an encoder output which ids it was made from, for mechanisms that choose keys by token.
+
+    Encoders with such a mechanism behind them do so by themselves; an output from before it was installed
+    needs this.
+
+    Args:
+        encoded: what an encoder returned.
+        ids: of the tokens that it read; None where it was given vectors.
+    """
+    setattr(encoded[0], READ_IDS, ids)
+    if isinstance(encoded, ModelOutput) and ids is not None:
+        encoded[READ_IDS] = ids
+
+
 def looks_at_tokens(mechanism: Mechanism) -> bool:
     """Whether the mechanism, or one of its parts, chooses keys by token."""
     return any(getattr(part, "uses_tokens", False) for part in mechanism.modules())
@@ -274,10 +289,7 @@ def _noting_memory(record: CallRecord) -> Any:
 
 
 def _marking_memory(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-    ids = _ids_given(module, args, kwargs)
-    setattr(out[0], READ_IDS, ids)
-    if isinstance(out, ModelOutput) and ids is not None:
-        out[READ_IDS] = ids
+    mark_ids(out, _ids_given(module, args, kwargs))
 
 
 def _noting_cache(record: CallRecord, own: dict[int, nn.Module]) -> Any:
