@@ -41,4 +41,3 @@ from .sources import model_and_texts as model_and_texts
 from .sources import notes_on_texts as notes_on_texts
 from .sources import notes_on_training as notes_on_training
 from .sources import read_texts as read_texts
-from .sources import scored_model_and_texts as scored_model_and_texts

@@ -68,6 +68,7 @@ def model_and_texts(
     treebank: str | Path | None = None,
     gold: bool = False,
     scores: bool = False,
+    corpora: bool = True,
 ) -> tuple[Model, Texts]:
     """The model at `source` with its first `sentences` held-out texts.
 
@@ -81,6 +82,7 @@ def model_and_texts(
         treebank: a CoNLL-U file, whose sentences are then the texts.
         gold: whether to look for what is known of the texts.
         scores: whether a transformers model must score next tokens.
+        corpora: whether who asks can be given a corpus, for the message where there are no sentences.
 
     Raises:
         InputError: no such model, no sentences for it, or sentences from two sources.
@@ -96,7 +98,8 @@ def model_and_texts(
         msg = f"The number of sentences must be at least 1, not {sentences}."
         raise InputError(msg)
     if not given and isinstance(source, str | Path):
-        check_has_sentences(source, "text, a file with a sentence on each line, or a corpus")
+        file = "text, a file with a sentence on each line"
+        check_has_sentences(source, f"{file}, or a corpus" if corpora else file)
     model = model_of(source, scores=scores)
     run = model if isinstance(model, Run) else None
     more = _corpus(run, corpus, pair)
@@ -112,7 +115,7 @@ def model_and_texts(
         languages = f" ({_languages(run, pair)})" if run is None or corpus is not None else ""
         found = _test_part(more(), sentences, languages)
     else:
-        msg = "A model without a folder brings no sentences; hand them in as sentences=[...]."
+        msg = "This model brings no sentences of its own; hand them in as sentences=[...]."
         raise InputError(msg)
     found = replace(found, corpus=more)
     if not gold or found.gold is not None or not found.texts:
@@ -120,24 +123,6 @@ def model_and_texts(
     own = text is None and isinstance(sentences, int)
     name = corpus or (run.settings.corpus.name if run is not None and own else None)
     return model, replace(found, gold=_gold(found, name, lowercase=model.lowercase))
-
-
-def scored_model_and_texts(
-    source: Source, *, sentences: int | Sequence[Text], text: str | Path | None
-) -> tuple[Model, Texts]:
-    """`model_and_texts` of a model that scores tokens, for questions that can be given no corpus.
-
-    Args:
-        source: what `model_of` takes.
-        sentences: how many texts at most, or the texts themselves.
-        text: as in `model_and_texts`.
-
-    Raises:
-        InputError: no such model, or no sentences for it.
-    """
-    if text is None and isinstance(sentences, int) and isinstance(source, str | Path):
-        check_has_sentences(source, "text, a file with a sentence on each line")
-    return model_and_texts(source, sentences=sentences, text=text, scores=True)
 
 
 def _of_treebank(path: str | Path, sentences: int, *, lowercase: bool) -> Texts:

@@ -175,6 +175,9 @@ def number_of_pairs(model: Model, asked: AskedPairs) -> int:
 
 def _own_pairs(model: Model, count: int | None) -> WordPairs:
     """Pairs of the test part of a run."""
+    if not isinstance(model, Run):
+        msg = f"{model.label} brings no pairs of its own; give pairs, or gold links with their sentences."
+        raise InputError(msg)
     _, texts = model_and_texts(model, sentences=count or OWN_PAIRS, gold=True)
     own = texts.gold
     assert own is not None  # noqa: S101 - it was asked for

@@ -124,7 +124,7 @@ def _role_cell(row: Any) -> tuple[Cell, str]:
 
 
 def _strength(strength: float) -> str:
-    return "strength not measured" if math.isnan(strength) else f"strength {strength:.2f}"
+    return f"strength {SUMMARY['strength'].shown(strength) or 'not measured'}"
 
 
 def _role_style(row: Any) -> str:

@@ -37,10 +37,10 @@ from attnlab.evaluation import (
     Parts,
     Texts,
     evaluator_of,
+    model_and_texts,
     notes_on_texts,
     observe_part,
     parts_of,
-    scored_model_and_texts,
 )
 from attnlab.models import (
     Model,
@@ -104,7 +104,9 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
     """
     plans = [named_plan(one) for one in settings.plans]
     device = usable_device(settings.device)
-    model, texts = scored_model_and_texts(source, sentences=settings.sentences, text=settings.text)
+    model, texts = model_and_texts(
+        source, sentences=settings.sentences, text=settings.text, scores=True, corpora=False
+    )
     model.move_to(device)
     scores_them = _has_loss(model, texts)
     _check_loss(model, settings, has_loss=scores_them)

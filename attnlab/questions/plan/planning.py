@@ -16,9 +16,9 @@ from attnlab.evaluation import (
     Parts,
     Steps,
     evaluator_of,
+    model_and_texts,
     observe_part,
     parts_of,
-    scored_model_and_texts,
 )
 from attnlab.models import Model, Source, checksum, leaving_modes
 from attnlab.questions.plan.criteria import costs
@@ -76,7 +76,9 @@ def plan(source: Source, settings: PlanSettings) -> Result:
         AttnlabError: the corpus changed since the training.
     """
     device = usable_device(settings.device)
-    model, texts = scored_model_and_texts(source, sentences=settings.sentences, text=settings.text)
+    model, texts = model_and_texts(
+        source, sentences=settings.sentences, text=settings.text, scores=True, corpora=False
+    )
     model.move_to(device)
     parts = parts_of(
         model,

@@ -31,8 +31,8 @@ from attnlab.evaluation import (
     ScoredBatch,
     Texts,
     evaluator_of,
+    model_and_texts,
     parts_of,
-    scored_model_and_texts,
 )
 from attnlab.models import IGNORED_LABEL, Model, Run, Source, read_record
 from attnlab.questions.prune.question import PruningSettings
@@ -201,7 +201,9 @@ def load_pruner(source: Source, settings: PruningSettings) -> Pruner:
         InputError: the source or its sentences cannot be used, or it is a run that was pruned before.
         AttnlabError: the corpus is no longer the one of the training.
     """
-    model, texts = scored_model_and_texts(source, sentences=settings.sentences, text=settings.text)
+    model, texts = model_and_texts(
+        source, sentences=settings.sentences, text=settings.text, scores=True, corpora=False
+    )
     if isinstance(model, Run):
         _check_not_pruned(model.folder)
     elif settings.keep_models or settings.batch_tokens:
