@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -158,12 +159,17 @@ def _ended() -> Iterator[list[Any]]:
 
 
 def _work(job: Callable[[], None], sending: Connection, parent: int) -> None:
+    from datasets.utils import tqdm as progress_bars
+
     _end_with(parent)
     # The process that began this one hears them, and ends it.
     for one in SIGNALS:
         signal.signal(one, signal.SIG_IGN)
     # Threads of each would only be in each other's way, and are not safe after a fork.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    # The lock of progress bars is one for parent and children: a thread of the parent may have held it when
+    # this process was forked, and this one could hold it when it is killed.
+    progress_bars.set_lock(threading.RLock())
     try:
         job()
     except Exception as error:  # noqa: BLE001 - raised where the process was begun

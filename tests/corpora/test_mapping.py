@@ -14,6 +14,7 @@ import datasets
 import psutil
 import pytest
 import torch
+from datasets.utils import tqdm
 
 from attnlab.core.errors import AttnlabError
 from attnlab.core.signals import SIGNALS, stopped_by_signals
@@ -92,6 +93,25 @@ def test_a_process_that_is_killed_is_told(monkeypatch: pytest.MonkeyPatch) -> No
 
     with pytest.raises(AttnlabError, match=r"was killed.*set_num_threads\(1\)"):
         made(killed, 2, monkeypatch)
+
+
+def test_the_lock_of_progress_bars_is_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = tqdm.get_lock().mp_lock
+
+    def killed(columns: Columns, indices: list[int]) -> dict[str, list[int]]:
+        if indices[0] > 0:
+            tqdm.get_lock().acquire()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return doubled(columns, indices)
+
+    with pytest.raises(AttnlabError, match="was killed"):
+        made(killed, 2, monkeypatch)
+    assert lock.acquire(timeout=10), "the killed process holds it"
+    try:
+        # As a thread of the parent may, which shows bars too.
+        assert len(made(doubled, 2, monkeypatch)) == 25
+    finally:
+        lock.release()
 
 
 def test_none_outlives_the_one_that_began_them(monkeypatch: pytest.MonkeyPatch) -> None:
