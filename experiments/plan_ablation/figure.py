@@ -11,6 +11,7 @@ LEFT, TOP, WIDTH, HEIGHT, BOTTOM = 0.75, 0.3, 3.4, 2.9, 0.5
 def draw_arms(models: pd.DataFrame) -> Figure:
     """A line an arm, means over models; bars are 95 % intervals over them where there are several."""
     order = list(models.groupby("arm")["loss_change"].mean().sort_values(ascending=False).index)
+    colours = [colour(index) for index in range(len(order))]
     with style():
         figure = blank(PAGE, TOP + HEIGHT + BOTTOM)
         axes = panel(figure, LEFT, TOP, WIDTH, HEIGHT)
@@ -20,7 +21,9 @@ def draw_arms(models: pd.DataFrame) -> Figure:
             ends = [loss - own["loss_change_low"], own["loss_change_high"] - loss]
             axes.errorbar(
                 own["visible_keys"], loss, None if own["loss_change_low"].isna().any() else ends,
-                color=colour(index % 8), linestyle="-" if index < 8 else ":", marker="o",
+                color=colours[index], marker="o",
+                # Dotted where the colour is there already.
+                linestyle="-" if colours.index(colours[index]) == index else ":",
                 markersize=3, linewidth=1.1, label=arm,
             )  # fmt: skip
         axes.set(xlabel="keys per row, counted on test", ylabel="change of loss (nats per token)")
