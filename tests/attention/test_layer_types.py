@@ -164,7 +164,7 @@ def test_a_window_of_all_layers_where_there_are_no_types() -> None:
         ({"decoder.0.1": "band(window=2)"}, "heads of decoder.0 have different mechanisms"),
         (
             {"decoder.0": "band(window=2)", "decoder.1": "band(window=3)"},
-            "has one window .* has 3, 4",
+            "one sliding_window for all layers, and those of the plan are 3, 4",
         ),
         ({"decoder.0": "keys(first=1)"}, r"decoder.0 has keys\(first=1\)"),
         ({"decoder": "full"}, "No layer of the plan has a band"),

@@ -88,10 +88,7 @@ def layer_types_of(plan: AttentionPlan, modules: Sequence[AttentionAt]) -> Layer
         InputError: the model has two stacks, the heads of a layer differ, or a layer has neither full
             attention nor the band of the others.
     """
-    sites = {at.site for at in modules}
-    if len(sites) > 1:
-        msg = "Layer types are those of one stack; an encoder-decoder has none."
-        raise InputError(msg)
+    check_one_stack(modules)
     types: dict[int, str] = {}
     windows: dict[int, int] = {}
     for at in modules:
@@ -101,7 +98,7 @@ def layer_types_of(plan: AttentionPlan, modules: Sequence[AttentionAt]) -> Layer
             if any(one != entries[0] for one in entries):
                 msg = (
                     f"The heads of {name} have different mechanisms, and a layer has one type; search a plan "
-                    "by the granularity layer and the families band and full."
+                    "by the granularity layer-types."
                 )
                 raise InputError(msg)
             window = _window(entries[0], at.site, name)
@@ -115,9 +112,19 @@ def layer_types_of(plan: AttentionPlan, modules: Sequence[AttentionAt]) -> Layer
         raise InputError(msg)
     if len(set(windows.values())) > 1:
         listed = ", ".join(map(str, sorted(set(windows.values()))))
-        msg = f"A configuration has one window for all sliding layers, and the plan has {listed}."
+        msg = (
+            f"A configuration has one sliding_window for all layers, and those of the plan are {listed}; "
+            "search a plan by the granularity layer-types."
+        )
         raise InputError(msg)
     return LayerTypes(tuple(types[layer] for layer in sorted(types)), next(iter(windows.values())))
+
+
+def check_one_stack(modules: Sequence[AttentionAt]) -> None:
+    """Raises InputError where a model has two stacks, so that no layer types can be said of it."""
+    if len({at.site for at in modules}) > 1:
+        msg = "Layer types are those of one stack; an encoder-decoder has none."
+        raise InputError(msg)
 
 
 def _window(entry: Any, site: str, name: str) -> int | None:

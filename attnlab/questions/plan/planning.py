@@ -8,7 +8,14 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.attention import AttentionPlan, Specification, attention_modules, plan_of, write_plan
+from attnlab.attention import (
+    AttentionPlan,
+    Specification,
+    attention_modules,
+    check_one_stack,
+    plan_of,
+    write_plan,
+)
 from attnlab.budget import BudgetedPlan, Layer, Measurements
 from attnlab.budget.uniform import uniform
 from attnlab.core import Head, Note, options_of, usable_device
@@ -27,6 +34,8 @@ from attnlab.questions.plan.question import (
     CRITERIA,
     KEY_VALUE_HEAD,
     LAYER,
+    LAYER_TYPES,
+    OF_LAYER_TYPES,
     QUESTION,
     SEARCHED,
     BandInstead,
@@ -79,6 +88,9 @@ def plan(source: Source, settings: PlanSettings) -> Result:
     model, texts = model_and_texts(
         source, sentences=settings.sentences, text=settings.text, scores=True, corpora=False
     )
+    types = settings.granularity == LAYER_TYPES
+    if types:
+        check_one_stack(attention_modules(model.model))
     model.move_to(device)
     parts = parts_of(
         model,
@@ -98,7 +110,8 @@ def plan(source: Source, settings: PlanSettings) -> Result:
         progress=settings.progress,
     )
     budgets = list(dict.fromkeys(settings.budgets))
-    search = Search(budgets, settings.families, _together(model, settings.granularity))
+    families = OF_LAYER_TYPES if types else settings.families
+    search = Search(budgets, families, _together(model, settings.granularity), one_window=types)
     read("Calibrating", part=parts.calibration, receive=search.learn)
     read("Choosing", part=parts.validation, receive=search.measure)
     pricing = _Pricing(search, model, parts, settings, read)
@@ -126,7 +139,7 @@ def plan(source: Source, settings: PlanSettings) -> Result:
             **compared.about,
             "Chosen by": CRITERIA[settings.criterion],
             "Mechanism for each": settings.granularity,
-            "Families": ", ".join(settings.families),
+            "Families": ", ".join(families),
         },
         (*compared.notes, *_notes(search, budgets, plans)),
         # Token ids of keys are those of the source tokenizer.
@@ -161,7 +174,7 @@ def _together(model: Model, granularity: str) -> dict[Layer, int]:
     for at in attention_modules(model.model):
         # So transformers call the query heads of a key-value head.
         groups = getattr(at.module, "num_key_value_groups", 1)
-        size = {KEY_VALUE_HEAD: groups, LAYER: at.heads}.get(granularity, 1)
+        size = {KEY_VALUE_HEAD: groups, LAYER: at.heads, LAYER_TYPES: at.heads}.get(granularity, 1)
         found |= {(at.site, layer): size for layer in at.layers}
     return found
 

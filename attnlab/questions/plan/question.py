@@ -39,7 +39,11 @@ CRITERIA = {
 }
 # What is measured at the output of the model, not at the head.
 OF_OUTPUT = ("loss", "divergence")
-HEAD_ALONE, KEY_VALUE_HEAD, LAYER = GRANULARITIES = ("head", "key-value-head", "layer")
+HEAD_ALONE, KEY_VALUE_HEAD, LAYER, LAYER_TYPES = GRANULARITIES = (
+    "head", "key-value-head", "layer", "layer-types",
+)  # fmt: skip
+# What a layer may get where its type is searched.
+OF_LAYER_TYPES = ("band", "full")
 
 BUDGET = Column("budget", "budget", "Keys per row that a plan may use, on average over all heads.")
 MECHANISMS = Table(
@@ -147,8 +151,9 @@ class PlanSettings(TextSettings):
     granularity: Annotated[
         str,
         Option(
-            "Which heads share a mechanism: each head has its own, those of a key-value head share one, or "
-            "those of a layer do.",
+            "Which heads share a mechanism: each head has its own, those of a key-value head share one, "
+            "those of a layer do, or (layer-types) each layer is full or has the one sliding window of all, "
+            "as `attnlab export` writes it into a configuration.",
             choices=GRANULARITIES,
         ),
     ] = HEAD_ALONE
@@ -204,6 +209,16 @@ class PlanSettings(TextSettings):
             raise InputError(msg)
         if not self.families:
             msg = f"There is no family of mechanisms; choose from: {', '.join(FAMILIES)}."
+            raise InputError(msg)
+        asked = set(self.families)
+        if self.granularity == LAYER_TYPES and asked not in (
+            set(DEFAULT_FAMILIES),
+            set(OF_LAYER_TYPES),
+        ):
+            msg = (
+                f"The granularity {LAYER_TYPES} chooses between full attention and one window for all "
+                "layers, so it takes no families; leave them out."
+            )
             raise InputError(msg)
 
 

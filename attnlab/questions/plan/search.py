@@ -1,7 +1,7 @@
 """The search itself: candidates learned on some sentences, one chosen for each head on others."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from attnlab.attention import AttentionPlan, Band, Full, Keys, Nothing, Specification, Static
@@ -26,6 +26,10 @@ SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64)
 COLUMN_TOKENS = (1, 2, 4, 8, 16)
 COLUMN_OFFSETS = (0, 1, 2, 3, 5, 8, 12)
 BLOCK_TOKENS = (4, 16, 64)
+# The windows of `layer-types`, which are those of long texts too.
+WINDOWS = (*SIZES, *(2**power for power in range(7, 16)))
+# The windows, nearest by l1 at each budget, that a dear criterion decides among.
+WINDOWS_TRIED = 4
 DIGITS = 4
 # The relative distance that scoring keys has to save over fixed weights.
 SCORING = 0.01
@@ -46,6 +50,7 @@ class Candidate:
 
 # Heads of one layer that share a mechanism.
 Unit: TypeAlias = tuple[Head, ...]
+Options: TypeAlias = dict[Unit, list[Candidate]]
 # What each candidate costs, by the heads that share it.
 Costs: TypeAlias = Mapping[tuple[Unit, Specification], float]
 
@@ -96,6 +101,22 @@ def candidates(sums: LayerSums, head: int, budget: int, families: Sequence[str])
     return list(found.values())
 
 
+def windows(site: str, budget: int) -> list[Candidate]:
+    """What a layer may get as its type: full attention, or a window that configurations can name.
+
+    Args:
+        site: a window of the decoder reaches back; others reach as far to both sides.
+        budget: the largest budget of the search.
+    """
+    sizes = [size for size in WINDOWS if size <= WIDEST * budget]
+    reaches = (
+        [(size - 1, 0) for size in sizes]
+        if site == "decoder"
+        else [(reach, reach) for reach in dict.fromkeys(size // 2 for size in sizes)]
+    )
+    return [Candidate("full", Full()), *(Candidate("band", Band(reach)) for reach in reaches)]
+
+
 def _first(
     items: Sequence[int], sizes: Iterable[int], *, ranked: bool = False
 ) -> Iterator[tuple[int, ...]]:
@@ -138,6 +159,7 @@ class Search:
         budgets: numbers of keys per row.
         families: what a head may get.
         together: by layer, how many neighbouring heads share a mechanism; 1 where it is not named.
+        one_window: whether each head is full or has the one window of all, of any size; no family counts.
     """
 
     def __init__(
@@ -145,8 +167,11 @@ class Search:
         budgets: Sequence[int],
         families: Sequence[str],
         together: Mapping[Layer, int] | None = None,
+        *,
+        one_window: bool = False,
     ) -> None:
-        self._most, self._families, self._together = max(budgets), families, together or {}
+        self._budgets, self._families, self._together = budgets, families, together or {}
+        self._most, self._one_window = max(budgets), one_window
         self._sums: dict[Layer, LayerSums] = {}
         self._heads: dict[Layer, int] = {}
         self._candidates: dict[Unit, list[Candidate]] = {}
@@ -201,11 +226,14 @@ class Search:
     def shortlist(self) -> dict[Unit, list[Candidate]]:
         """The candidates worth a dear criterion: nearest by l1 for their keys, of all or of their family.
 
-        These are the options on the lower convex hull of keys and l1 error.
+        These are the options on the lower convex hull of keys and l1 error. Of windows that all share they
+        are those of the nearest plans of each budget.
 
         Raises:
             InputError: a head has no candidate.
         """
+        if self._one_window:
+            return self._windows_worth_trying()
         found = {}
         for unit in self.units:
             own = self._worth_scoring(unit)
@@ -232,6 +260,53 @@ class Search:
             unit: [one for one in own if costs is None or (unit, one.specification) in costs]
             for unit, own in ((unit, self._worth_scoring(unit)) for unit in self.units)
         }
+        plans = self._plans(options, budget, costs)
+        best = min(plans, key=lambda plan: plan.allocation.error)
+        bound = min(plan.allocation.lower_bound for plan in plans)
+        return replace(best, allocation=replace(best.allocation, lower_bound=bound))
+
+    def _plans(self, options: Options, budget: int, costs: Costs | None) -> list[FoundPlan]:
+        """The best plan of all options; where all share one window, of each that fits the budget."""
+        bands = (one for own in options.values() for one in own if one.family == "band")
+        sizes = dict.fromkeys(bands if self._one_window else ())
+        # Of windows none is left where budgets allow full attention everywhere.
+        if not sizes:
+            return [self._allocated(options, budget, costs)]
+        within = [
+            {
+                unit: [one for one in own if one.family == "full" or one == window]
+                for unit, own in options.items()
+            }
+            for window in sizes
+        ]
+        fits = [
+            own
+            for own in within
+            if sum(
+                min(self._choice(one.specification, *unit).cost for one in few)
+                for unit, few in own.items()
+            )
+            <= budget * self.rows
+        ]
+        return [self._allocated(own, budget, costs) for own in fits or within[:1]]
+
+    def _windows_worth_trying(self) -> Options:
+        """Full attention and the windows of the plans nearest by l1 at each budget, for every unit."""
+        options = {unit: self._worth_scoring(unit) for unit in self.units}
+        kept: dict[Candidate, None] = {}
+        for budget in self._budgets:
+            plans = sorted(
+                self._plans(options, budget, None), key=lambda plan: plan.allocation.error
+            )
+            for plan in plans[:WINDOWS_TRIED]:
+                kept |= dict.fromkeys(plan.entries.values())
+        return {
+            unit: [one for one in own if one.family == "full" or one in kept]
+            for unit, own in options.items()
+        }
+
+    def _allocated(self, options: Options, budget: int, costs: Costs | None) -> FoundPlan:
+        """The best of these candidates for each head; raises InputError where the cheapest see too much."""
         choices = [
             [
                 Choice(found.cost, found.error if costs is None else costs[unit, one.specification])
@@ -327,7 +402,11 @@ class Search:
             made = [
                 one
                 for head in unit
-                for one in candidates(self._sums[at], head.head, self._most, self._families)
+                for one in (
+                    windows(head.site, self._most)
+                    if self._one_window
+                    else candidates(self._sums[at], head.head, self._most, self._families)
+                )
             ]
             by_specification = {one.specification: one for one in reversed(made)}
             self._candidates[unit] = list(reversed(by_specification.values()))

@@ -1,0 +1,177 @@
+"""Plans that configurations can say: each layer full, or with the one window of all."""
+
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import (
+    ModernBertConfig,
+    ModernBertModel,
+    PreTrainedModel,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+from typer.testing import CliRunner
+from zoo import random_models
+from zoo.random_models import IDS, PAIRS, SENTENCES, TYPES, seeded, tokenizer
+
+from attnlab.attention import AttentionPlan, Band, Full, model_with_layer_types
+from attnlab.attention.specification import sides
+from attnlab.cli.app import app
+from attnlab.core import Head, InputError
+from attnlab.evaluation import observe_part
+from attnlab.evaluation.evaluator import load_evaluator
+from attnlab.questions.plan.planning import plan, plans_of
+from attnlab.questions.plan.search import WINDOWS_TRIED, Search, windows
+
+LAYERS, HEADS = 3, 2
+SIZES: dict[str, Any] = {
+    "vocab_size": TYPES, "hidden_size": 16, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
+    "intermediate_size": 11, "max_position_embeddings": 64,
+}  # fmt: skip
+
+
+def qwen() -> PreTrainedModel:
+    config = Qwen3Config(**SIZES, **IDS, num_key_value_heads=1, head_dim=8)
+    return seeded(lambda: Qwen3ForCausalLM(config))
+
+
+def modernbert() -> PreTrainedModel:
+    full = ["full_attention"] * LAYERS
+    return seeded(
+        lambda: ModernBertModel(ModernBertConfig(**SIZES, layer_types=full, pad_token_id=0))
+    )
+
+
+MODELS = {"decoder": qwen, "encoder": modernbert}
+
+
+def searched(site: str, budgets: tuple[int, ...]) -> Search:
+    evaluator = load_evaluator((MODELS[site]().double(), tokenizer()), sentences=SENTENCES)
+    together = {(site, layer): HEADS for layer in range(LAYERS)}
+    search = Search(budgets, ("band", "full"), together, one_window=True)
+    read = partial(
+        observe_part, model=evaluator.loaded, part=evaluator.sentences, sites=[site], batch_size=3,
+        progress=None,
+    )  # fmt: skip
+    read("", receive=search.learn)
+    read("", receive=search.measure)
+    return search
+
+
+def window_of(entries: AttentionPlan) -> set[Any]:
+    return {one.window for one in entries.entries.values() if isinstance(one, Band)}
+
+
+@pytest.mark.parametrize("site", MODELS)
+def test_windows_are_those_that_configurations_can_name(site: str) -> None:
+    full, *bands = (one.specification for one in windows(site, 20))
+    assert full == Full()
+    for one in bands:
+        assert isinstance(one, Band)
+        left, right = sides("band", one.window)
+        assert right == (0 if site == "decoder" else left)
+    assert len(set(bands)) == len(bands)
+
+
+def test_windows_of_long_texts_are_among_them() -> None:
+    assert Band((255, 0)) in [one.specification for one in windows("decoder", 200)]
+
+
+@pytest.mark.parametrize("budget", [1, 2, 4, 6])
+@pytest.mark.parametrize("site", MODELS)
+def test_the_plan_is_the_best_of_all_windows_and_layers(site: str, budget: int) -> None:
+    search = searched(site, (budget,))
+    full, *bands = windows(site, budget)
+    best, step = float("inf"), 0.0
+    for window in bands:
+        costs = [
+            [search.measured(Head(site, layer, head), one) for head in range(HEADS)]
+            for layer in range(LAYERS)
+            for one in (full, window)
+        ]
+        sums = [[sum(part) for part in zip(*own, strict=True)] for own in costs]
+        for chosen in product((0, 1), repeat=LAYERS):
+            taken = [sums[2 * layer + which] for layer, which in enumerate(chosen)]
+            if sum(keys for _, keys in taken) <= budget * LAYERS * HEADS + 1e-9:
+                best = min(best, sum(error for error, _ in taken))
+        step = max(step, *(sums[2 * layer + 1][0] - sums[2 * layer][0] for layer in range(LAYERS)))
+    found = search.searched(budget)
+    rows = search.rows / (LAYERS * HEADS)
+    assert found.allocation.lower_bound / rows - 1e-9 <= best
+    assert best - 1e-9 <= found.allocation.error / rows <= best + step
+    assert found.allocation.cost <= budget * search.rows + 1e-9
+    assert len(window_of(found.plan())) <= 1
+
+
+@pytest.mark.parametrize("site", MODELS)
+def test_few_windows_are_tried_by_a_dear_criterion_and_every_unit_may_have_them(site: str) -> None:
+    search = searched(site, (2, 4))
+    shortlist = search.shortlist()
+    (own,) = {tuple(one) for one in shortlist.values()}
+    assert Full() in [one.specification for one in own]
+    assert 1 < len(own) <= 2 * WINDOWS_TRIED + 1
+    nearest = {one for budget in (2, 4) for one in search.searched(budget).entries.values()}
+    assert nearest <= set(own)
+    # By costs that favour one window in all layers, it is taken.
+    for window in own[1:]:
+        costs = {
+            (unit, one.specification): float(one != window) for unit in shortlist for one in own
+        }
+        budget = 60
+        assert set(search.searched(budget, costs).entries.values()) == {window}
+
+
+@pytest.mark.parametrize("criterion", ["l1", "loss"])
+@pytest.mark.parametrize("site", MODELS)
+def test_the_plan_can_be_written_as_layer_types(site: str, criterion: str) -> None:
+    model = MODELS[site]()
+    found = plan(
+        (model, tokenizer()), (1, 2), sentences=SENTENCES[:2], calibration=SENTENCES[2:], quick=True,
+        validation=SENTENCES[2:], granularity="layer-types", criterion=criterion,
+    )  # fmt: skip
+    assert found.about["Families"] == "band, full"
+    assert set(found.mechanisms["family"]) <= {"band", "full"}
+    for entries in plans_of(found).values():
+        assert len(window_of(entries)) == 1
+        assert "sliding_attention" in model_with_layer_types(model, entries).config.layer_types
+
+
+def test_a_budget_for_full_attention_everywhere_gives_it() -> None:
+    found = searched("decoder", (60,))
+    shortlist = found.shortlist()
+    costs = {(unit, one.specification): 0.0 for unit, own in shortlist.items() for one in own}
+    assert {one.family for one in found.searched(60, costs).entries.values()} == {"full"}
+
+
+def test_what_has_no_layer_types_is_refused_before_anything_is_read() -> None:
+    told: dict[str, Any] = {"sentences": PAIRS[:2], "calibration": PAIRS[2:]}
+    with pytest.raises(InputError, match="an encoder-decoder has none"):
+        plan((random_models.marian(), tokenizer()), (2,), granularity="layer-types", **told)
+    with pytest.raises(InputError, match="takes no families"):
+        plan((qwen(), tokenizer()), (2,), granularity="layer-types", families=("none",), **told)
+    for families in (("band", "full"), ("full", "band")):
+        with pytest.raises(InputError, match="an encoder-decoder has none"):
+            plan(
+                (random_models.marian(), tokenizer()), (2,), granularity="layer-types",
+                families=families, **told,
+            )  # fmt: skip
+
+
+def test_the_commands_of_the_guide_run(tmp_path: Path) -> None:
+    qwen().save_pretrained(tmp_path / "model")
+    tokenizer().save_pretrained(tmp_path / "model")
+    text, others = tmp_path / "text.txt", tmp_path / "others.txt"
+    text.write_text("\n".join(SENTENCES[:2]), "utf-8")
+    others.write_text("\n".join(SENTENCES[2:]), "utf-8")
+    asked = ["--text", text, "--calibration-text", others, "--out", tmp_path / "planned"]
+    commands = (
+        ["plan", tmp_path / "model", "--budget", "2", "--granularity", "layer-types", "--quick", *asked],
+        ["export", tmp_path / "planned/plan_2.json", tmp_path / "model", "--out", tmp_path / "windowed"],
+    )  # fmt: skip
+    for command in commands:
+        result = CliRunner().invoke(app, [str(part) for part in command])
+        assert result.exit_code == 0, result.output
+    assert "sliding_attention" in (tmp_path / "windowed/config.json").read_text("utf-8")
