@@ -4,6 +4,7 @@ Both systems are scored on the same resampled sentences. Source: Koehn 2004, Sta
 Significance Tests for Machine Translation Evaluation; sacrebleu does the same for two systems.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from jaxtyping import Bool, Float
 from scipy import stats
 from torch import Tensor
 
-from attnlab.core import Estimate, InputError
+from attnlab.core import FEWEST_FOR_INTERVAL, Estimate, InputError
 
 # Enough that no p-value of a few tests is the least that there can be.
 DRAWS = 10_000
@@ -36,7 +37,7 @@ class Difference:
         before: score on all sentences.
         after: score on all sentences.
         change: after - before.
-        low: lower end of the change's 95 % bootstrap interval.
+        low: lower end of the change's 95 % bootstrap interval; NaN where so few sentences give none.
         high: upper end.
         p_value: share of draws whose change, moved to mean 0, is as large as `change`; at least that of a
             sign test in which all sentences change alike, 2^(1 - sentences).
@@ -50,6 +51,11 @@ class Difference:
     high: float
     p_value: float
     sentences: int
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The ends of the interval; None where there is none."""
+        return None if math.isnan(self.low) else (self.low, self.high)
 
     def cells(self, estimate: Estimate) -> dict[str, float]:
         """The change as cells of the columns of `estimate`."""
@@ -260,12 +266,14 @@ def holm_adjusted(p_values: Float[np.ndarray, " test"]) -> Float[np.ndarray, " t
 def _difference(
     first: float, second: float, changes: Float[Tensor, " draw"], sentences: int
 ) -> Difference:
+    # All signs alike is the most that few sentences can show; draws of two alike sentences do not vary.
+    by_signs = min(1.0, 2.0 ** (1 - sentences))
     low, high = changes.quantile(torch.tensor(INTERVAL, dtype=torch.float64)).tolist()
+    if sentences < FEWEST_FOR_INTERVAL:
+        low = high = math.nan
     as_large = (changes - changes.mean()).abs() >= abs(second - first)
     p_value = (int(as_large.sum()) + 1) / (len(changes) + 1)
-    # All signs alike is the most that few sentences can show; draws of two alike sentences do not vary.
-    p_value = max(p_value, min(1.0, 2.0 ** (1 - sentences)))
-    return Difference(first, second, second - first, low, high, p_value, sentences)
+    return Difference(first, second, second - first, low, high, max(p_value, by_signs), sentences)
 
 
 # Values that differ by no more of their size are equal.

@@ -10,6 +10,7 @@ from .addresses import layer_name as layer_name
 from .addresses import sides_of as sides_of
 from .addresses import site_order as site_order
 from .addresses import sites_named as sites_named
+from .columns import FEWEST_FOR_INTERVAL as FEWEST_FOR_INTERVAL
 from .columns import FORMATS as FORMATS
 from .columns import HEAD as HEAD
 from .columns import HEAD_KEYS as HEAD_KEYS

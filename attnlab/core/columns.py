@@ -40,6 +40,11 @@ class Column:
         return rounded(value, self.digits or 0, signed=signed)
 
 
+# Between the least and the largest of n values lies the median 1 - 2^(1 - n) of the times: of fewer, less
+# than 95 %.
+FEWEST_FOR_INTERVAL = 6
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A figure with its 95 % interval and, where it is tested, its p-value: one spelling in every table.

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from attnlab.core import Note
+from attnlab.core import FEWEST_FOR_INTERVAL, Note
 from attnlab.evaluation import (
     FewerThanAsked,
     FewForIntervals,
@@ -89,6 +89,9 @@ WORDS: Mapping[type[Note], Words] = {
     FewForMeans: lambda note: f"{_only(note.sentences)}: means may be far from those of a corpus.",
     FewForIntervals: lambda note: (
         f"{_only(note.sentences)}: intervals are wide, and little can be told from chance."
+        if note.sentences >= FEWEST_FOR_INTERVAL
+        else f"{_only(note.sentences)}: there is no 95 % interval of fewer than {FEWEST_FOR_INTERVAL}, and "
+        "nothing can be told from chance."
     ),
     UnreadableTranslations: "The best validation BLEU of {run} is {bleu:.1f}, and below {least:g} no "
     "translation can be read: its attention will change with more training (attnlab train {run} "

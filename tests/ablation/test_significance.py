@@ -1,5 +1,7 @@
 """Whether a change is more than chance: paired bootstrap against textbook and sacrebleu."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from statsmodels.stats.multitest import multipletests
 
 from attnlab.ablation import significance
 from attnlab.ablation.significance import (
+    SIGNIFICANCE_LEVEL,
     bleu_difference,
     bleu_differences,
     holm_adjusted,
@@ -15,6 +18,7 @@ from attnlab.ablation.significance import (
     loss_difference,
     loss_differences,
 )
+from attnlab.core import FEWEST_FOR_INTERVAL
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])
@@ -128,3 +132,21 @@ def test_two_sentences_cannot_be_significant() -> None:
     assert found.p_value == 0.5
     many = loss_difference(torch.full((40,), 4.0), torch.full((40,), 3.0), torch.ones(40), seed=0)
     assert many.p_value < 1e-3
+
+
+def test_fewer_sentences_than_a_sign_test_needs_have_no_interval() -> None:
+    """From the least to the largest of n values lies the median 1 - 2^(1 - n) of the times."""
+    assert 2.0 ** (1 - FEWEST_FOR_INTERVAL) <= SIGNIFICANCE_LEVEL < 2.0 ** (2 - FEWEST_FOR_INTERVAL)
+    generator = torch.Generator().manual_seed(3)
+    for sentences in (1, 2, FEWEST_FOR_INTERVAL - 1, FEWEST_FOR_INTERVAL):
+        before, after = torch.rand(2, sentences, generator=generator, dtype=torch.float64)
+        tokens = torch.ones(sentences, dtype=torch.float64)
+        found = loss_difference(before, after, tokens, seed=0)
+        assert found.change == pytest.approx(float((after - before).mean()))
+        if sentences < FEWEST_FOR_INTERVAL:
+            assert found.interval is None
+            assert math.isnan(found.low)
+            assert math.isnan(found.high)
+        else:
+            assert found.interval == (found.low, found.high)
+            assert found.low < found.change < found.high

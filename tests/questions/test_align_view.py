@@ -1,5 +1,6 @@
 """What the page and the terminal show of an alignment, on a made-up result."""
 
+import math
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
@@ -17,8 +18,9 @@ from matplotlib.path import Path as Outline
 
 from attnlab.cli.output import new_table, print_table
 from attnlab.core import InputError
+from attnlab.labels import AER
 from attnlab.questions.align.pair_figure import MOST_WORDS, STROKES, draw_pair, links_by_kind
-from attnlab.questions.align.question import ORACLE, QUESTION, SCORES
+from attnlab.questions.align.question import AER_CHANGE, ORACLE, QUESTION, SCORES
 from attnlab.questions.align.score_figures import draw_calibration, draw_scores
 from attnlab.questions.align.view import answer_of
 from attnlab.results import Result
@@ -45,20 +47,47 @@ def test_a_clear_win_names_the_heads_their_score_and_the_best_default() -> None:
 
 @pytest.mark.parametrize(
     ("aer", "near"),
-    [(0.501, "1.9 points below it"), (0.539, "1.9 points above it"), (0.52, "the same")],
+    [(0.501, "1.9 points below"), (0.539, "1.9 points above"), (0.52, "as good as")],
 )
 def test_defaults_that_are_as_good_are_what_the_first_sentence_begins_with(
     aer: float, near: str
 ) -> None:
     said = answer_of(alignment(aer=aer))
     assert said.startswith("The best of what engines take by default (first head of the last layer")
-    assert (
-        f"is within 2 points of the chosen head 0.2, read one step later, which has AER {aer:.3f} "
-        in said
-    )
-    assert f"on 250 pairs, {near} (95 % interval of the difference [" in said
+    assert f"is {near} the chosen head 0.2, read one step later, which has AER {aer:.3f} " in said
+    assert "on 250 pairs (95 % interval of the difference [" in said
     # Intervals there are 5 points wide on either side.
-    assert said.endswith("whether it is more than 2 points these pairs do not tell.")
+    assert said.endswith("whether the two differ by more than 2 points these pairs do not tell.")
+
+
+def test_defaults_that_are_surely_as_good_leave_little_to_gain() -> None:
+    found = alignment(aer=0.51)
+    default = found.systems["kind"] == "default"
+    found.systems.loc[default, [AER_CHANGE.low, AER_CHANGE.high]] = [0.005, 0.015]
+    said = answer_of(found)
+    assert "is within 2 points of the chosen head 0.2" in said
+    assert said.endswith("[+0.5, +1.5]): there is little to gain.")
+
+
+def test_of_few_pairs_there_is_no_interval() -> None:
+    for aer in (0.51, 0.55, 0.48):
+        found = alignment(aer=aer)
+        ends = [end for estimate in (AER, AER_CHANGE) for end in (estimate.low, estimate.high)]
+        found.systems[ends] = math.nan
+        said = answer_of(found)
+        assert "[" not in said
+        assert "nan" not in said
+
+
+def test_a_diagonal_that_aligns_better_is_told() -> None:
+    found = alignment()
+    better = pd.DataFrame([{"system": "diagonal", "kind": "baseline", AER.name: 0.3}])
+    found.tables["systems"] = pd.concat([found.systems, better], ignore_index=True)
+    assert answer_of(found).endswith(
+        " The diagonal, which reads no attention, aligns better than they do: AER 0.300."
+    )
+    found.tables["systems"].loc[len(found.systems) - 1, AER.name] = 0.32
+    assert "diagonal" not in answer_of(found)
 
 
 def test_a_default_that_is_better_is_said_to_be() -> None:

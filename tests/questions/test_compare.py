@@ -333,7 +333,7 @@ def test_layers_are_let_go_before_the_next_is_computed() -> None:
 @pytest.fixture(scope="module")
 def compared(small_run: Path) -> Result:
     return compare(
-        small_run, [5, 7], sentences=5, calibration=7, validation=4, mechanisms=FEW, quick=True
+        small_run, [5, 7], sentences=8, calibration=7, validation=4, mechanisms=FEW, quick=True
     )
 
 
@@ -396,7 +396,7 @@ def test_the_same_call_gives_the_same_tables(
     small_run: Path, compared: Result, untouched_randomness: None
 ) -> None:
     again = compare(
-        small_run, [5, 7], sentences=5, calibration=7, validation=4, mechanisms=FEW, quick=True
+        small_run, [5, 7], sentences=8, calibration=7, validation=4, mechanisms=FEW, quick=True
     )
     assert again.mechanisms_by_head.equals(compared.mechanisms_by_head)
     timed = ["time_ratio"]

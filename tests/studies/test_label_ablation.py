@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 from zoo import random_models
@@ -83,8 +84,13 @@ def test_labels_and_importance_leave_out_the_same_pairs(
     )
     assert len(both) == len(weighed.importance)
     for end in ("", "_low", "_high"):
-        difference = both[f"ablation_loss_change{end}"] - both[f"zero_loss_change{end}"]
-        assert difference.abs().max() < 1e-6
+        pd.testing.assert_series_equal(
+            both[f"ablation_loss_change{end}"],
+            both[f"zero_loss_change{end}"],
+            check_names=False,
+            rtol=0,
+            atol=1e-6,
+        )
 
 
 def test_processes_deal_out_the_heads() -> None:

@@ -261,10 +261,11 @@ def _with_given_heads(model: Model, settings: AlignmentSettings) -> Result:
 
 def _score(system: System, settings: AlignmentSettings, pairs: WordPairs) -> dict[str, Any]:
     (one,) = score_intervals(system.counts[None], "aer", seed=settings.seed)
+    low, high = one.interval or (None, None)
     return {
         "aer": one.change,
-        "aer_low": one.low,
-        "aer_high": one.high,
+        "aer_low": low,
+        "aer_high": high,
         "scored_on": f"{len(system.counts)} pairs of {pairs.origin}",
     }
 

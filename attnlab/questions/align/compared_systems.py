@@ -26,6 +26,7 @@ from attnlab.questions.align.chosen_heads import (
 )
 from attnlab.questions.align.question import (
     CHOICE_NAMES,
+    DIAGONAL,
     ORACLE,
     SYMMETRIZATIONS,
     AlignmentSettings,
@@ -73,7 +74,7 @@ def other_heads(
 def baselines(report: Part, statistical: BothDirections | None) -> Iterator[System]:
     """The diagonal and the statistical aligner."""
     diagonal = [diagonal_links(len(source), len(target)) for source, target in report.words]
-    yield System("diagonal", "baseline", count_links(diagonal, report.links))
+    yield System(DIAGONAL, "baseline", count_links(diagonal, report.links))
     if statistical is None:
         return
     forward = statistical.forward.align(report.words)

@@ -30,6 +30,7 @@ SYMMETRIZATIONS: tuple[
 CALIBRATION_SIZES = (10, 25, 50, 100, 200)
 # Whose links stand on the page.
 CHOSEN = "chosen heads"
+DIAGONAL = "diagonal"
 CHOICE_NAMES = {
     "set": "best set",
     "single": "best single head",

@@ -1,6 +1,7 @@
 """An alignment drawn: which heads align best, their links in sentences; and its rows on a terminal."""
 
 import json
+import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from attnlab.questions.align.question import (
     AER_CHANGE,
     CALIBRATION,
     CHOSEN,
+    DIAGONAL,
     GENERATED_AER,
     GENERATED_CHANGE,
     GENERATION,
@@ -293,7 +295,20 @@ def _points(difference: float) -> str:
 
 
 def answer_of(result: Result) -> str:
-    """Which heads align best, how well, and how far from what engines take by default, as a sentence."""
+    """Which heads align best, how well, and how far from what engines take by default, in sentences."""
+    systems, said = result.systems, [_compared(result)]
+    if _known(systems, AER):
+        own = _chosen_row(systems)[AER.name]
+        diagonal = systems[(systems["system"] == DIAGONAL) & (systems[AER.name] < own)]
+        said += [
+            f"The {DIAGONAL}, which reads no attention, aligns better than they do: AER {AER.shown(row)}."
+            for row in diagonal.to_dict("records")
+        ]
+    return " ".join(said)
+
+
+def _compared(result: Result) -> str:
+    """The first sentence of the answer."""
     details, systems = result.details, result.systems
     one, chosen = len(details["chosen"]) == 1, _chosen_row(systems)
     heads = f"{'head' if one else 'heads'} {_listed(details['chosen'])}, {_READ[details['row']]},"
@@ -310,30 +325,26 @@ def answer_of(result: Result) -> str:
     taken = f"{'the best of ' if many else ''}what engines take by default ({name})"
     if abs(gap) <= NEAR:
         side = "below" if gap > 0 else "above"
-        near = "the same" if round(gap, 3) == 0 else f"{_points(gap)} {side} it"
-        ends = AER_CHANGE.ends(default)
-        sure = all(abs(end) <= NEAR for end in ends)
-        said = (
-            "there is little to gain"
-            if sure
-            else f"whether it is more than {round(100 * NEAR)} points these pairs do not tell"
-        )
+        most = f"{round(100 * NEAR)} points"
+        which = f"the chosen {heads} which {'has' if one else 'have'} {score}"
+        if all(abs(end) <= NEAR for end in AER_CHANGE.ends(default)):
+            near = "the same" if round(gap, 3) == 0 else f"{_points(gap)} {side} it"
+            return (
+                f"{_capital(taken)} is within {most} of {which}, {near}{_interval(default)}: there is little "
+                "to gain."
+            )
+        near = "as good as" if round(gap, 3) == 0 else f"{_points(gap)} {side}"
         return (
-            f"{_capital(taken)} is within {round(100 * NEAR)} points of the chosen {heads} which "
-            f"{'has' if one else 'have'} {score}, {near} (95 % interval of the difference "
-            f"{_interval(default)}): {said}."
+            f"{_capital(taken)} is {near} {which}{_interval(default)}: whether the two differ by more than "
+            f"{most} these pairs do not tell."
         )
     if gap < 0:
         return (
             f"{_capital(taken)} aligns better than the chosen {heads} which {'has' if one else 'have'} "
-            f"{score}, {_points(gap)} above it (95 % interval of the difference {_interval(default)})."
+            f"{score}, {_points(gap)} above it{_interval(default)}."
         )
     low, _ = AER_CHANGE.ends(default)
-    doubt = (
-        f" (95 % interval of the difference {_interval(default)}, which holds 0)"
-        if low <= 0
-        else ""
-    )
+    doubt = _interval(default, ", which holds 0") if low <= 0 else ""
     choices = systems.loc[systems["kind"] == "choice", AER.name]
     # Heads may have been chosen by another rule than the one that serves best here.
     best = f"{'aligns' if one else 'align'} best:" if chosen[AER.name] <= choices.min() else ""
@@ -343,9 +354,12 @@ def answer_of(result: Result) -> str:
     )
 
 
-def _interval(row: Mapping[Any, Any]) -> str:
-    low, high = (f"{100 * end:+.1f}" for end in AER_CHANGE.ends(row))
-    return f"[{low}, {high}]"
+def _interval(row: Mapping[Any, Any], more: str = "") -> str:
+    """That of the difference between brackets; empty where so few pairs give none."""
+    low, high = AER_CHANGE.ends(row)
+    if math.isnan(low):
+        return ""
+    return f" (95 % interval of the difference [{100 * low:+.1f}, {100 * high:+.1f}]{more})"
 
 
 def _capital(text: str) -> str:
@@ -389,10 +403,11 @@ def _written(result: Result) -> Iterator[str]:
         low, high = (
             GENERATED_CHANGE.column.shown(end, signed=True) for end in GENERATED_CHANGE.ends(row)
         )
+        interval = f" (difference [{low}, {high}])" if low else ""
         words = counted(int(row["words"]), "word")
         free, forced = (one.column.shown(row[one.name]) for one in (GENERATED_AER, AER))
         yield (
             f"Where the model writes the translation itself, links of the {words} that it shares with the "
-            f"reference ({row['word_share']:.0%}) have AER {free}, against {forced} under teacher forcing "
-            f"(difference [{low}, {high}])."
+            f"reference ({row['word_share']:.0%}) have AER {free}, against {forced} under teacher "
+            f"forcing{interval}."
         )

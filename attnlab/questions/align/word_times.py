@@ -386,6 +386,7 @@ def _file(
     (error,) = paired_bootstraps(
         _no_error, [_score(chosen.errors)], len(chosen.errors), seed=settings.seed
     )
+    low, high = error.interval or (None, None)
     return AlignmentHeads(
         heads=tuple((head // each, head % each) for head in chosen.heads or ()),
         row=_row(settings),
@@ -398,7 +399,7 @@ def _file(
         chosen_by="starts of words",
         sentences=sentences,
         start_error=error.change,
-        start_error_low=error.low,
-        start_error_high=error.high,
+        start_error_low=low,
+        start_error_high=high,
         scored_on=f"{len(chosen.errors)} audio files of {_origin(settings)}",
     )

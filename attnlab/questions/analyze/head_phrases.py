@@ -24,7 +24,7 @@ from attnlab.labels import (
     status_of,
 )
 from attnlab.matrices import NO_FAMILY
-from attnlab.questions.analyze.question import SUMMARY
+from attnlab.questions.analyze.question import GENERATION_CHANGE, SUMMARY
 from attnlab.questions.analyze.summary import NO_ROLE, marked, most_needed
 from attnlab.results import columns_named, family_words, head_names
 
@@ -378,8 +378,7 @@ def describe_generation(generated: pd.DataFrame) -> str:
         )
     ]
     changes = [
-        f"{row['statistic'].replace('_', ' ')} by {row['generation_change']:+.3f} "
-        f"[{row['generation_change_low']:+.3f}, {row['generation_change_high']:+.3f}] "
+        f"{row['statistic'].replace('_', ' ')} by {GENERATION_CHANGE.shown(row, signed=True)} "
         f"({Head(row['site'], row['layer'], row['head'])})"
         for row in largest.to_dict("records")
     ]

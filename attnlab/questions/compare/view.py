@@ -362,7 +362,7 @@ def _mark_winner(axes: Axes, rows: pd.DataFrame, names: list[str], estimate: Est
     axes.plot(
         [value], [y], "o", color=colour, fillstyle="none", markersize=8.5, markeredgewidth=1.1
     )
-    low, high = estimate.ends(best)
+    low, high = (value if pd.isna(end) else end for end in estimate.ends(best))
     at = axes.transLimits.transform(axes.transScale.transform((value, 0)))[0]
     left = at > 0.6
     axes.annotate(
@@ -394,8 +394,8 @@ def _draw(axes: Axes, table: pd.DataFrame, names: list[str], estimate: Estimate)
     else:
         axes.axvline(0, color=INK, linewidth=0.8, linestyle=":")
         axes.margins(x=0.08)
-        ends = table[[estimate.low, estimate.high]].abs().to_numpy()
-        largest = float(ends.max()) if len(table) else 0.0
+        drawn = table[[estimate.name, estimate.low, estimate.high]].abs().max().max()
+        largest = 0.0 if pd.isna(drawn) else float(drawn)
         stretched = stretch(axes, "x", threshold=_LINEAR[estimate.name], largest=largest)
     for row in table.to_dict("records"):
         y, value = names.index(row["mechanism"]), row[estimate.name]

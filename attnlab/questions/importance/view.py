@@ -203,7 +203,8 @@ def removable(cumulative: pd.DataFrame) -> list[str]:
         str(order): int((own[REMOVED_CHANGE.low] <= 0).cummin().sum()) - 1
         for order, own in cumulative.sort_values("heads_removed").groupby("order", sort=False)
     }
-    if not found:
+    # Of few sentences there are no intervals.
+    if not found or cumulative[REMOVED_CHANGE.low].isna().any():
         return []
     best = max(found, key=found.__getitem__)
     where = ", on the half of the sentences that did not choose the order"

@@ -189,10 +189,11 @@ def aer_of(shown: list[dict[str, Any]], name: str) -> float:
 
 
 def test_scores_are_those_of_the_links(tmp_path: Path) -> None:
-    found = align((random_models.marian(), tokenizer()), gold=gold_file(tmp_path, PAIRS), **QUICK)
+    pairs = [*PAIRS, *((target, source) for source, target in PAIRS)]
+    found = align((random_models.marian(), tokenizer()), gold=gold_file(tmp_path, pairs), **QUICK)
     shown = found.details["pairs"]
     chosen = found.systems.iloc[0]
-    assert chosen["pairs"] == len(shown) == len(PAIRS) // 2
+    assert chosen["pairs"] == len(shown) == len(pairs) // 2
     assert chosen["aer"] == pytest.approx(aer_of(shown, "chosen"))
     row = found.details["row"]
     for one in found.heads[found.heads["row"] == row].itertuples():
@@ -596,6 +597,13 @@ def test_few_pairs_are_told(tmp_path: Path) -> None:
     scored = align(model, gold=gold, sentences=40, **QUICK)
     assert FewForIntervals(len(PAIRS) // 2) in scored.notes
     assert FewerThanAsked(40, "gold.tsv", len(PAIRS)) in scored.notes
+    # Of three pairs there is no interval to write.
+    saved = tmp_path / "few"
+    scored.save(saved)
+    written = read_heads(saved / "heads.json")
+    assert written.aer is not None
+    assert written.aer_low is None
+    assert "nan" not in str(next(iter(scored.terminal())).caption)
     unscored = align(model, PAIRS, sentences=4, **QUICK)
     assert not any(isinstance(one, FewForIntervals | FewerThanAsked) for one in unscored.notes)
     model, heads = chosen_heads(tmp_path)

@@ -1,5 +1,6 @@
 """Heads while a model writes itself, against the attention that `generate` gives and plain loops."""
 
+import math
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from attnlab.questions.analyze.generation import (
     first_rows,
     written_sentences,
 )
+from attnlab.questions.analyze.head_phrases import describe_generation
 from attnlab.reading.capture import prepare
 from attnlab.reading.sentences import Sentence, Sentences, read_sentences
 from attnlab.reading.statistics import HeadStatistics, SentenceStatistics
@@ -98,33 +100,39 @@ def test_sums_of_sentences_add_up_to_those_of_all(name: str) -> None:
 
 
 def test_changes_and_intervals_are_of_the_same_sentences() -> None:
-    forced, itself = SentenceStatistics(3), SentenceStatistics(3)
-    rows = torch.tensor([4.0, 2.0, 5.0], dtype=torch.float64)
+    forced, itself = SentenceStatistics(9), SentenceStatistics(9)
+    lengths = torch.tensor([4.0, 2.0, 4.0, 2.0, 4.0, 2.0, 4.0, 2.0, 5.0], dtype=torch.float64)
 
     def fed(statistics: SentenceStatistics, confidence: list[float], rows: torch.Tensor) -> None:
         sums = {
             "rows": rows,
             "confidence": (torch.tensor(confidence, dtype=torch.float64) * rows)[:, None],
-            "normalised_entropy": torch.zeros(3, 1, dtype=torch.float64),
-            "rows_with_choice": torch.zeros(3, dtype=torch.float64),
-            "mass_on": torch.zeros(3, 1, 5, dtype=torch.float64),
-            "rows_seeing": torch.zeros(3, 5, dtype=torch.float64),
+            "normalised_entropy": torch.zeros(9, 1, dtype=torch.float64),
+            "rows_with_choice": torch.zeros(9, dtype=torch.float64),
+            "mass_on": torch.zeros(9, 1, 5, dtype=torch.float64),
+            "rows_seeing": torch.zeros(9, 5, dtype=torch.float64),
         }
         statistics.sums[("decoder", 0)] = sums  # type: ignore[assignment]
 
-    fed(forced, [0.5, 0.7, 0.1], rows)
-    fed(itself, [0.6, 0.8, 0.9], rows)
-    (row,) = compare_generated(forced, itself, [0, 1], seed=0).to_dict("records")
+    own = [*[0.6, 0.8] * 4, 0.9]
+    fed(forced, [*[0.5, 0.7] * 4, 0.1], lengths)
+    fed(itself, own, lengths)
+    (row,) = compare_generated(forced, itself, list(range(8)), seed=0).to_dict("records")
     assert row["statistic"] == "confidence"
-    assert row["sentences"] == 2
+    assert row["sentences"] == 8
     assert row["teacher_forced"] == pytest.approx((0.5 * 4 + 0.7 * 2) / 6)
     assert row["generated"] == pytest.approx((0.6 * 4 + 0.8 * 2) / 6)
     ends = row["generation_change_low"], row["generation_change_high"]
     assert ends == pytest.approx((0.1, 0.1))
     # Of what has no rows in one of the two there is no change, and a draw may hold nothing else.
-    fed(itself, [0.6, 0.8, 0.9], torch.tensor([4.0, 2.0, 0.0], dtype=torch.float64))
-    (again,) = compare_generated(forced, itself, [0, 1, 2], seed=0).to_dict("records")
+    fed(itself, own, torch.cat([lengths[:8], torch.zeros(1, dtype=torch.float64)]))
+    (again,) = compare_generated(forced, itself, list(range(9)), seed=0).to_dict("records")
     assert again == row
+    # Two sentences have no interval.
+    (few,) = compare_generated(forced, itself, [0, 1], seed=0).to_dict("records")
+    assert few["generation_change"] == pytest.approx(0.1)
+    assert math.isnan(few["generation_change_low"])
+    assert "nan" not in describe_generation(pd.DataFrame([few]))
 
 
 def test_rows_of_a_prompt_do_not_count() -> None:
