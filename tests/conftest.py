@@ -160,6 +160,14 @@ def forks() -> Iterator[Forks]:
 
 
 @pytest.fixture
+def as_users_call_it() -> Iterator[None]:
+    """Without the checks of types, which run in tests alone and would refuse first."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture
 def copied_run(small_run: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(small_run, tmp_path / "copy"))
 

@@ -35,6 +35,17 @@ class Column:
         """The heading where there is little room."""
         return self.short or self.heading
 
+    @property
+    def explained(self) -> str:
+        """What the heading means, as a line below a table.
+
+        >>> Column("l1", "l1", "Sum of all differences.").explained
+        'l1: sum of all differences'
+        """
+        meaning = self.meaning.removesuffix(".")
+        begins = meaning[:1] if meaning[1:2].isupper() else meaning[:1].lower()
+        return f"{self.narrow}: {begins}{meaning[1:]}"
+
     def shown(self, value: float, *, signed: bool = False) -> str:
         """A number with the decimals of this column, as `rounded` writes it."""
         return rounded(value, self.digits or 0, signed=signed)

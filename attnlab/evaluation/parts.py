@@ -93,7 +93,10 @@ def _training_texts(
         there = first_pairs(texts.corpus(), "train", wanted, without=used)
     else:
         name = model.name or "A model without a folder"
-        msg = f"{name} brings no training sentences; give calibration or calibration_text."
+        msg = (
+            f"{name} brings no training sentences; give a file of them (calibration_text), or in Python a "
+            "list (calibration)."
+        )
         raise InputError(msg)
     found = tuple(text for text in there if source_of(text) not in used)[:count]
     if not found:

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from attnlab.core import ShortRepr, path_label
+from attnlab.core import InputError, ShortRepr, briefly, path_label
 
 # Longer sentences are left out where loss and translations of a model that is no run are measured.
 MOST_TOKENS = 512
+PAIR = 2
+_AS_A_PAIR = "hand in both as a pair, (model, tokenizer)"
 
 
 class BothTokenizers(NamedTuple):
@@ -47,8 +49,15 @@ class Model(ShortRepr):
 
     @property
     def both_tokenizers(self) -> BothTokenizers:
-        """One for each side."""
+        """One for each side.
+
+        Raises:
+            InputError: the model was handed in without one.
+        """
         one = self.tokenizer
+        if one is None:
+            msg = f"{self.label} has no tokenizer here; {_AS_A_PAIR}."
+            raise InputError(msg)
         return BothTokenizers(getattr(one, "source", one), getattr(one, "target", one))
 
     @property
@@ -101,6 +110,33 @@ Settings = TypeVar("Settings")
 Found = TypeVar("Found")
 
 
+def handed_in(source: Any) -> Model | str | Path:
+    """The model that was handed in itself, or the folder or name of one.
+
+    Raises:
+        InputError: it is something else, such as a model without its tokenizer.
+    """
+    if isinstance(source, Model):
+        return source
+    if isinstance(source, nn.Module):
+        msg = f"{type(source).__name__} is a model without its tokenizer; {_AS_A_PAIR}."
+        raise InputError(msg)
+    if isinstance(source, tuple):
+        if (
+            len(source) != PAIR
+            or not isinstance(source[0], nn.Module)
+            or isinstance(source[1], nn.Module)
+        ):
+            kinds = ", ".join(type(one).__name__ for one in source)
+            msg = f"({kinds}) is no model with its tokenizer; {_AS_A_PAIR}."
+            raise InputError(msg)
+        return Model(*source)
+    if not isinstance(source, str | Path):
+        msg = f"{briefly(source)} is no model; give a folder, a name on the hub, or (model, tokenizer)."
+        raise InputError(msg)
+    return source
+
+
 def leaving_modes(
     study: Callable[[Source, Settings], Found],
 ) -> Callable[[Source, Settings], Found]:
@@ -108,11 +144,10 @@ def leaving_modes(
 
     @wraps(study)
     def call(source: Source, settings: Settings) -> Found:
-        loaded = Model(*source) if isinstance(source, tuple) else source
-        model = loaded.model if isinstance(loaded, Model) else None
-        if not isinstance(model, nn.Module):
+        loaded = handed_in(source)
+        if not isinstance(loaded, Model):
             return study(source, settings)
-        modes = {part: part.training for part in model.modules()}
+        modes = {part: part.training for part in loaded.model.modules()}
         try:
             return study(source, settings)
         finally:

@@ -5,7 +5,7 @@ from typing import Any
 
 from attnlab.attention import PLAN_ENTRY, install_saved, saved_plan
 from attnlab.core import InputError, model_source, read_pretrained, reason
-from attnlab.models.loaded import Model, Source
+from attnlab.models.loaded import Model, Source, handed_in
 from attnlab.models.run import load
 from attnlab.models.run_folder import is_run
 from attnlab.models.safe_loading import (
@@ -19,31 +19,34 @@ from attnlab.models.safe_loading import (
 from attnlab.models.tokenizer import read_tokenizer
 
 
-def model_of(source: Source, *, scores: bool = True) -> Model:
+def model_of(source: Source, *, scores: bool = True, tokenizes: bool = True) -> Model:
     """The model that `source` is or names, with its tokenizer.
 
     Args:
         source: a run or its folder, a transformers folder, the name of a model on the hub, what
             `attnlab.load` returned, or a pair (model, tokenizer).
         scores: whether a transformers model must score tokens, where there is one that does.
+        tokenizes: whether its tokenizer is needed.
 
     Raises:
         InputError: it cannot be loaded.
         AttnlabError: it is a run that holds no trained model yet.
     """
-    if isinstance(source, Model):
-        return source
-    if isinstance(source, tuple):
-        return Model(*source)
-    return load(source) if is_run(source) else load_transformers(source, scores=scores)
+    given = handed_in(source)
+    if isinstance(given, Model):
+        return given
+    if is_run(given):
+        return load(given)
+    return load_transformers(given, scores=scores, tokenizes=tokenizes)
 
 
-def load_transformers(source: str | Path, *, scores: bool) -> Model:
+def load_transformers(source: str | Path, *, scores: bool, tokenizes: bool = True) -> Model:
     """The model with its tokenizer in a transformers folder, or of that name on the hub.
 
     Args:
         source: the folder or the name.
         scores: whether the model must score tokens, where there is one that does.
+        tokenizes: whether its tokenizer is needed; without, what stands there is not looked at.
 
     Raises:
         InputError: they cannot be loaded.
@@ -55,7 +58,6 @@ def load_transformers(source: str | Path, *, scores: bool) -> Model:
         AutoModelForMaskedLM,
         AutoModelForSeq2SeqLM,
         AutoModelForSpeechSeq2Seq,
-        AutoTokenizer,
     )
     from transformers.models.auto.modeling_auto import (
         MODEL_FOR_CAUSAL_LM_MAPPING,
@@ -83,13 +85,7 @@ def load_transformers(source: str | Path, *, scores: bool) -> Model:
             kind = AutoModelForMaskedLM
         check_generation_config(name)
         model = load_body(kind, name, scores=scores)
-        check_has_tokenizer(name)
-        try:
-            tokenizer = read_tokenizer(AutoTokenizer, name)
-        except Exception as error:
-            msg = f"its tokenizer cannot be used: {reason(error)}"
-            raise DamagedModelError(msg) from error
-        check_vocabulary(tokenizer, model)
+        tokenizer = _tokenizer(name, model) if tokenizes else None
     except UNREADABLE as error:
         found = "is a folder" if Path(source).is_dir() else "is no folder here"
         msg = (
@@ -103,6 +99,20 @@ def load_transformers(source: str | Path, *, scores: bool) -> Model:
         msg = f"{source} was saved with mechanisms in it; download it and give its folder."
         raise InputError(msg)
     return Model(model, tokenizer, str(source))
+
+
+def _tokenizer(name: str, model: Any) -> Any:
+    """That of a model; raises one of `UNREADABLE` where there is none that fits."""
+    from transformers import AutoTokenizer
+
+    check_has_tokenizer(name)
+    try:
+        tokenizer = read_tokenizer(AutoTokenizer, name)
+    except Exception as error:
+        msg = f"its tokenizer cannot be used: {reason(error)}"
+        raise DamagedModelError(msg) from error
+    check_vocabulary(tokenizer, model)
+    return tokenizer
 
 
 def _scores_masked(config: Any) -> bool:

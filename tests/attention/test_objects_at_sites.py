@@ -1,8 +1,7 @@
 """A mechanism object is taken at the site that it was made for, and refused where its text is refused."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import jaxtyping
 import pytest
 import torch
 from zoo.bridged import KINDS, SPECS, model
@@ -83,14 +82,6 @@ def test_each_part_of_an_object_is_checked() -> None:
     mixed = PerHead([([head], part) for head, part in enumerate(parts)])
     with pytest.raises(InputError, match="make it with causal=False and cross=False"):
         make(mixed)
-
-
-@pytest.fixture
-def as_users_call_it() -> Iterator[None]:
-    """Without the checks of types, which run in tests alone and would refuse first."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.mark.parametrize("site", SITES)

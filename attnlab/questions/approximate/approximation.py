@@ -30,7 +30,7 @@ from attnlab.matrices import (
     sides,
 )
 from attnlab.matrices.distances import distances
-from attnlab.questions.approximate.question import APPROXIMATION, ApproximationSettings
+from attnlab.questions.approximate.question import APPROXIMATION, TOLD, ApproximationSettings
 from attnlab.reading import load_arrays, prepared
 from attnlab.results import Result, notes_on_weights
 
@@ -103,10 +103,22 @@ def approximate(
         question="approximate",
         title=f"Structured fits of {about.get('File', 'matrices')}",
         tables=tables,
-        about=about,
+        about=_told(settings) | about,
         notes=tuple(notes),
         details={"sizes": sorted({tuple(H.shape[-2:]) for H in arrays.values()})},
     )
+
+
+def _told(settings: ApproximationSettings) -> dict[str, str]:
+    """What the fits may use, in words."""
+    left, right = sides(settings.window, causal=settings.causal)
+    error = f"{settings.error_nnz} entries up to {settings.error_bound:g}"
+    told = (
+        f"{left} back, {right} ahead",
+        f"at most {settings.budget} a row, {settings.values}",
+        error if settings.error_entries(1) else "none",
+    )
+    return dict(zip(TOLD, told, strict=True))
 
 
 def _approximated(

@@ -80,6 +80,10 @@ def families_in(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
+# What a result says of the room that fits had.
+TOLD = ("Window", "Entries", "Sparse error")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ApproximationSettings(Settings):
     """What is fitted to matrices.

@@ -8,7 +8,7 @@ from attnlab.core import rounded, shown
 from attnlab.labels import NO_STRUCTURE, NO_STRUCTURE_MEANS
 from attnlab.matrices import NO_FAMILY
 from attnlab.questions.approximate.approximation import REFERENCES
-from attnlab.questions.approximate.question import APPROXIMATION
+from attnlab.questions.approximate.question import APPROXIMATION, TOLD
 from attnlab.results import (
     ADDITIVE,
     BAND,
@@ -73,12 +73,19 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
     names = result.approximation["matrix"].unique().tolist()
     sizes = [" x ".join(map(str, size)) for size in result.details["sizes"]]
     size = sizes[0] if len(sizes) == 1 else f"{len(sizes)} sizes"
-    title = f"l1 distance, {len(names)} matrices of {size}"
+    title = f"l1 distance, {_matrices(len(names))} of {size}"
+    told = "; ".join(
+        f"{name.lower()}: {result.about[name]}" for name in TOLD if name in result.about
+    )
     left = len(names) - _ROWS_SHOWN
-    more = f"{left} more matrices; --out DIR writes them all." if left > 0 else None
-    yield _distances(result.approximation, names[:_ROWS_SHOWN], title)
+    more = f"{_matrices(left, 'more ')}; --out DIR writes them all." if left > 0 else None
+    yield _distances(result.approximation, names[:_ROWS_SHOWN], f"{title}\n{told}")
     yield _lengths(result, names[:_ROWS_SHOWN])
     yield _members(result.approximation, names[:_ROWS_SHOWN], more)
+
+
+def _matrices(count: int, which: str = "") -> str:
+    return f"{count} {which}{'matrix' if count == 1 else 'matrices'}"
 
 
 def _distances(table: pd.DataFrame, names: list[str], title: str) -> TerminalTable:

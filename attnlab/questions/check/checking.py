@@ -69,7 +69,7 @@ def check(source: Source | PreTrainedModel, settings: CheckSettings) -> Result:
     loaded = (
         Model(source, None)
         if isinstance(source, PreTrainedModel)
-        else model_of(source, scores=False)
+        else model_of(source, scores=False, tokenizes=False)
     )
     model = loaded.model
     if isinstance(source, str | Path):

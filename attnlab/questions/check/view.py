@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.core import Column, layer_name
+from attnlab.core import Column, counted, layer_name
 from attnlab.questions.check.question import ABILITIES, KEYS, MISMATCH, NOT_APPLICABLE, PROPERTIES
 from attnlab.results import Contents, Result, ShownTable, TerminalTable, rows_shown
 
@@ -33,7 +33,7 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
     """The properties, layers that are alike in one row, then what can be done with the layers."""
     first = ["what", "expected", "found", "outcome", "change"]
     shown = _shown(result.properties, first, PROPERTIES.columns, None)
-    yield replace(shown, caption="\n".join(_answers(result)))
+    yield replace(shown, caption="\n".join([*_answers(result), *_legend(result.properties)]))
     if len(result.abilities):
         names = ["what", *(name for name in ABILITIES if name not in {"site", "layer", "reason"})]
         shown = _shown(result.abilities, names, ABILITIES.columns, "\nLayers")
@@ -98,5 +98,14 @@ def _answers(result: Result) -> list[str]:
     outcomes = result.properties["outcome"]
     wrong, checked = mismatches(result), int((outcomes != NOT_APPLICABLE).sum())
     left = len(outcomes) - checked
-    said = f"{checked - len(wrong)} of {checked} properties are as the configuration says"
+    layers = int((result.properties["property"] == KEYS).sum())
+    of = f" (the keys of {counted(layers, 'layer')} among them)" if layers else ""
+    said = f"{checked - len(wrong)} of {checked} properties{of} are as the configuration says"
     return [f"{said}; {left} do not apply.", *wrong]
+
+
+def _legend(properties: pd.DataFrame) -> list[str]:
+    """What a change is, where there is one."""
+    change = PROPERTIES["change"]
+    known = properties[change.name].notna().any()
+    return [change.explained] if known else []

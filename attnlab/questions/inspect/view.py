@@ -1,6 +1,7 @@
 """An inspection drawn: how far words move by layer; and its tables on a terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -17,6 +18,13 @@ _HEADS_SHOWN = {
     "site", "layer", "head", "normalised_entropy", "confidence", "mean_offset", "mass_at_offset_-1",
     "mass_at_offset_0", "mass_at_offset_1", "mass_on_special",
 }  # fmt: skip
+_HEADS_EXPLAINED = (
+    "normalised_entropy",
+    "confidence",
+    "mean_offset",
+    "mass_at_offset_-1",
+    "mass_on_special",
+)
 # So many words have a name beside their line; more would hide each other.
 _MOST_NAMED = 10
 
@@ -44,16 +52,22 @@ def contents(result: Result) -> Contents:
 
 def terminal(result: Result) -> Iterator[TerminalTable]:
     """All tables, of the heads those columns that fit beside each other."""
-    yield _rows("Tokens", result.tokens, TOKENS)
+    yield _rows("Tokens", result.tokens, TOKENS, ("special", "mask"))
     yield _rows("\nShapes", result.shapes, SHAPES)
     if len(result.moves):
-        yield _rows("\nWords in two contexts", result.moves, MOVES)
-    yield _rows("\nHeads, by layer", result.heads[[n for n in HEADS if n in _HEADS_SHOWN]], HEADS)
+        yield _rows("\nWords in two contexts", result.moves, MOVES, ("anisotropy", "adjusted"))
+    heads = result.heads[[name for name in HEADS if name in _HEADS_SHOWN]]
+    yield _rows("\nHeads, by layer", heads, HEADS, _HEADS_EXPLAINED)
 
 
-def _rows(title: str, frame: pd.DataFrame, declared: Table) -> TerminalTable:
+def _rows(
+    title: str, frame: pd.DataFrame, declared: Table, explained: Sequence[str] = ()
+) -> TerminalTable:
+    """The rows, and below them what some headings mean."""
     columns = [column for column in declared.columns if column.name in frame]
-    return rows_shown(frame, columns, title=title, gap=1)
+    said = [column.explained for column in columns if column.name in explained]
+    shown_rows = rows_shown(frame, columns, title=title, gap=1)
+    return replace(shown_rows, caption="\n".join(said) or None)
 
 
 def _answers(result: Result) -> list[str]:

@@ -1,0 +1,44 @@
+"""What is handed in as a model: refused in a sentence where it is none, or lacks what a question needs."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from zoo import random_models
+from zoo.random_models import SENTENCES, tokenizer
+
+import attnlab
+from attnlab.core import InputError
+
+VERBS = ("analyze", "importance", "detect", "align", "inspect", "load")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_model_without_its_tokenizer_is_asked_for_a_pair(
+    verb: str, as_users_call_it: None
+) -> None:
+    told: dict[str, Any] = {"sentences": SENTENCES} if verb in {"analyze", "importance"} else {}
+    more = {"inspect": ("a cat",), "align": ([("a cat", "un gatto")],)}.get(verb, ())
+    call = partial(getattr(attnlab, verb), **told)
+    model = random_models.gpt2()
+    with pytest.raises(
+        InputError, match=r"GPT2LMHeadModel is a model without its tokenizer; .*pair"
+    ):
+        call(model, *more)
+    for pair in ((model,), (model, model), (tokenizer(), model), (model, tokenizer(), 3)):
+        with pytest.raises(InputError, match=r"is no model with its tokenizer; .*pair"):
+            call(pair, *more)
+    with pytest.raises(InputError, match=r"3 is no model; give a folder, a name"):
+        call(3, *more)
+    if verb not in {"load", "align"}:
+        with pytest.raises(InputError, match="GPT2LMHeadModel has no tokenizer here"):
+            call((model, None), *more)
+
+
+def test_what_a_model_attends_to_is_checked_without_a_tokenizer(tmp_path: Path) -> None:
+    random_models.gpt2().save_pretrained(tmp_path / "model")
+    found = attnlab.check(tmp_path / "model", tokens=8)
+    assert (found.properties["outcome"] != "mismatch").all()
+    with pytest.raises(InputError, match="it holds no tokenizer"):
+        attnlab.analyze(tmp_path / "model", sentences=SENTENCES)
