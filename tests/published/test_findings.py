@@ -133,7 +133,7 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
         "Longformer against a search of all families by loss**, mean over 3, 4 and 5 keys per row: loses "
         "**+0.250** [+0.125, +0.375] more" in text
     )
-    assert "looked at once: longformer loses **+0.250** [+0.125, +0.375] more, p = 0.01, in" in text
+    assert "tested once: longformer loses **+0.250** [+0.125, +0.375] more, p = 0.01, in" in text
     assert "band against full: loss **+0.250** [+0.125, +0.375], p = 0.01, in 3 of 3 pairs" in text
     assert "Arms of the search on captions, at 5 keys per row" in text
     assert "2 shared models of multi30k-en-fr, BLEU 40.0 to 42.0" in text
