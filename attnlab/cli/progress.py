@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from attnlab.cli.output import Terminal, messages, output
-from attnlab.core import BETWEEN_LINES, FIRST_LINE, duration, printable, repeated
+from attnlab.cli.output import messages, output
+from attnlab.core import BETWEEN_LINES, FIRST_LINE, Terminal, duration, printable, repeated
 
 if TYPE_CHECKING:
     from rich.console import Console

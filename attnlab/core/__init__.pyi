@@ -103,6 +103,9 @@ from .signals import answering as answering
 from .signals import noting_written as noting_written
 from .signals import repeated as repeated
 from .signals import stopped_by_signals as stopped_by_signals
+from .terminal import Terminal as Terminal
+from .terminal import new_table as new_table
+from .terminal import print_table as print_table
 from .texts import SENTENCES as SENTENCES
 from .texts import TREEBANK as TREEBANK
 from .texts import briefly as briefly

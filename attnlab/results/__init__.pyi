@@ -50,8 +50,6 @@ from .records import write_record as write_record
 from .report import write_report as write_report
 from .result import MOST_ROWS as MOST_ROWS
 from .result import Result as Result
-from .result import TerminalTable as TerminalTable
-from .result import rows_shown as rows_shown
 from .result_files import PAGE as PAGE
 from .result_files import PARETO_FIGURE as PARETO_FIGURE
 from .result_files import STUDY as STUDY
@@ -61,3 +59,6 @@ from .result_files import check_file_free as check_file_free
 from .result_files import check_free as check_free
 from .result_files import check_record_there as check_record_there
 from .result_files import files_of as files_of
+from .terminal_tables import TerminalTable as TerminalTable
+from .terminal_tables import print_shown as print_shown
+from .terminal_tables import rows_shown as rows_shown

@@ -1,6 +1,6 @@
 """The answer to a question: tables with notes, saved, loaded, shown and drawn in one way."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,50 +35,10 @@ from attnlab.results.question import (
 )
 from attnlab.results.records import ResultRecord, read_record, read_tables, write_record
 from attnlab.results.result_files import EXPLANATION, FIGURES, Extra, check_free, files_of
+from attnlab.results.terminal_tables import TerminalTable, print_shown, rows_shown
 
 # A longer table scrolls away; the file has every row.
 MOST_ROWS = 48
-
-
-@dataclass(frozen=True)
-class TerminalTable:
-    """A table as text.
-
-    Attributes:
-        headings: of its columns.
-        rows: cells.
-        numbers: headings of the columns that are aligned right.
-        prose: headings of the columns that may be wrapped.
-        title: above it.
-        caption: below it.
-        legend: what the columns mean, below the caption.
-        gap: spaces between columns.
-    """
-
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    numbers: tuple[str, ...] = ()
-    title: str | None = None
-    caption: str | None = None
-    legend: str | None = None
-    gap: int = 2
-    prose: tuple[str, ...] = ()
-
-
-def rows_shown(
-    frame: "pd.DataFrame", columns: Sequence[Column], *, title: str | None = None, gap: int = 2
-) -> TerminalTable:
-    """These columns of all rows, with the headings and decimals that are declared."""
-    from attnlab.results.export import cell, is_number
-
-    cells = [[cell(value, column) for value in frame[column.name]] for column in columns]
-    return TerminalTable(
-        tuple(column.narrow for column in columns),
-        tuple(zip(*cells, strict=True)),
-        tuple(column.narrow for column in columns if is_number(frame[column.name])),
-        title,
-        gap=gap,
-    )
 
 
 @dataclass(frozen=True, repr=False)
@@ -278,8 +238,9 @@ class Result:
         yield rows_shown(self.table, self._columns())
 
     def show(self) -> None:
-        """Prints the table that matters most, and the notes."""
-        print(self.formatted("markdown"))  # noqa: T201 - what was asked for
+        """Prints what its command prints: its tables, the answers below them, and the notes."""
+        for table in self.terminal():
+            print_shown(table)
         for note in self.told:
             print(f"Note: {note}")  # noqa: T201
 

@@ -16,14 +16,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path as Outline
 
-from attnlab.cli.output import new_table, print_table
 from attnlab.core import InputError
 from attnlab.labels import AER
 from attnlab.questions.align.pair_figure import MOST_WORDS, STROKES, draw_pair, links_by_kind
 from attnlab.questions.align.question import AER_CHANGE, ORACLE, QUESTION, SCORES
 from attnlab.questions.align.score_figures import draw_calibration, draw_scores
 from attnlab.questions.align.view import answer_of
-from attnlab.results import Result
+from attnlab.results import Result, print_shown
 
 
 def with_details(result: Result, **changed: Any) -> Result:
@@ -407,13 +406,7 @@ def test_heads_that_were_given_have_no_map_and_no_pairs() -> None:
 
 def printed(result: Result, capsys: pytest.CaptureFixture[str]) -> list[str]:
     for table in result.terminal():
-        shown = new_table(
-            *table.headings, numbers=table.numbers, prose=table.prose, title=table.title,
-            caption=table.caption, gap=table.gap,
-        )  # fmt: skip
-        for row in table.rows:
-            shown.add_row(*row)
-        print_table(shown)
+        print_shown(replace(table, legend=None))
     return capsys.readouterr().out.splitlines()
 
 

@@ -9,9 +9,17 @@ from rich.padding import Padding
 from rich.text import Text
 
 from attnlab.cli.command_classes import Listed
-from attnlab.cli.output import new_table, output, print_json, print_table, results
+from attnlab.cli.output import output, print_json, results
 from attnlab.cli.progress import progress_bars
-from attnlab.core import LIBRARIES, OPTIONAL, InputError, version_of, versions
+from attnlab.core import (
+    LIBRARIES,
+    OPTIONAL,
+    InputError,
+    new_table,
+    print_table,
+    version_of,
+    versions,
+)
 
 
 def corpora(

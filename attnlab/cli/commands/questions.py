@@ -19,11 +19,9 @@ from attnlab.cli.output import (
     AS_TEXT,
     check_form,
     messages,
-    new_table,
     output,
     print_json,
     print_notes,
-    print_table,
     print_text,
 )
 from attnlab.cli.progress import progress_bars
@@ -155,15 +153,7 @@ def print_result(result: "Result", folder: Path | None, form: str = AS_TEXT, **b
     if form != AS_TEXT:
         print_text(result.formatted(form).removesuffix("\n"))
         return
+    from attnlab.results import print_shown
+
     for table in result.terminal():
-        shown = new_table(
-            *table.headings,
-            numbers=table.numbers,
-            prose=table.prose,
-            title=table.title,
-            caption=table.caption,
-            gap=table.gap,
-        )
-        for row in table.rows:
-            shown.add_row(*row)
-        print_table(shown, table.legend)
+        print_shown(table)

@@ -10,16 +10,14 @@ from attnlab.cli.command_classes import Command, Group, help_of
 from attnlab.cli.command_options import chosen, typed, with_options
 from attnlab.cli.output import (
     messages,
-    new_table,
     output,
     print_error,
     print_json,
-    print_table,
     results,
     with_output,
 )
 from attnlab.cli.progress import progress_bars
-from attnlab.core import INTERRUPTED, InputError, counted, duration
+from attnlab.core import INTERRUPTED, InputError, counted, duration, new_table, print_table
 from attnlab.studies import FolderSettings, RunningSettings
 
 if TYPE_CHECKING:

@@ -10,16 +10,14 @@ from attnlab.cli.command_classes import Listed
 from attnlab.cli.output import (
     AS_TEXT,
     check_form,
-    new_table,
     output,
     print_json,
     print_notes,
-    print_table,
     print_text,
     results,
 )
 from attnlab.cli.progress import progress_bars
-from attnlab.core import InputError
+from attnlab.core import InputError, new_table, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

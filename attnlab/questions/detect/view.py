@@ -64,7 +64,11 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
         for name, row in zip(head_names(heads), heads.to_dict("records"), strict=True)
     )
     left = f"\n{counted(more, 'more head')} in {TABLE.file}." if more else ""
-    marked = f"{_MARK} above controls." if any(one.above in heads for one in there) else ""
+    marked = (
+        f"{_MARK} above controls, by however little."
+        if any(one.above in heads for one in there)
+        else ""
+    )
     caption = "\n".join([*_answers(result), marked]) + left
     yield TerminalTable(("head", *headings), rows, headings, None, caption)
     columns = [one for one in AGREEMENT.columns if one.name != "site"]
