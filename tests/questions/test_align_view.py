@@ -263,12 +263,13 @@ def test_words_stay_in_their_boxes_and_boxes_apart(sizes: tuple[int, int]) -> No
 def test_long_sentences_are_cut_and_say_so() -> None:
     one = alignment(sizes=[(60, 45)]).details["pairs"][0]
     one["sure"] = one["possible"] = [[0, 0], [59, 44]]
-    one["links"] = {"chosen": [[0, 0], [1, 44], [59, 44]]}
+    # Those to the first words that are cut off are among them.
+    one["links"] = {"chosen": [[0, 0], [1, 44], [59, 44], [0, MOST_WORDS], [MOST_WORDS, 0]]}
     figure = draw_pair(one, gold=True)
     assert len(words_of(figure)) == 2 * MOST_WORDS
     assert collections(figure) == {"right": 1}
     (note,) = figure.texts
-    assert note.get_text() == "The first 40 words of 60 and 45; 2 links of the others left out."
+    assert note.get_text() == "The first 40 words of 60 and 45; 4 links of the others left out."
     shorter = draw_pair(alignment(sizes=[(40, 3)]).details["pairs"][0], gold=True)
     assert not shorter.texts
 

@@ -1,0 +1,31 @@
+"""Settings that all heads of a site may get: none sees more keys than the search allows."""
+
+import pytest
+
+from attnlab.budget import WIDEST
+from attnlab.budget.uniform import SearchSpace, uniform, uniform_mechanisms
+
+SITES = ("encoder", "decoder", "cross")
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("columns", [0, 1, 4])
+def test_windows_beside_columns_leave_room_for_them(causal: bool, columns: int) -> None:
+    space = SearchSpace(24, causal, 512)
+    windows = space.beside(columns)
+    sizes = {left + right + 1 for left, right in windows}
+    assert sizes == {size for size in (*range(1, 16), 16, 20, 24) if size <= 24 - columns}
+    ends = {right for left, right in windows if left + right + 1 == max(sizes)}
+    assert ends == ({0} if causal else {0, (max(sizes) - 1) // 2, max(sizes) - 1})
+
+
+@pytest.mark.parametrize("site", SITES)
+@pytest.mark.parametrize("budget", [2, 5, 9])
+def test_windows_and_columns_of_a_setting_are_within_the_widest(site: str, budget: int) -> None:
+    most = WIDEST * budget
+    for name in uniform_mechanisms():
+        for one in uniform(name, site, budget):
+            window = getattr(one, "window", None)
+            if isinstance(window, tuple):
+                more = getattr(one, "num_pos", 0) + getattr(one, "extra", 0)
+                assert sum(window) + 1 + more <= most, one
