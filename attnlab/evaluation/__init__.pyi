@@ -32,6 +32,7 @@ from .shared_settings import StudySettings as StudySettings
 from .shared_settings import TableWiderThanPage as TableWiderThanPage
 from .shared_settings import TextsAsked as TextsAsked
 from .shared_settings import TextSettings as TextSettings
+from .shared_settings import TranslationsUnread as TranslationsUnread
 from .shared_settings import UnreadableTranslations as UnreadableTranslations
 from .shared_settings import versions_in_words as versions_in_words
 from .shared_settings import words_in as words_in

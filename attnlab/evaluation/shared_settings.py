@@ -199,6 +199,11 @@ class NoTranslations(Note):
 
 
 @dataclass(frozen=True)
+class TranslationsUnread(Note):
+    """What stands behind the tabs is left out: the model has one stack, which reads the sentences."""
+
+
+@dataclass(frozen=True)
 class TableWiderThanPage(Note):
     """A LaTeX table that runs over the margin.
 

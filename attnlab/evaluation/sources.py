@@ -24,6 +24,7 @@ from attnlab.evaluation.shared_settings import (
     NoTranslations,
     RepeatedTexts,
     TextsAsked,
+    TranslationsUnread,
     UnreadableTranslations,
 )
 from attnlab.labels import Gold, gold_of_embedded, gold_of_texts, gold_of_treebank, sentences_in
@@ -236,6 +237,9 @@ def notes_on_texts(
     if repeated >= MANY_REPEATED * len(found.texts):
         notes.append(RepeatedTexts(repeated, len(found.texts)))
     paired = isinstance(found.texts[0], tuple)
-    if sites is None and not paired and model.model.config.is_encoder_decoder:
+    if sites is None and not paired and both:
         notes.append(NoTranslations())
+    # A run that is a language model reads one side of its own corpus, as it was trained.
+    if paired and not both and not isinstance(model, Run):
+        notes.append(TranslationsUnread())
     return notes

@@ -12,6 +12,7 @@ from attnlab.evaluation import (
     OlderWeights,
     RepeatedTexts,
     TableWiderThanPage,
+    TranslationsUnread,
     UnreadableTranslations,
 )
 from attnlab.reading import KeptInPart, RowsNotNormalized, SentencesDropped
@@ -107,5 +108,7 @@ WORDS: Mapping[type[Note], Words] = {
     TableWiderThanPage: _wider_than_page,
     NoTranslations: "The heads of decoder and cross-attention are left out, since the sentences have "
     "no translations; a line of a file can hold a sentence, a tab and its translation.",
+    TranslationsUnread: "The model reads what is before the tab of each line, or the first of each pair; "
+    "it has no decoder that could read translations.",
     KeptInPart: _kept_in_part,
 }

@@ -16,6 +16,7 @@ from attnlab.evaluation.shared_settings import (
     FewForMeans,
     NoTranslations,
     RepeatedTexts,
+    TranslationsUnread,
 )
 from attnlab.evaluation.sources import model_and_texts, read_texts
 from attnlab.questions.analyze.analysis import analyze
@@ -56,6 +57,18 @@ def test_sites_that_sentences_without_translations_leave_out_are_told() -> None:
     assert NoTranslations() in found.notes
     chosen = analyze(source, sentences=SENTENCES, sites=["encoder"], **HEADS_ALONE)
     assert NoTranslations() not in chosen.notes
+
+
+def test_a_model_without_a_decoder_for_translations_says_that_it_does_not_read_them() -> None:
+    for made, said in (
+        (random_models.bert, True),
+        (random_models.gpt2, True),
+        (random_models.marian, False),
+    ):
+        found = analyze((made(), tokenizer()), sentences=PAIRS, **HEADS_ALONE)
+        assert (TranslationsUnread() in found.notes) is said
+    found = analyze((random_models.bert(), tokenizer()), sentences=SENTENCES, **HEADS_ALONE)
+    assert TranslationsUnread() not in found.notes
 
 
 def test_batch_size_changes_nothing() -> None:
