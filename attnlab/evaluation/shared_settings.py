@@ -144,9 +144,15 @@ class FewForMeans(Note):
 
 @dataclass(frozen=True)
 class FewForIntervals(Note):
-    """So few sentences that intervals are wide."""
+    """So few sentences that intervals are wide.
+
+    Attributes:
+        sentences: how many.
+        part: of which part, where there are several.
+    """
 
     sentences: int
+    part: str = ""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from attnlab.core import FEWEST_FOR_INTERVAL, Note
+from attnlab.core import FEWEST_FOR_INTERVAL, Note, counted
 from attnlab.evaluation import (
     FewerThanAsked,
     FewForIntervals,
@@ -61,8 +61,16 @@ def _not_normalized(note: RowsNotNormalized) -> str:
     )
 
 
-def _only(sentences: int) -> str:
-    return "Only 1 sentence" if sentences == 1 else f"Only {sentences} sentences"
+def _only(sentences: int, part: str = "") -> str:
+    return f"Only {counted(sentences, f'{part} sentence'.strip())}"
+
+
+def _few_for_intervals(note: FewForIntervals) -> str:
+    only = _only(note.sentences, note.part)
+    if note.sentences >= FEWEST_FOR_INTERVAL:
+        return f"{only}: intervals are wide, and little can be told from chance."
+    least = f"there is no 95 % interval of fewer than {FEWEST_FOR_INTERVAL}"
+    return f"{only}: {least}, and nothing can be told from chance."
 
 
 def _kept_in_part(note: KeptInPart) -> str:
@@ -88,12 +96,7 @@ WORDS: Mapping[type[Note], Words] = {
     SentencesDropped: _dropped,
     RowsNotNormalized: _not_normalized,
     FewForMeans: lambda note: f"{_only(note.sentences)}: means may be far from those of a corpus.",
-    FewForIntervals: lambda note: (
-        f"{_only(note.sentences)}: intervals are wide, and little can be told from chance."
-        if note.sentences >= FEWEST_FOR_INTERVAL
-        else f"{_only(note.sentences)}: there is no 95 % interval of fewer than {FEWEST_FOR_INTERVAL}, and "
-        "nothing can be told from chance."
-    ),
+    FewForIntervals: _few_for_intervals,
     UnreadableTranslations: "The best validation BLEU of {run} is {bleu:.1f}, and below {least:g} no "
     "translation can be read: its attention will change with more training (attnlab train {run} "
     "--resume --epochs N).",

@@ -105,7 +105,8 @@ def test_penalty_zero_closes_none_and_a_huge_one_all(found: Result) -> None:
     left = found.curve.groupby(["kind", "penalty"], dropna=False)["heads_left"].unique()
     assert left["pruned", 0.0].tolist() == [6]
     assert left["pruned", HUGE].tolist() == [0]
-    assert {AllHeadsClosed(HUGE, 6), FewForIntervals(3), NoRandomHeads(HUGE)} <= set(found.notes)
+    few = FewForIntervals(3, "test")
+    assert {AllHeadsClosed(HUGE, 6), few, NoRandomHeads(HUGE)} <= set(found.notes)
     assert NoRandomHeads(0.0) not in found.notes, "nothing was closed"
     every = found.curve[found.curve["heads_left"] == 0]
     assert every["bleu"].between(0, 5).all()

@@ -300,8 +300,10 @@ def _training_rows(history: Sequence[GateStep], penalty: float) -> list[dict[str
 
 
 def _on_sentences(measured: Mapping[str, Measured]) -> list[Note]:
-    fewest = min(len(part.tokens) for part in measured.values())
-    return [FewForIntervals(fewest)] if fewest < ENOUGH_FOR_INTERVALS else []
+    counts = {name: len(part.tokens) for name, part in measured.items()}
+    part = min(counts, key=counts.__getitem__)
+    few = counts[part] < ENOUGH_FOR_INTERVALS
+    return [FewForIntervals(counts[part], part)] if few else []
 
 
 def _notes(penalty: float, heads: int, closed: int, unsettled: int) -> list[Note]:
