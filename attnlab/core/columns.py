@@ -107,7 +107,10 @@ class Estimate:
         yield Column(self.low, f"{heading}, low", f"Lower {end}", digits)
         yield Column(self.high, f"{heading}, high", f"Upper {end}", digits)
         if self.tested or self.together:
-            meaning = f"Its p-value by {self.interval}, not corrected."
+            meaning = (
+                f"Its p-value by {self.interval}, not corrected: the share of draws, moved to mean 0, that "
+                "are as far from it. At 5 % it may disagree with the interval, whose ends are quantiles."
+            )
             yield Column(self.p, f"{heading}, p", meaning, 3)
         if self.together:
             yield Column(

@@ -264,6 +264,10 @@ def options_of(
     return decorate
 
 
+# Options of commands that in Python belong to what a function returns.
+_OF_SAVING = ("out", "overwrite")
+
+
 def check_keywords(name: str, keywords: Collection[str], settings: Any) -> None:
     """Raises TypeError for a keyword that is no field of the settings, with the nearest that is.
 
@@ -279,6 +283,8 @@ def check_keywords(name: str, keywords: Collection[str], settings: Any) -> None:
     if unknown is not None:
         near = difflib.get_close_matches(unknown, names, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"its options are: {', '.join(names)}."
+        if unknown in _OF_SAVING:
+            hint = "a result is written with its own save(folder, overwrite=...)."
         msg = f"{name}() has no option {unknown!r}; {hint}"
         raise TypeError(msg)
 

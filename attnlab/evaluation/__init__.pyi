@@ -25,6 +25,7 @@ from .shared_settings import FewForIntervals as FewForIntervals
 from .shared_settings import FewForMeans as FewForMeans
 from .shared_settings import NoTranslations as NoTranslations
 from .shared_settings import OlderWeights as OlderWeights
+from .shared_settings import OtherLanguages as OtherLanguages
 from .shared_settings import Progress as Progress
 from .shared_settings import RepeatedTexts as RepeatedTexts
 from .shared_settings import Steps as Steps

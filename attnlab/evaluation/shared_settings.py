@@ -205,6 +205,14 @@ class NoTranslations(Note):
 
 
 @dataclass(frozen=True)
+class OtherLanguages(Note):
+    """Sentences of a corpus in other languages than those that the run was trained on."""
+
+    trained: str
+    read: str
+
+
+@dataclass(frozen=True)
 class TranslationsUnread(Note):
     """What stands behind the tabs is left out: the model has one stack, which reads the sentences."""
 

@@ -22,6 +22,7 @@ from attnlab.evaluation.shared_settings import (
     MANY_REPEATED,
     FewerThanAsked,
     NoTranslations,
+    OtherLanguages,
     RepeatedTexts,
     TextsAsked,
     TranslationsUnread,
@@ -50,6 +51,7 @@ class Texts(ShortRepr):
         there: how many there are where these come from; None where they were handed in.
         gold: what is known of them, where that was asked for.
         corpus: the corpus that sentences can come from, if there is one, loaded when first called.
+        languages: of a corpus that was named, such as `en-it`.
     """
 
     texts: tuple[Text, ...]
@@ -57,6 +59,7 @@ class Texts(ShortRepr):
     there: int | None = None
     gold: Gold | None = None
     corpus: Callable[[], ParallelCorpus] | None = None
+    languages: str | None = None
 
 
 def model_and_texts(
@@ -113,16 +116,16 @@ def model_and_texts(
         lines = read_texts(text, lowercase=model.lowercase)
         found = Texts(lines[:sentences], path_label(text), len(lines))
     elif more is not None:
-        languages = f" ({_languages(run, pair)})" if run is None or corpus is not None else ""
-        found = _test_part(more(), sentences, languages)
+        own = run is not None and corpus is None
+        found = _test_part(more(), sentences, None if own else _languages(run, pair))
     else:
         msg = "This model brings no sentences of its own; hand them in as sentences=[...]."
         raise InputError(msg)
     found = replace(found, corpus=more)
     if not gold or found.gold is not None or not found.texts:
         return model, found
-    own = text is None and isinstance(sentences, int)
-    name = corpus or (run.settings.corpus.name if run is not None and own else None)
+    brought = text is None and isinstance(sentences, int)
+    name = corpus or (run.settings.corpus.name if run is not None and brought else None)
     return model, replace(found, gold=_gold(found, name, lowercase=model.lowercase))
 
 
@@ -131,11 +134,12 @@ def _of_treebank(path: str | Path, sentences: int, *, lowercase: bool) -> Texts:
     return Texts(trees.texts, path_label(path), sentences_in(path), trees)
 
 
-def _test_part(corpus: ParallelCorpus, sentences: int, languages: str) -> Texts:
-    """The first pairs that a corpus holds out; `languages` stand behind its name."""
+def _test_part(corpus: ParallelCorpus, sentences: int, languages: str | None) -> Texts:
+    """The first pairs that a corpus holds out; `languages` are those of one that is not the run's own."""
     texts = first_pairs(corpus, "test", sentences)
-    origin = f"the test part of {path_label(corpus.name)}{languages}"
-    return Texts(texts, origin, len(corpus.test))
+    behind = "" if languages is None else f" ({languages})"
+    origin = f"the test part of {path_label(corpus.name)}{behind}"
+    return Texts(texts, origin, len(corpus.test), languages=languages)
 
 
 def _gold(found: Texts, corpus: str | None, *, lowercase: bool) -> Gold:
@@ -239,6 +243,8 @@ def notes_on_texts(
     paired = isinstance(found.texts[0], tuple)
     if sites is None and not paired and both:
         notes.append(NoTranslations())
+    if isinstance(model, Run) and found.languages not in {None, model.settings.corpus.pair}:
+        notes.append(OtherLanguages(model.settings.corpus.pair, str(found.languages)))
     # A run that is a language model reads one side of its own corpus, as it was trained.
     if paired and not both and not isinstance(model, Run):
         notes.append(TranslationsUnread())

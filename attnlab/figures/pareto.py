@@ -55,12 +55,19 @@ def draw_pareto(
         width: of the figure in inches.
 
     Raises:
-        InputError: it is no table, a column is missing, or there are no rows.
+        InputError: it is no table, a column is missing, there are no rows, or these are of several sites.
     """
     check_table(table, (price, value), "compare(...).summary or plan(...).summary, or its file")
     name = next((one for one in _NAMES if one in table), None)
     if name is None:
         msg = f"The table lacks one of {', '.join(_NAMES)}; it has: {', '.join(map(str, table))}."
+        raise InputError(msg)
+    at = list(dict.fromkeys(table["sites"])) if "sites" in table else []
+    if len(at) > 1:
+        msg = (
+            f"The rows are of several sites ({'; '.join(map(str, at))}), whose prices do not compare; choose "
+            "those of one."
+        )
         raise InputError(msg)
     if "level" in table:
         table = table[table["level"] != "oracle"]
@@ -90,7 +97,12 @@ def draw_pareto(
             beyond = int((means[value] > top).sum())
             axes.set_ylim(0, top)
             axes.text(
-                0.01, 0.98, f"{beyond} beyond", transform=axes.transAxes, va="top", fontsize=7
+                0.01,
+                0.98,
+                f"{beyond} above this axis",
+                transform=axes.transAxes,
+                va="top",
+                fontsize=7,
             )
         prices = sorted(means[price].unique())
         if len(prices) <= _MOST_TICKS:

@@ -68,7 +68,7 @@ STABILITY = Column(
 )
 STANDS_STATUS = Column(
     "stands_status",
-    "significant",
+    "significance",
     "Against controls: confirmed where the label is, and the same head of an untrained model lies below "
     f"the threshold; a relation must also be followed {POINTS} more often than on shuffled words, by "
     "the interval of the difference. borderline: one of these is. rejected: one fails. not compared: "
@@ -201,7 +201,7 @@ LABELS = Table(
         Column("undecided", "undecided", "Labels for which too little was counted."),
         Column(
             "standing",
-            "significant",
+            "significant labels",
             "Those of its labels that the same head of an untrained model does not carry (and, of "
             "relations, that shuffled words do not explain), or unknown or undecided as there.",
         ),

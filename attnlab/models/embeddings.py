@@ -74,10 +74,12 @@ class Embeddings(ShortRepr):
     def find(self, word: str) -> int:
         """The row of a word, written as in the vocabulary or without the mark of its beginning.
 
+        Without it, a piece that begins words goes before one of the same letters inside of words.
+
         Raises:
             InputError: the vocabulary does not hold it.
         """
-        forms = (word, *(f"{mark}{word}" for mark in WORD_MARKS))
+        forms = (*(f"{mark}{word}" for mark in WORD_MARKS), word)
         found = next((self.positions[form] for form in forms if form in self.positions), None)
         if found is None:
             near = get_close_matches(word, self.words, n=3)

@@ -6,6 +6,7 @@ from .export import PAGE_POINTS as PAGE_POINTS
 from .export import SITE_NAMES as SITE_NAMES
 from .export import VIEW_NAMES as VIEW_NAMES
 from .export import cell as cell
+from .export import columns_chosen as columns_chosen
 from .export import columns_named as columns_named
 from .export import declared_columns as declared_columns
 from .export import family_words as family_words

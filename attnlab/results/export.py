@@ -105,6 +105,23 @@ def _declared(
     return Column(name, name.replace("_", " "), "", digits)
 
 
+def columns_chosen(frame: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    """The names of columns, each once.
+
+    Raises:
+        InputError: there are none, or a table has no such column.
+    """
+    there = ", ".join(map(str, frame))
+    if not names:
+        msg = f"columns names no column; choose from: {there}."
+        raise InputError(msg)
+    unknown = [name for name in names if name not in frame]
+    if unknown:
+        msg = f"There is no column '{unknown[0]}'; choose from: {there}."
+        raise InputError(msg)
+    return list(dict.fromkeys(names))
+
+
 def formatted(
     frame: pd.DataFrame,
     form: str,

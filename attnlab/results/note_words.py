@@ -10,6 +10,7 @@ from attnlab.evaluation import (
     FewForMeans,
     NoTranslations,
     OlderWeights,
+    OtherLanguages,
     RepeatedTexts,
     TableWiderThanPage,
     TranslationsUnread,
@@ -111,6 +112,7 @@ WORDS: Mapping[type[Note], Words] = {
     TableWiderThanPage: _wider_than_page,
     NoTranslations: "The heads of decoder and cross-attention are left out, since the sentences have "
     "no translations; a line of a file can hold a sentence, a tab and its translation.",
+    OtherLanguages: "The sentences are of the languages {read}, and the run was trained on {trained}.",
     TranslationsUnread: "The model reads what is before the tab of each line, or the first of each pair; "
     "it has no decoder that could read translations.",
     KeptInPart: _kept_in_part,

@@ -1,6 +1,6 @@
 """The answer to a question: tables with notes, saved, loaded, shown and drawn in one way."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from attnlab.core import (
     write_text,
 )
 from attnlab.reading import KeptMatrices, load_kept_matrices
-from attnlab.results.export import declared_columns, formatted
+from attnlab.results.export import columns_chosen, declared_columns, formatted
 from attnlab.results.notebook import table_with_notes
 from attnlab.results.notes import describe_notes, kinds_of_notes
 from attnlab.results.page.result_page import Contents, write_contents
@@ -244,29 +244,52 @@ class Result:
         for note in self.told:
             print(f"Note: {note}")  # noqa: T201
 
-    def to_latex(self, table: str | None = None, *, caption: str = "", label: str = "") -> str:
+    def to_latex(
+        self,
+        table: str | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        caption: str = "",
+        label: str = "",
+    ) -> str:
         """A table in LaTeX, as `attnlab table --format latex` writes it; None: that which matters most.
 
+        Args:
+            table: its name in `tables`.
+            columns: names of those to show, in order; None: all.
+            caption: with one it is a `table` that floats, else a `tabular`.
+            label: by which LaTeX refers to it.
+
         Raises:
-            InputError: there is no such table, or LaTeX cannot take the label.
+            InputError: there is no such table or column, or LaTeX cannot take the label.
         """
         if table is not None and table not in self.tables:
             msg = f"There is no table {briefly(table)}; choose from: {', '.join(self.tables)}."
             raise InputError(msg)
         frame = self.table if table is None else self.tables[table]
-        return formatted(frame, "latex", self._columns(table), caption=caption, label=label)
+        shown = self._columns(table, columns)
+        return formatted(frame, "latex", shown, caption=caption, label=label)
 
-    def formatted(self, form: str) -> str:
+    def formatted(self, form: str, columns: Sequence[str] | None = None) -> str:
         """The table that matters most as `csv`, `markdown` or `latex`.
 
-        Raises:
-            InputError: there is no such form.
-        """
-        return formatted(self.table, form, self._columns())
+        Args:
+            form: one of these.
+            columns: names of those to show, in order; None: all.
 
-    def _columns(self, table: str | None = None) -> tuple[Column, ...]:
+        Raises:
+            InputError: there is no such form or column.
+        """
+        return formatted(self.table, form, self._columns(None, columns))
+
+    def _columns(
+        self, table: str | None = None, chosen: Sequence[str] | None = None
+    ) -> tuple[Column, ...]:
         name = self.asked.tables[0].name if table is None else table
-        return declared_columns(self.tables[name], f"{name}.csv", self.asked.tables)
+        frame = self.tables[name]
+        if chosen is not None:
+            frame = frame[columns_chosen(frame, chosen)]
+        return declared_columns(frame, f"{name}.csv", self.asked.tables)
 
     def _written(self) -> dict[str, pd.DataFrame]:
         """The tables by file."""

@@ -175,7 +175,7 @@ OTHERS = {
     "train new --heads 17": "--heads must be at least 1 and at most 16",
     "train new --model gru": "--model must be one of transformer, recurrent, not 'gru'",
     "translate file Hello.": "file is a file; name a run directory",
-    "table run": "run is a folder; name a table in it",
+    "table run": "run is a folder; name a table in it.",
     "train new --dim 30 --heads 4": "4 heads do not divide a model of size 30",
     "prune run --out new --penalty -1": "--penalty must be",
     "compare run --out new --budget 0": "--budget must be",

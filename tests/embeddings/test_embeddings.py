@@ -90,6 +90,11 @@ def test_there_are_no_more_neighbours_than_words() -> None:
     assert len(nearest(embeddings(), ["dog"], 50)) == len(WORDS) - 1
 
 
+def test_a_piece_that_begins_words_goes_before_one_inside_of_words() -> None:
+    both = Embeddings(("book", "\u2581book", "Tom"), torch.eye(3))
+    assert [both.find(word) for word in ("book", "\u2581book", "Tom")] == [1, 1, 2]
+
+
 def test_words_are_found_without_the_mark_of_their_beginning() -> None:
     found = embeddings()
     assert [found.find(word) for word in ("cat", "\u2581cat", "red", "il")] == [0, 0, 4, 3]

@@ -97,6 +97,13 @@ def test_first_guesses_of_a_new_user(small_run: Path, tmp_path: Path) -> None:
     again = attnlab.load(tmp_path / "comparison")
     assert again.plot() is not None
     assert "mechanism" in again.to_latex()
+    narrow = again.to_latex(columns=["mechanism", "visible_keys"])
+    assert next(line for line in narrow.splitlines() if "mechanism" in line).count("&") == 1
+    assert again.formatted("csv", ["budget", "mechanism"]).startswith("budget,mechanism\n")
+    with pytest.raises(
+        InputError, match="There is no column 'nowhere'; choose from: sites, budget, mechanism"
+    ):
+        again.to_latex(columns=["nowhere"])
     heads = attnlab.analyze(run, sentences=4, quick=True, structure_sentences=2)
     assert attnlab.plot.heads(heads) is not None
     with pytest.raises(TypeError, match="did you mean 'sentences'"):

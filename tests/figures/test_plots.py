@@ -171,10 +171,17 @@ def test_nothing_beats_what_is_on_the_frontier(larger: bool) -> None:
     assert set(zip(found["price"], sign * found["value"], strict=True)) == wanted
 
 
+def test_prices_of_several_sites_do_not_compare() -> None:
+    several = pd.concat([priced().assign(sites=name) for name in ("encoder", "encoder, cross")])
+    with pytest.raises(InputError, match="several sites \\(encoder; encoder, cross\\)"):
+        plot.pareto(several)
+    assert plot.pareto(several[several["sites"] == "encoder"]).axes
+
+
 def test_an_oracle_is_no_candidate() -> None:
     (axes,) = plot.pareto(priced()).axes
     assert {text.get_text() for text in axes.get_legend().get_texts()} == {"a", "b", "others"}
-    assert "1 beyond" in {text.get_text() for text in axes.texts}
+    assert "1 above this axis" in {text.get_text() for text in axes.texts}
 
 
 def test_nothing_below_zero_is_cut_off() -> None:

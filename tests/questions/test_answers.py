@@ -57,7 +57,7 @@ def test_a_searched_plan_that_loses_is_said_to_lose() -> None:
     assert said == (
         "At 3 keys per row the searched plan (none 8, ends 4) sees 2.97 keys and changes the loss by +3.0000 "
         "a token and BLEU by -9.20; the best of the others, band, changes the loss by +2.9000 a token and "
-        "BLEU by -3.50: the loss of the plan is lower by -0.1000 [-1.1000, +0.9000], an interval that "
+        "BLEU by -3.50: the loss of the plan is higher by 0.1000 [-0.9000, 1.1000], an interval that "
         "includes 0. Of its 12 heads, 8 are left out (none)."
     )
 
@@ -68,7 +68,7 @@ def test_a_searched_plan_that_is_best_without_doubt_is_said_to_gain() -> None:
         "changes the loss by +1.0000 a token; the best of the others, band, changes the loss by"
         in said
     )
-    assert "the loss of the plan is lower by +1.9000 [+0.9000, +2.9000]. Of its" in said
+    assert "the loss of the plan is lower by 1.9000 [0.9000, 2.9000]. Of its" in said
     assert "BLEU" not in said
 
 

@@ -352,6 +352,24 @@ def test_what_is_above_controls() -> None:
     assert not {"bar", "rows"} & set(few)
 
 
+def test_the_highest_head_is_one_of_those_above_controls() -> None:
+    """One with few rows may have a higher figure, and an interval that reaches down to its controls."""
+    name = INDUCTION.name
+    table = pd.DataFrame(
+        {"site": "decoder", "layer": 0, "head": range(3), name: [0.9, 0.4, 0.5],
+         f"{name}_low": [0.1, 0.35, 0.45], f"{name}_high": [1.0, 0.45, 0.55],
+         INDUCTION.above: [False, True, True]},
+    )  # fmt: skip
+    result = Result("detect", "", {"detectors": table, "agreement": table[:0]}, {}, (), {})
+    assert _answers(result)[0] == (
+        "Induction: 2 of 3 heads above controls, of these the highest decoder.0.2 (0.50 [0.45, 0.55])."
+    )
+    none = replace(result, tables={"detectors": table.assign(**{INDUCTION.above: False})})
+    assert _answers(none)[0].startswith(
+        "Induction: 0 of 3 heads above controls, highest decoder.0.0"
+    )
+
+
 def test_figures_are_ratios_of_sums_with_intervals_over_texts() -> None:
     generator = torch.Generator().manual_seed(0)
     totals = torch.tensor([4.0, 8.0, 0.0, 6.0, 1.0, 8.0] * 5, dtype=torch.float64)

@@ -81,7 +81,8 @@ def test_embeddings_of_a_run_and_of_a_model(small_run: Path, tmp_path: Path) -> 
     for word in found.words[:5]:
         row = run.tokenizers.source.convert_tokens_to_ids(word)
         torch.testing.assert_close(
-            found.vectors[found.find(word)], run.model.encoder.embedding.tokens.weight[row].detach()
+            found.vectors[found.positions[word]],
+            run.model.encoder.embedding.tokens.weight[row].detach(),
         )
     assert not {"<pad>", "<s>", "</s>", "<unk>"} & set(found.words)
     model, tokenizer = random_models.bert(), random_models.tokenizer()

@@ -15,6 +15,7 @@ from attnlab.evaluation.shared_settings import (
     FewerThanAsked,
     FewForMeans,
     NoTranslations,
+    OtherLanguages,
     RepeatedTexts,
     TranslationsUnread,
 )
@@ -57,6 +58,16 @@ def test_sites_that_sentences_without_translations_leave_out_are_told() -> None:
     assert NoTranslations() in found.notes
     chosen = analyze(source, sentences=SENTENCES, sites=["encoder"], **HEADS_ALONE)
     assert NoTranslations() not in chosen.notes
+
+
+def test_a_corpus_in_other_languages_than_the_run_s_is_told(
+    small_run: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"the cat {n}\tle chat {n}\n" for n in range(40)), "utf-8")
+    for pair, notes in (("en-fr", [OtherLanguages("en-it", "en-fr")]), ("en-it", []), (None, [])):
+        found = analyze(small_run, corpus=str(path), pair=pair, sentences=3, **HEADS_ALONE)
+        assert [one for one in found.notes if isinstance(one, OtherLanguages)] == notes
 
 
 def test_a_model_without_a_decoder_for_translations_says_that_it_does_not_read_them() -> None:

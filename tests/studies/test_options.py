@@ -89,6 +89,11 @@ def test_a_function_takes_fields_as_keywords() -> None:
     )
     with pytest.raises(TypeError, match="has no option 'size'; its options are: names"):
         toy("x", size=3)
+    for name in ("out", "overwrite"):
+        with pytest.raises(
+            TypeError, match=f"has no option '{name}'; a result is written with its"
+        ):
+            toy("x", **{name: "there"})
 
 
 @pytest.mark.parametrize(

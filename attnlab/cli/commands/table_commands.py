@@ -52,7 +52,8 @@ def table(
             msg = f"--{name} is of LaTeX tables; leave it out with --format {form}."
             raise InputError(msg)
     if file.is_dir():
-        msg = f"{file} is a folder; name a table in it, such as {file / 'summary.csv'}."
+        tables = sorted(path.name for path in file.glob("*.csv"))
+        msg = f"{file} is a folder; name a table in it{f': {chr(44)} '.join(tables)}."
         raise InputError(msg)
     if not file.is_file():
         msg = (
@@ -108,15 +109,9 @@ def _with_whole_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
 def _wanted(frame: "pd.DataFrame", columns: str | None) -> list[str]:
     if columns is None:
         return [str(name) for name in frame]
-    names = list(dict.fromkeys(name.strip() for name in columns.split(",") if name.strip()))
-    if not names:
-        msg = f"--columns names no column; choose from: {', '.join(map(str, frame))}."
-        raise InputError(msg)
-    unknown = [name for name in names if name not in frame]
-    if unknown:
-        msg = f"There is no column '{unknown[0]}'; choose from: {', '.join(map(str, frame))}."
-        raise InputError(msg)
-    return names
+    from attnlab.results import columns_chosen
+
+    return columns_chosen(frame, [name.strip() for name in columns.split(",") if name.strip()])
 
 
 def _print(frame: "pd.DataFrame", columns: "tuple[Column, ...]") -> None:

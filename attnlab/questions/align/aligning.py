@@ -22,7 +22,7 @@ from attnlab.alignment import (
     write_heads,
 )
 from attnlab.core import InputError, Note, options_of, usable_device, write_text
-from attnlab.evaluation import versions_in_words
+from attnlab.evaluation import notes_on_training, versions_in_words
 from attnlab.labels import AER
 from attnlab.models import Model, Source, model_of
 from attnlab.questions.align.alignment_files import HEADS_FILE, LINKS_FILE
@@ -357,8 +357,9 @@ def _result(
         if len(layers) == 1
         else None
     )
+    notes = [*notes_on_training(model), *notes]
     if one_layer is None:
-        notes = [*notes, SeveralLayers()]
+        notes.append(SeveralLayers())
     return Result(
         QUESTION.name,
         f"Alignment heads of {model.label}",

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from attnlab.ablation import rank_agreement
 from attnlab.core import HEAD_KEYS, Column, InputError, Note, options_of, site_order, usable_device
-from attnlab.evaluation import Texts, model_and_texts, versions_in_words
+from attnlab.evaluation import Texts, model_and_texts, notes_on_training, versions_in_words
 from attnlab.labels import untrained_twin
 from attnlab.models import Model, Run, Source, model_of
 from attnlab.questions.detect.head_scores import Scores, emitted, figures, only_emitted
@@ -95,7 +95,7 @@ def detect(source: Source, settings: DetectSettings) -> Result:
         f"Detectors of head types in {loaded.label}",
         {"detectors": heads, "agreement": _agreement(heads, settings.seed)},
         {**loaded.facts, **loaded.history, **asked.about, **versions_in_words()},
-        tuple(asked.notes),
+        (*notes_on_training(loaded), *asked.notes),
         asked.details,
         weights=loaded.weights,
     )

@@ -104,10 +104,14 @@ def _answers(result: Result) -> list[str]:
     heads = result.detectors
     for one in _there(heads):
         own = heads[heads[one.name].notna()].sort_values(one.name, ascending=False, kind="stable")
-        best = f"highest {head_names(own)[0]} ({one.estimate.shown(own.iloc[0].to_dict())})"
         above = ""
         if one.above in own:
-            above = f"{int((own[one.above] == True).sum())} of {counted(len(own), 'head')} above controls, "  # noqa: E712 - may be missing
+            marked = own[own[one.above] == True]  # noqa: E712 - may be missing
+            above = f"{len(marked)} of {counted(len(own), 'head')} above controls, "
+            # A head whose interval is wide may have a higher figure, and not be above them.
+            above += "of these the " if len(marked) else ""
+            own = marked if len(marked) else own
+        best = f"highest {head_names(own)[0]} ({one.estimate.shown(own.iloc[0].to_dict())})"
         found.append(f"{one.estimate.column.heading.capitalize()}: {above}{best}.")
     if GATE_UNTRAINED.name in heads:
         best = heads.loc[[heads[GATE.name].idxmax()]]

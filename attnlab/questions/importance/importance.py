@@ -46,6 +46,7 @@ from attnlab.evaluation import (
     ScoredBatch,
     Steps,
     load_evaluator,
+    notes_on_training,
     versions_in_words,
 )
 from attnlab.models import Source, leaving_modes, score
@@ -238,7 +239,7 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
             "rank_agreement": rank_agreement(_measures(table)),
         },
         _about(evaluator, float(before.sum() / evaluator.tokens.sum()), draws, seed),
-        tuple(notes),
+        (*notes, *notes_on_training(evaluator.loaded)),
         {"loss": evaluator.loss},
         weights=evaluator.loaded.weights,
     )

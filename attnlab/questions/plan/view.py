@@ -95,11 +95,13 @@ def _beside(budget: Any, rows: pd.DataFrame) -> str:
     if others.empty:
         return f"{own}; no baseline fits."
     baseline = others.iloc[0].to_dict()
-    gain, (low, high) = LOSS_GAIN.shown(baseline, signed=True), LOSS_GAIN.ends(baseline)
+    gain, (low, high) = baseline[LOSS_GAIN.name], LOSS_GAIN.ends(baseline)
+    sign, way = (1, "lower") if gain >= 0 else (-1, "higher")
+    by = LOSS_GAIN.shown(LOSS_GAIN.cells(sign * gain, *sorted((sign * low, sign * high))))
     chance = ", an interval that includes 0" if low <= 0 <= high else ""
     return (
         f"{own}; the best of the others, {baseline['mechanism']}, changes {_price(baseline)}: the loss of "
-        f"the plan is lower by {gain}{chance}."
+        f"the plan is {way} by {by}{chance}."
     )
 
 

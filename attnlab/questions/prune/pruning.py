@@ -19,7 +19,13 @@ from attnlab.ablation import (
     loss_difference,
 )
 from attnlab.core import Head, Note, options_of
-from attnlab.evaluation import ENOUGH_FOR_INTERVALS, LOSS_IN_WORDS, FewForIntervals, Steps
+from attnlab.evaluation import (
+    ENOUGH_FOR_INTERVALS,
+    LOSS_IN_WORDS,
+    FewForIntervals,
+    Steps,
+    notes_on_training,
+)
 from attnlab.models import Model, Run, Source
 from attnlab.questions.prune.pruned_runs import pruned_run, write_pruned_run
 from attnlab.questions.prune.pruner import Measured, Pruner, State, load_pruner
@@ -113,7 +119,11 @@ def prune(source: Source, settings: PruningSettings) -> Result:
             "training": pd.DataFrame([row for part in found for row in part.training]),
         },
         about,
-        (*_on_sentences(before), *(note for part in found for note in part.notes)),
+        (
+            *notes_on_training(pruner.loaded),
+            *_on_sentences(before),
+            *(note for part in found for note in part.notes),
+        ),
         weights=pruner.loaded.weights,
         extra=_models(pruner.loaded, found, about),
     )
