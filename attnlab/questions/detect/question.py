@@ -277,6 +277,14 @@ class DetectSettings(CorpusTextSettings):
     seed: Annotated[int, SEED] = 0
 
 
+# What a setting counts, as a note says it.
+_SHORTENED = {
+    "tokens": "Random tokens that are read twice",
+    "context": "Tokens of a text with a needle",
+    "first": "First keys that a streaming head keeps",
+    "recent": "Recent keys that a streaming head keeps",
+}
+
 QUESTION = Question(
     name="detect",
     what="detection",
@@ -291,7 +299,7 @@ QUESTION = Question(
     figures=("detectors_*",),
     notes={
         Shortened: lambda note: (
-            f"{note.what[0].upper()}{note.what[1:]} is {note.used} and not {note.asked}: {note.reason}."
+            f"{_SHORTENED[note.what]} are {note.used} and not {note.asked} ({note.what}): {note.reason}."
         ),
         FewEmitted: "The model emits {emitted} of {total} tokens of the needles, and retrieval is scored on "
         "these alone; it says little of a model that does not retrieve.",
