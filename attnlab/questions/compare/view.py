@@ -123,7 +123,24 @@ def _legend(summary: pd.DataFrame) -> str:
         parts.append(f"{measures}: change from full attention, with 95 % intervals")
     if TIME.name in summary:
         parts.append("time: of a pass, full attention is 1")
-    return f"{'; '.join(parts)}."
+    return f"{'; '.join([*parts, *_named(summary)])}."
+
+
+def _named(summary: pd.DataFrame) -> list[str]:
+    """What names of mechanisms mean that say it to few."""
+    there = summary["mechanism"]
+    said = []
+    if there.str.startswith("sigma").any():
+        said.append(
+            "sigma: a band with keys that are chosen as the name says (salience: most attended)"
+        )
+    if (there == "fixed").any():
+        said.append("fixed: the best pattern of one key")
+    if (summary["level"] == ORACLE).any():
+        said.append(f"{ORACLE}: chosen from the matrices that it replaces, so no method")
+    if summary[VISIBLE_KEYS.name].isna().any():
+        said.append("-: no keys to count")
+    return said
 
 
 def _table_of(budget: int, steps: int, rows: pd.DataFrame, against: str | None) -> TerminalTable:
