@@ -7,6 +7,7 @@ from .bridge.installing import holds_installed as holds_installed
 from .bridge.installing import install as install
 from .bridge.installing import installed_plan as installed_plan
 from .bridge.installing import use as use
+from .bridge.layer_types import can_leave_layers_full as can_leave_layers_full
 from .bridge.layer_types import check_one_stack as check_one_stack
 from .bridge.layer_types import model_with_layer_types as model_with_layer_types
 from .bridge.saved import install_saved as install_saved

@@ -18,6 +18,7 @@ from .columns import KEYS as KEYS
 from .columns import Column as Column
 from .columns import Estimate as Estimate
 from .columns import Table as Table
+from .columns import chance_in_words as chance_in_words
 from .columns import rounded as rounded
 from .documents import MOST_FILE_BYTES as MOST_FILE_BYTES
 from .documents import document_text as document_text

@@ -144,6 +144,17 @@ class Estimate:
         return f"{value} [{low}, {high}]" if value and low else value
 
 
+def chance_in_words(low: float, high: float) -> str:
+    """What stands behind a difference that may be chance; empty where its interval lacks 0.
+
+    >>> chance_in_words(-1.0, 2.0), chance_in_words(math.nan, math.nan), chance_in_words(1.0, 2.0)
+    (', an interval that includes 0', ', of too few sentences to tell it from chance', '')
+    """
+    if math.isnan(low):
+        return ", of too few sentences to tell it from chance"
+    return ", an interval that includes 0" if low <= 0 <= high else ""
+
+
 @dataclass(frozen=True)
 class Table:
     """A table as a file.

@@ -1,5 +1,6 @@
 """A model with its tokenizer: what every question is asked of, wherever it is from."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
@@ -118,10 +119,12 @@ def handed_in(source: Any) -> Model | str | Path:
     """
     if isinstance(source, Model):
         return source
+    if isinstance(source, os.PathLike):
+        return Path(source)
     if isinstance(source, nn.Module):
         msg = f"{type(source).__name__} is a model without its tokenizer; {_AS_A_PAIR}."
         raise InputError(msg)
-    if isinstance(source, tuple):
+    if isinstance(source, tuple | list):
         if (
             len(source) != PAIR
             or not isinstance(source[0], nn.Module)
@@ -131,7 +134,7 @@ def handed_in(source: Any) -> Model | str | Path:
             msg = f"({kinds}) is no model with its tokenizer; {_AS_A_PAIR}."
             raise InputError(msg)
         return Model(*source)
-    if not isinstance(source, str | Path):
+    if not isinstance(source, str):
         msg = f"{briefly(source)} is no model; give a folder, a name on the hub, or (model, tokenizer)."
         raise InputError(msg)
     return source

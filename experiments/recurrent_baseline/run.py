@@ -194,6 +194,8 @@ def draw(table: pd.DataFrame) -> Figure:
 def said(change: float, low: float, high: float) -> str:
     """A change of BLEU in words, with its interval."""
     word = "higher" if low > 0 else "lower" if high < 0 else "not told apart"
+    if np.isnan(low):
+        return f"{word} ({change:+.1f}, too few sentences for an interval)"
     return f"{word} ({change:+.1f} [{low:+.1f}, {high:+.1f}])"
 
 

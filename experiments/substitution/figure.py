@@ -91,7 +91,7 @@ def _draw_changes(axes: Axes, rows: pd.DataFrame, names: list[str]) -> None:
         marker = LEVEL_MARKERS.get(row["level"], "*")
         axes.plot(row["loss_change"], height, marker, color=colour, markersize=4)
     axes.margins(x=0.08)
-    largest = float(rows[["loss_change_low", "loss_change_high"]].abs().to_numpy().max())
+    largest = float(rows[["loss_change", "loss_change_low", "loss_change_high"]].abs().max().max())
     scale = stretch(axes, "x", threshold=0.1, largest=largest)
     axes.set_xlabel(f"nats per token{scale}", fontsize=8.5)
     axes.axvline(0, color=INK, linewidth=0.8, linestyle=":")

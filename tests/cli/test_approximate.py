@@ -135,6 +135,24 @@ def test_zeros_of_dropout_are_no_non_zeros(tmp_path: Path) -> None:
     assert table.set_index("family")["nnz"]["band"] == 13 - 2
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "window: 3 back, 3 ahead; entries: at most 1 a row, free; sparse error: at most n, up to 0.5"),
+        (["--window", "2,1", "--budget", "3"], "window: 2 back, 1 ahead; entries: at most 3 a row"),
+        (["--causal"], "window: 3 back, 0 ahead"),
+        (["--dropout", "0"], "entries: of a band all but a share of 0, free"),
+        (["--error-nnz", "0"], "sparse error: none"),
+        (["--error-bound", "0"], "sparse error: none"),
+    ],
+)  # fmt: skip
+def test_the_room_that_fits_had_is_said(options: list[str], said: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "even.npy", np.full((5, 5), 0.2))
+    shown = " ".join(run(tmp_path / "even.npy", *options).split())
+    assert "l1 distance, 1 matrix of 5 x 5" in shown
+    assert said in shown
+
+
 def test_long_tables_are_cut(tmp_path: Path) -> None:
     np.save(tmp_path / "many.npy", np.full((30, 5, 5), 0.2))
     assert "6 more matrices; --out DIR writes them all" in run(tmp_path / "many.npy")

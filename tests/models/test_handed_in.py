@@ -1,9 +1,11 @@
 """What is handed in as a model: refused in a sentence where it is none, or lacks what a question needs."""
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from zoo import random_models
 from zoo.random_models import SENTENCES, tokenizer
@@ -34,6 +36,24 @@ def test_a_model_without_its_tokenizer_is_asked_for_a_pair(
     if verb not in {"load", "align"}:
         with pytest.raises(InputError, match="GPT2LMHeadModel has no tokenizer here"):
             call((model, None), *more)
+
+
+class Elsewhere(os.PathLike):
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+
+def test_lists_and_paths_of_any_kind_are_taken(tmp_path: Path, as_users_call_it: None) -> None:
+    model = random_models.gpt2()
+    told: dict[str, Any] = {"sentences": SENTENCES, "labels": False, "fit_sentences": 0}
+    of_pair = attnlab.analyze((model, tokenizer()), **told).heads
+    pd.testing.assert_frame_equal(attnlab.analyze([model, tokenizer()], **told).heads, of_pair)
+    model.save_pretrained(tmp_path)
+    tokenizer().save_pretrained(tmp_path)
+    pd.testing.assert_frame_equal(attnlab.analyze(Elsewhere(tmp_path), **told).heads, of_pair)
 
 
 def test_what_a_model_attends_to_is_checked_without_a_tokenizer(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_a_clear_win_names_the_heads_their_score_and_the_best_default() -> None:
 
 @pytest.mark.parametrize(
     ("aer", "near"),
-    [(0.501, "1.9 points below"), (0.539, "1.9 points above"), (0.52, "as good as")],
+    [(0.501, "1.9 points above"), (0.539, "1.9 points below"), (0.52, "as good as")],
 )
 def test_defaults_that_are_as_good_are_what_the_first_sentence_begins_with(
     aer: float, near: str
@@ -76,17 +76,21 @@ def test_of_few_pairs_there_is_no_interval() -> None:
         said = answer_of(found)
         assert "[" not in said
         assert "nan" not in said
+        assert "(too few pairs to tell from chance)" in said
 
 
 def test_a_diagonal_that_aligns_better_is_told() -> None:
     found = alignment()
-    better = pd.DataFrame([{"system": "diagonal", "kind": "baseline", AER.name: 0.3}])
+    row = {"system": "diagonal", "kind": "baseline", AER.name: 0.3, AER_CHANGE.name: -0.01}
+    better = pd.DataFrame([row | {AER_CHANGE.low: -0.02, AER_CHANGE.high: -0.001}])
     found.tables["systems"] = pd.concat([found.systems, better], ignore_index=True)
     assert answer_of(found).endswith(
-        " The diagonal, which reads no attention, aligns better than they do: AER 0.300."
+        " The diagonal, which reads no attention, aligns better than the chosen head (95 % interval of the "
+        "difference [-2.0, -0.1])."
     )
-    found.tables["systems"].loc[len(found.systems) - 1, AER.name] = 0.32
-    assert "diagonal" not in answer_of(found)
+    for end in (0.001, math.nan):
+        found.tables["systems"].loc[len(found.systems) - 1, AER_CHANGE.high] = end
+        assert "diagonal" not in answer_of(found)
 
 
 def test_a_default_that_is_better_is_said_to_be() -> None:

@@ -55,7 +55,7 @@ def model_with_layer_types(model: PreTrainedModel, plan: AttentionPlan) -> PreTr
     modules = attention_modules(model)
     found = layer_types_of(plan_within(plan, modules), modules)
     config = copy.deepcopy(model.config)
-    _set(config, found, type(model).__name__)
+    _set(model, config, found)
     try:
         made = _again(model, config)
     except Exception as error:  # any family checks its configuration in its own way
@@ -143,22 +143,35 @@ def _window(entry: Any, site: str, name: str) -> int | None:
     return left
 
 
-def _set(config: Any, wanted: LayerTypes, name: str) -> None:
-    """Writes the types of layers into a configuration."""
+def can_leave_layers_full(model: PreTrainedModel) -> bool:
+    """Whether the configuration of a model can say of each layer alone that it is full or has a window.
+
+    Raises:
+        InputError: it knows no windows, or some of its layers have one already.
+    """
+    config, name = model.config, type(model).__name__
     if not hasattr(config, "sliding_window"):
-        msg = f"The configuration of {name} has no sliding_window, so transformers cannot run the plan alone."
+        msg = f"The configuration of {name} has no sliding_window, so transformers cannot run a plan alone."
         raise InputError(msg)
     before = getattr(config, "layer_types", None)
-    if before is None and FULL in wanted.types:
+    if before is not None and any(kind != FULL for kind in before):
+        msg = (
+            f"Some layers of {name} are no full attention already; a plan is written for full ones."
+        )
+        raise InputError(msg)
+    return before is not None
+
+
+def _set(model: PreTrainedModel, config: Any, wanted: LayerTypes) -> None:
+    """Writes the types of layers into a configuration of a model."""
+    name, types = type(model).__name__, can_leave_layers_full(model)
+    if not types and FULL in wanted.types:
         msg = (
             f"The configuration of {name} has no layer_types: its window is that of all layers, and the plan "
             "leaves some full."
         )
         raise InputError(msg)
-    if before is not None:
-        if any(kind != FULL for kind in before):
-            msg = f"Some layers of {name} are no full attention already; a plan is written for full ones."
-            raise InputError(msg)
+    if types:
         config.layer_types = list(wanted.types)
     if hasattr(config, "use_sliding_window"):
         config.use_sliding_window = True

@@ -297,11 +297,12 @@ def _points(difference: float) -> str:
 def answer_of(result: Result) -> str:
     """Which heads align best, how well, and how far from what engines take by default, in sentences."""
     systems, said = result.systems, [_compared(result)]
-    if _known(systems, AER):
-        own = _chosen_row(systems)[AER.name]
-        diagonal = systems[(systems["system"] == DIAGONAL) & (systems[AER.name] < own)]
+    if _known(systems, AER_CHANGE):
+        diagonal = systems[(systems["system"] == DIAGONAL) & (systems[AER_CHANGE.high] < 0)]
+        one = len(result.details["chosen"]) == 1
         said += [
-            f"The {DIAGONAL}, which reads no attention, aligns better than they do: AER {AER.shown(row)}."
+            f"The {DIAGONAL}, which reads no attention, aligns better than the chosen "
+            f"{'head' if one else 'heads'}{_interval(row)}."
             for row in diagonal.to_dict("records")
         ]
     return " ".join(said)
@@ -333,7 +334,9 @@ def _compared(result: Result) -> str:
                 f"{_capital(taken)} is within {most} of {which}, {near}{_interval(default)}: there is little "
                 "to gain."
             )
-        near = "as good as" if round(gap, 3) == 0 else f"{_points(gap)} {side}"
+        # Of the default this time, whose AER is the larger one where the gap is above 0.
+        other = "above" if gap > 0 else "below"
+        near = "as good as" if round(gap, 3) == 0 else f"{_points(gap)} {other}"
         return (
             f"{_capital(taken)} is {near} {which}{_interval(default)}: whether the two differ by more than "
             f"{most} these pairs do not tell."
@@ -344,7 +347,7 @@ def _compared(result: Result) -> str:
             f"{score}, {_points(gap)} above it{_interval(default)}."
         )
     low, _ = AER_CHANGE.ends(default)
-    doubt = _interval(default, ", which holds 0") if low <= 0 else ""
+    doubt = "" if low > 0 else _interval(default, ", which holds 0")
     choices = systems.loc[systems["kind"] == "choice", AER.name]
     # Heads may have been chosen by another rule than the one that serves best here.
     best = f"{'aligns' if one else 'align'} best:" if chosen[AER.name] <= choices.min() else ""
@@ -355,10 +358,10 @@ def _compared(result: Result) -> str:
 
 
 def _interval(row: Mapping[Any, Any], more: str = "") -> str:
-    """That of the difference between brackets; empty where so few pairs give none."""
+    """That of the difference between brackets, or that so few pairs give none."""
     low, high = AER_CHANGE.ends(row)
     if math.isnan(low):
-        return ""
+        return " (too few pairs to tell from chance)"
     return f" (95 % interval of the difference [{100 * low:+.1f}, {100 * high:+.1f}]{more})"
 
 

@@ -254,7 +254,12 @@ def legend(summary: pd.DataFrame) -> str:
     words = [f"{word}: {meaning}" for word, meaning in words_of_heads(summary)]
     if LOSS_CHANGE.name in summary:
         heads = counted(len(summary), "head")
-        words.append(f"{_BEYOND}: 95 % interval without 0, not corrected for {heads}")
+        known = summary[LOSS_CHANGE.low].notna().any()
+        words.append(
+            f"{_BEYOND}: 95 % interval without 0, not corrected for {heads}"
+            if known
+            else "too few sentences to tell losses from chance"
+        )
     if "output" in summary:
         words.append(f"{_WITHOUT_OUTPUT}: without output, see the notes")
     lines = words[:1]

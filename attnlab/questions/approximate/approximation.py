@@ -112,11 +112,15 @@ def approximate(
 def _told(settings: ApproximationSettings) -> dict[str, str]:
     """What the fits may use, in words."""
     left, right = sides(settings.window, causal=settings.causal)
-    error = f"{settings.error_nnz} entries up to {settings.error_bound:g}"
+    most = f"at most {settings.budget} a row"
+    entries = (
+        most if settings.dropout is None else f"of a band all but a share of {settings.dropout:g}"
+    )
+    error = f"at most {settings.error_nnz}, up to {settings.error_bound:g}"
     told = (
         f"{left} back, {right} ahead",
-        f"at most {settings.budget} a row, {settings.values}",
-        error if settings.error_entries(1) else "none",
+        f"{entries}, {settings.values}",
+        error if settings.error_entries(1) and settings.error_bound else "none",
     )
     return dict(zip(TOLD, told, strict=True))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 import torch
-from transformers import PreTrainedModel
+from torch import nn
 
 from attnlab.core import InputError, Note, options_of, seeded, usable_device
 from attnlab.evaluation import versions_in_words
@@ -43,7 +43,7 @@ _MARGIN = 8
 
 
 @options_of(CheckSettings)
-def check(source: Source | PreTrainedModel, settings: CheckSettings) -> Result:
+def check(source: Source | nn.Module, settings: CheckSettings) -> Result:
     """Whether the model at `source` attends to what its configuration says.
 
     A layer is run twice on what enters it, the second time changed at one position: the rows that move
@@ -68,7 +68,7 @@ def check(source: Source | PreTrainedModel, settings: CheckSettings) -> Result:
     """
     loaded = (
         Model(source, None)
-        if isinstance(source, PreTrainedModel)
+        if isinstance(source, nn.Module)
         else model_of(source, scores=False, tokenizes=False)
     )
     model = loaded.model
@@ -94,7 +94,7 @@ def check(source: Source | PreTrainedModel, settings: CheckSettings) -> Result:
     )
 
 
-def assert_attends(source: Source | PreTrainedModel, **settings: Any) -> None:
+def assert_attends(source: Source | nn.Module, **settings: Any) -> None:
     """Nothing where `check` finds no mismatch, for test suites.
 
     Args:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.core import Column, counted, layer_name
+from attnlab.core import Column, layer_name
 from attnlab.questions.check.question import ABILITIES, KEYS, MISMATCH, NOT_APPLICABLE, PROPERTIES
 from attnlab.results import Contents, Result, ShownTable, TerminalTable, rows_shown
 
@@ -98,8 +98,8 @@ def _answers(result: Result) -> list[str]:
     outcomes = result.properties["outcome"]
     wrong, checked = mismatches(result), int((outcomes != NOT_APPLICABLE).sum())
     left = len(outcomes) - checked
-    layers = int((result.properties["property"] == KEYS).sum())
-    of = f" (the keys of {counted(layers, 'layer')} among them)" if layers else ""
+    layers = int(((result.properties["property"] == KEYS) & (outcomes != NOT_APPLICABLE)).sum())
+    of = f", {layers} of them the keys of a layer," if layers else ""
     said = f"{checked - len(wrong)} of {checked} properties{of} are as the configuration says"
     return [f"{said}; {left} do not apply.", *wrong]
 

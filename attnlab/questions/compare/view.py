@@ -26,7 +26,7 @@ from attnlab.budget import (
     TOLERANCE,
     VISIBLE_KEYS,
 )
-from attnlab.core import Estimate, InputError, briefly, counted
+from attnlab.core import Estimate, InputError, briefly, chance_in_words, counted
 from attnlab.figures import (
     INK,
     LEVEL_COLOURS,
@@ -279,7 +279,7 @@ def _next(
             low, high = ends if is_first else (-ends[1], -ends[0])
             more = held[LOSS_GAIN.name] if is_first else -held[LOSS_GAIN.name]
             shown = LOSS_GAIN.shown(LOSS_GAIN.cells(more, low, high), signed=True)
-            chance = ", an interval that includes 0" if low <= 0 <= high else ""
+            chance = chance_in_words(low, high)
             return f"{said}, a loss that is higher by {shown}{chance}."
     return f"{said}; that the two differ is not tested here."
 

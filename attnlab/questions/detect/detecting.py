@@ -360,8 +360,11 @@ def _compared(table: pd.DataFrame, detector: Detector) -> pd.DataFrame:
         bar = table.groupby("site")[detector.untrained].transform("max")
         if "bar" in table:
             bar = bar.clip(lower=table["bar"])
-        above = (table[detector.estimate.low] > bar) & (table["rows"] >= FEWEST_COUNTED)
-        table = table.assign(**{detector.above: above})
+        low = table[detector.estimate.low]
+        above = ((low > bar) & (table["rows"] >= FEWEST_COUNTED)).astype("boolean")
+        # Without an interval of the head or of its control nothing is known.
+        known = low.notna() & (table["bar"].notna() if "bar" in table else True)
+        table = table.assign(**{detector.above: above.where(known)})
     return table.drop(columns=["rows", "bar"], errors="ignore")
 
 

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attnlab.ablation import Score, paired_bootstraps
+from attnlab.core import FEWEST_FOR_INTERVAL
 from attnlab.labels import wilson_interval
 from attnlab.questions.detect.planted import Planted, Target, Targets
 from attnlab.reading import LayerWeights, Reading, inputs_of, ready_to_show, without_cache
@@ -71,7 +72,8 @@ def figures(
 ) -> Figures:
     """The mean over rows of each head, and the ends of its interval over texts; NaN where no row counts.
 
-    A share that is the same in all texts has Wilson's interval, as if each were one observation.
+    A share that is the same in all texts has Wilson's interval, as if each were one observation. Of few texts
+    there is none.
     """
     counted = totals > 0
     sums, totals = sums[:, counted], totals[counted]
@@ -85,7 +87,7 @@ def figures(
         score(torch.zeros_like(totals)), [score(own) for own in sums], len(totals), seed=seed
     )
     table = torch.tensor([(one.after, one.low, one.high) for one in found], dtype=torch.float64)
-    if share:
+    if share and len(totals) >= FEWEST_FOR_INTERVAL:
         same = (sums / totals == table[:, :1]).all(1)
         texts = torch.full_like(table[same, 0], len(totals))
         table[same, 1:] = torch.stack(wilson_interval(table[same, 0] * texts, texts), 1)

@@ -105,7 +105,9 @@ def _answers(result: Result) -> list[str]:
     for one in _there(heads):
         own = heads[heads[one.name].notna()].sort_values(one.name, ascending=False, kind="stable")
         above = ""
-        if one.above in own:
+        if one.above in own and own[one.above].isna().all():
+            above = "too few texts to tell heads from controls, "
+        elif one.above in own:
             marked = own[own[one.above] == True]  # noqa: E712 - may be missing
             above = f"{len(marked)} of {counted(len(own), 'head')} above controls, "
             # A head whose interval is wide may have a higher figure, and not be above them.

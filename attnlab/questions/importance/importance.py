@@ -28,6 +28,7 @@ from attnlab.ablation import (
     rank_agreement,
 )
 from attnlab.core import (
+    FEWEST_FOR_INTERVAL,
     AttnlabError,
     Estimate,
     Head,
@@ -230,6 +231,8 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
         halves, slopes[0] if slopes else None, losses, before, ablations,
         bleu=bool(bleu), points=settings.points, seed=seed, progress=progress,
     )  # fmt: skip
+    if len(halves[1]) < FEWEST_FOR_INTERVAL:
+        notes.append(FewForIntervals(len(halves[1]), "reporting"))
     return Result(
         QUESTION.name,
         f"Importance of the heads of {evaluator.loaded.label}",

@@ -12,6 +12,7 @@ from attnlab.attention import (
     AttentionPlan,
     Specification,
     attention_modules,
+    can_leave_layers_full,
     check_one_stack,
     plan_of,
     write_plan,
@@ -89,8 +90,11 @@ def plan(source: Source, settings: PlanSettings) -> Result:
         source, sentences=settings.sentences, text=settings.text, scores=True, corpora=False
     )
     types = settings.granularity == LAYER_TYPES
+    families = settings.families
     if types:
         check_one_stack(attention_modules(model.model))
+        can = can_leave_layers_full(model.model)
+        families = OF_LAYER_TYPES if can else OF_LAYER_TYPES[:1]
     model.move_to(device)
     parts = parts_of(
         model,
@@ -110,7 +114,6 @@ def plan(source: Source, settings: PlanSettings) -> Result:
         progress=settings.progress,
     )
     budgets = list(dict.fromkeys(settings.budgets))
-    families = OF_LAYER_TYPES if types else settings.families
     search = Search(budgets, families, _together(model, settings.granularity), one_window=types)
     read("Calibrating", part=parts.calibration, receive=search.learn)
     read("Choosing", part=parts.validation, receive=search.measure)

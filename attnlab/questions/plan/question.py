@@ -153,7 +153,7 @@ class PlanSettings(TextSettings):
         Option(
             "Which heads share a mechanism: each head has its own, those of a key-value head share one, "
             "those of a layer do, or (layer-types) each layer is full or has the one sliding window of all, "
-            "as `attnlab export` writes it into a configuration.",
+            "as `attnlab export` writes it into a configuration that knows windows.",
             choices=GRANULARITIES,
         ),
     ] = HEAD_ALONE

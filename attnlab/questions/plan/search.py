@@ -101,20 +101,22 @@ def candidates(sums: LayerSums, head: int, budget: int, families: Sequence[str])
     return list(found.values())
 
 
-def windows(site: str, budget: int) -> list[Candidate]:
+def windows(site: str, longest: int, *, full: bool = True) -> list[Candidate]:
     """What a layer may get as its type: full attention, or a window that configurations can name.
 
     Args:
         site: a window of the decoder reaches back; others reach as far to both sides.
-        budget: the largest budget of the search.
+        longest: tokens of the longest text; a window of so many is full attention.
+        full: whether a configuration can leave some layers full.
     """
-    sizes = [size for size in WINDOWS if size <= WIDEST * budget]
+    sizes = [size for size in WINDOWS if size < longest] or [1]
     reaches = (
         [(size - 1, 0) for size in sizes]
         if site == "decoder"
         else [(reach, reach) for reach in dict.fromkeys(size // 2 for size in sizes)]
     )
-    return [Candidate("full", Full()), *(Candidate("band", Band(reach)) for reach in reaches)]
+    found = [Candidate("full", Full())] if full else []
+    return [*found, *(Candidate("band", Band(reach)) for reach in reaches)]
 
 
 def _first(
@@ -159,7 +161,8 @@ class Search:
         budgets: numbers of keys per row.
         families: what a head may get.
         together: by layer, how many neighbouring heads share a mechanism; 1 where it is not named.
-        one_window: whether each head is full or has the one window of all, of any size; no family counts.
+        one_window: whether each head has the one window of all, of any size, or full attention where
+            that is a family.
     """
 
     def __init__(
@@ -171,7 +174,7 @@ class Search:
         one_window: bool = False,
     ) -> None:
         self._budgets, self._families, self._together = budgets, families, together or {}
-        self._most, self._one_window = max(budgets), one_window
+        self._most, self._one_window, self._longest = max(budgets), one_window, 1
         self._sums: dict[Layer, LayerSums] = {}
         self._heads: dict[Layer, int] = {}
         self._candidates: dict[Unit, list[Candidate]] = {}
@@ -186,9 +189,11 @@ class Search:
             self._sums[at] = LayerSums(causal=causal, tokens=not causal)
             self._heads[at] = layer.weights.shape[1]
         self._sums[at].add(layer)
+        self._longest = max(self._longest, layer.weights.shape[-1])
 
     def measure(self, layer: Observed) -> None:
         """Measures every candidate on one batch of validation sentences."""
+        self._longest = max(self._longest, layer.weights.shape[-1])
         if not self._candidates:
             self._make()
         self._measured.add(layer)
@@ -403,7 +408,7 @@ class Search:
                 one
                 for head in unit
                 for one in (
-                    windows(head.site, self._most)
+                    windows(head.site, self._longest, full="full" in self._families)
                     if self._one_window
                     else candidates(self._sums[at], head.head, self._most, self._families)
                 )

@@ -18,7 +18,7 @@ from attnlab.budget import (
     TIME,
     VISIBLE_KEYS,
 )
-from attnlab.core import Estimate, counted
+from attnlab.core import Estimate, chance_in_words, counted
 from attnlab.figures import INK, blank, panel, style
 from attnlab.questions.plan.question import MECHANISMS, NOTHING, SEARCHED
 from attnlab.results import (
@@ -98,7 +98,7 @@ def _beside(budget: Any, rows: pd.DataFrame) -> str:
     gain, (low, high) = baseline[LOSS_GAIN.name], LOSS_GAIN.ends(baseline)
     sign, way = (1, "lower") if gain >= 0 else (-1, "higher")
     by = LOSS_GAIN.shown(LOSS_GAIN.cells(sign * gain, *sorted((sign * low, sign * high))))
-    chance = ", an interval that includes 0" if low <= 0 <= high else ""
+    chance = chance_in_words(low, high)
     return (
         f"{own}; the best of the others, {baseline['mechanism']}, changes {_price(baseline)}: the loss of "
         f"the plan is {way} by {by}{chance}."
