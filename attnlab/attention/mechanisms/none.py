@@ -27,7 +27,7 @@ class NoAttention(PaddingSafeMechanism):
     specification: ClassVar[type[Specification] | None] = Nothing
     source: ClassVar[str] = "Michel et al. 2019, arXiv 1905.10650"
     # Its output is 0 whatever a model does to the scores, so it takes all of that.
-    traits: ClassVar[Traits] = Traits(subquadratic=True, content_free=True, stochastic=False)
+    traits: ClassVar[Traits] = Traits(subquadratic=True, content_free=True)
     forms: ClassVar[tuple[Form, ...]] = ("auto", "flex")
     scored: ClassVar[bool] = True
 

@@ -111,7 +111,9 @@ def mechanisms(
 def _print_catalogue() -> None:
     from attnlab.attention import catalogue
 
-    table = new_table("mechanism", "causal", "cross", "linear cost", "rows sum to 1", "learns")
+    table = new_table(
+        "mechanism", "causal", "cross", "linear cost", "rows with keys sum to 1", "learns"
+    )
     entries = catalogue()
     if output().as_json:
         print_json(mechanisms=[vars(entry) | {"traits": vars(entry.traits)} for entry in entries])

@@ -285,6 +285,12 @@ _SHORTENED = {
     "recent": "Recent keys that a streaming head keeps",
 }
 
+
+def _shortened(note: Shortened) -> str:
+    what = _SHORTENED.get(note.what, note.what)
+    return f"{what} are {note.used} and not {note.asked} ({note.what}): {note.reason}."
+
+
 QUESTION = Question(
     name="detect",
     what="detection",
@@ -298,9 +304,7 @@ QUESTION = Question(
     run="attnlab.questions.detect.detecting:detect",
     figures=("detectors_*",),
     notes={
-        Shortened: lambda note: (
-            f"{_SHORTENED[note.what]} are {note.used} and not {note.asked} ({note.what}): {note.reason}."
-        ),
+        Shortened: _shortened,
         FewEmitted: "The model emits {emitted} of {total} tokens of the needles, and retrieval is scored on "
         "these alone; it says little of a model that does not retrieve.",
         FewCopied: "Only {tokens} tokens of names and numbers are taken over unchanged; no copy head is told "
