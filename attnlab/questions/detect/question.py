@@ -287,8 +287,7 @@ _SHORTENED = {
 
 
 def _shortened(note: Shortened) -> str:
-    what = _SHORTENED.get(note.what, note.what)
-    return f"{what} are {note.used} and not {note.asked} ({note.what}): {note.reason}."
+    return f"{_SHORTENED[note.what]} are {note.used} and not {note.asked} ({note.what}): {note.reason}."
 
 
 QUESTION = Question(
