@@ -62,13 +62,7 @@ def draw_pareto(
     if name is None:
         msg = f"The table lacks one of {', '.join(_NAMES)}; it has: {', '.join(map(str, table))}."
         raise InputError(msg)
-    at = list(dict.fromkeys(table["sites"])) if "sites" in table else []
-    if len(at) > 1:
-        msg = (
-            f"The rows are of several sites ({'; '.join(map(str, at))}), whose prices do not compare; choose "
-            "those of one."
-        )
-        raise InputError(msg)
+    _check_one_site(table)
     if "level" in table:
         table = table[table["level"] != "oracle"]
     means = table.groupby([name, price], sort=False)[value].mean().dropna().reset_index()
@@ -97,13 +91,8 @@ def draw_pareto(
             beyond = int((means[value] > top).sum())
             axes.set_ylim(0, top)
             axes.text(
-                0.01,
-                0.98,
-                f"{beyond} above this axis",
-                transform=axes.transAxes,
-                va="top",
-                fontsize=7,
-            )
+                0.01, 0.98, f"{beyond} above this axis", transform=axes.transAxes, va="top", fontsize=7,
+            )  # fmt: skip
         prices = sorted(means[price].unique())
         if len(prices) <= _MOST_TICKS:
             axes.set_xticks(prices)
@@ -114,3 +103,13 @@ def draw_pareto(
         axes.legend(frameon=False, labelspacing=0.25, handletextpad=0.3)
         axes.spines[["top", "right"]].set_visible(False)
     return figure
+
+
+def _check_one_site(table: pd.DataFrame) -> None:
+    at = list(dict.fromkeys(table["sites"])) if "sites" in table else []
+    if len(at) > 1:
+        msg = (
+            f"The rows are of several sites ({'; '.join(map(str, at))}), whose prices do not compare; choose "
+            "those of one."
+        )
+        raise InputError(msg)

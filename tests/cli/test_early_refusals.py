@@ -321,3 +321,12 @@ def test_a_path_begins_with_the_home_folder(
     monkeypatch.setenv("HOME", str(tmp_path))
     found = CliRunner().invoke(app, ["table", "~/none.csv"])
     assert f"There is no file {tmp_path}/none.csv" in str(found.exception)
+
+
+def test_the_tables_of_a_folder_are_named(tmp_path: Path) -> None:
+    for name in ("importance.csv", "cumulative.csv"):
+        (tmp_path / name).write_text("a\n1\n")
+    found = CliRunner().invoke(app, ["table", str(tmp_path)])
+    assert str(found.exception) == (
+        f"{tmp_path} is a folder; name a table in it: cumulative.csv, importance.csv."
+    )

@@ -64,8 +64,8 @@ def test_defaults_that_are_surely_as_good_leave_little_to_gain() -> None:
     default = found.systems["kind"] == "default"
     found.systems.loc[default, [AER_CHANGE.low, AER_CHANGE.high]] = [0.005, 0.015]
     said = answer_of(found)
-    assert "is within 2 points of the chosen head 0.2" in said
-    assert said.endswith("[+0.5, +1.5]): there is little to gain.")
+    assert "is 1.0 points above the chosen head 0.2" in said
+    assert said.endswith("[+0.5, +1.5]): that is within 2 points, so there is little to gain.")
 
 
 def test_of_few_pairs_there_is_no_interval() -> None:

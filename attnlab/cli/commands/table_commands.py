@@ -52,8 +52,8 @@ def table(
             msg = f"--{name} is of LaTeX tables; leave it out with --format {form}."
             raise InputError(msg)
     if file.is_dir():
-        tables = sorted(path.name for path in file.glob("*.csv"))
-        msg = f"{file} is a folder; name a table in it{f': {chr(44)} '.join(tables)}."
+        tables = ", ".join(sorted(path.name for path in file.glob("*.csv")))
+        msg = f"{file} is a folder; name a table in it{f': {tables}' if tables else ''}."
         raise InputError(msg)
     if not file.is_file():
         msg = (

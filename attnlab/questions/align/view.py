@@ -325,21 +325,18 @@ def _compared(result: Result) -> str:
     name = f"{default['system']}, AER {AER.shown(default)}"
     taken = f"{'the best of ' if many else ''}what engines take by default ({name})"
     if abs(gap) <= NEAR:
-        side = "below" if gap > 0 else "above"
+        side = "above" if gap > 0 else "below"
+        near = "as good as" if round(gap, 3) == 0 else f"{_points(gap)} {side}"
+        sure = all(abs(end) <= NEAR for end in AER_CHANGE.ends(default))
         most = f"{round(100 * NEAR)} points"
-        which = f"the chosen {heads} which {'has' if one else 'have'} {score}"
-        if all(abs(end) <= NEAR for end in AER_CHANGE.ends(default)):
-            near = "the same" if round(gap, 3) == 0 else f"{_points(gap)} {side} it"
-            return (
-                f"{_capital(taken)} is within {most} of {which}, {near}{_interval(default)}: there is little "
-                "to gain."
-            )
-        # Of the default this time, whose AER is the larger one where the gap is above 0.
-        other = "above" if gap > 0 else "below"
-        near = "as good as" if round(gap, 3) == 0 else f"{_points(gap)} {other}"
+        said = (
+            f"that is within {most}, so there is little to gain"
+            if sure
+            else f"whether the two differ by more than {most} these pairs do not tell"
+        )
         return (
-            f"{_capital(taken)} is {near} {which}{_interval(default)}: whether the two differ by more than "
-            f"{most} these pairs do not tell."
+            f"{_capital(taken)} is {near} the chosen {heads} which {'has' if one else 'have'} "
+            f"{score}{_interval(default)}: {said}."
         )
     if gap < 0:
         return (
