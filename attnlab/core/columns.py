@@ -130,6 +130,15 @@ class Estimate:
         """The ends of the interval of a row; NaN where there is none."""
         return row.get(self.low, math.nan), row.get(self.high, math.nan)
 
+    def reversed(self, row: Mapping[Any, Any]) -> dict[str, float]:
+        """The cells of a difference taken the other way round.
+
+        >>> Estimate(Column("gain", "gain", "")).reversed({"gain": 1.0, "gain_low": -0.5, "gain_high": 2.0})
+        {'gain': -1.0, 'gain_low': -2.0, 'gain_high': 0.5}
+        """
+        low, high = self.ends(row)
+        return self.cells(-row[self.name], -high, -low)
+
     def shown(self, row: Mapping[Any, Any], *, signed: bool = False) -> str:
         """The figure of a row with its interval; empty where it is missing.
 

@@ -275,11 +275,8 @@ def _next(
         is_first = first["mechanism"] == against
         held = second if is_first else first
         if pd.notna(held.get(LOSS_GAIN.name)):
-            ends = LOSS_GAIN.ends(held)
-            low, high = ends if is_first else (-ends[1], -ends[0])
-            more = held[LOSS_GAIN.name] if is_first else -held[LOSS_GAIN.name]
-            shown = LOSS_GAIN.shown(LOSS_GAIN.cells(more, low, high), signed=True)
-            chance = chance_in_words(low, high)
+            shown = LOSS_GAIN.shown(held if is_first else LOSS_GAIN.reversed(held), signed=True)
+            chance = chance_in_words(*LOSS_GAIN.ends(held))
             return f"{said}, a loss that is higher by {shown}{chance}."
     return f"{said}; that the two differ is not tested here."
 

@@ -95,13 +95,12 @@ def _beside(budget: Any, rows: pd.DataFrame) -> str:
     if others.empty:
         return f"{own}; no baseline fits."
     baseline = others.iloc[0].to_dict()
-    gain, (low, high) = baseline[LOSS_GAIN.name], LOSS_GAIN.ends(baseline)
-    sign, way = (1, "lower") if gain >= 0 else (-1, "higher")
-    by = LOSS_GAIN.shown(LOSS_GAIN.cells(sign * gain, *sorted((sign * low, sign * high))))
-    chance = chance_in_words(low, high)
+    lower = baseline[LOSS_GAIN.name] >= 0
+    by = LOSS_GAIN.shown(baseline if lower else LOSS_GAIN.reversed(baseline))
+    chance = chance_in_words(*LOSS_GAIN.ends(baseline))
     return (
         f"{own}; the best of the others, {baseline['mechanism']}, changes {_price(baseline)}: the loss of "
-        f"the plan is {way} by {by}{chance}."
+        f"the plan is {'lower' if lower else 'higher'} by {by}{chance}."
     )
 
 
