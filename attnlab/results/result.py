@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
@@ -181,14 +182,25 @@ class Result:
             self.report(aside)
         return folder
 
-    def report(self, folder: str | Path) -> Path:
-        """Draws the figures and writes the page into a folder; returns the path of the page.
+    def report(self, path: str | Path) -> Path:
+        """Writes the page into a file ending in `.html`, or page and figures into a folder; returns the page.
 
         Raises:
             AttnlabError: something could not be written.
         """
+        path = Path(path)
+        if path.suffix.lower() not in {".html", ".htm"} or path.is_dir():
+            return self._write_page(path)
+        # All that the page shows is inside it, so the files of its figures need not stay.
+        with TemporaryDirectory() as aside:
+            page = self._write_page(Path(aside)).read_text(encoding="utf-8")
+        write_text(path, page)
+        return path
+
+    def _write_page(self, folder: Path) -> Path:
+        """Draws the figures and writes the page into a folder; returns the path of the page."""
         return write_contents(
-            Path(folder),
+            folder,
             self._record(),
             self._written(),
             self.contents(),

@@ -78,6 +78,24 @@ def test_writes_tables_a_figure_and_runs_that_load(small_run: Path, tmp_path: Pa
     assert set(pd.read_csv(out / "gates.csv")["penalty"]) == {0.0}
 
 
+def test_quick_leaves_translations_out(
+    small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def translated(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("attnlab.evaluation.evaluator.Evaluator.translations", translated)
+    out = tmp_path / "out"
+    done = run(small_run, "--quick", "--penalty", 30, "--no-random", "--out", out, *QUICK)
+    curve = pd.read_csv(out / "curve.csv")
+    assert curve["bleu"].isna().all()
+    assert curve["loss"].notna().all()
+    told = " ".join(done.stdout.split())
+    assert "within 0.05 loss a token" in told
+    assert "BLEU" not in told
+    assert "Heads left against loss" in (out / "report.html").read_text(encoding="utf-8")
+
+
 def test_overwrite_leaves_what_no_pruning_saved(small_run: Path, tmp_path: Path) -> None:
     (tmp_path / "curve.csv").write_text("")
     other = shutil.copytree(small_run, tmp_path / "models" / "penalty_0.1")

@@ -262,3 +262,13 @@ def test_pruned_heads_are_on_the_page_that_is_made_again(tmp_path: Path) -> None
     page.unlink()
     write_report(tmp_path)
     assert ">pruned<" in page.read_text(encoding="utf-8")
+
+
+def test_a_page_can_be_one_file(folder: Path, tmp_path: Path) -> None:
+    found = result.Result.load(folder)
+    page = found.report(tmp_path / "new" / "heads.html")
+    assert [*tmp_path.rglob("*.*")] == [page] == [tmp_path / "new" / "heads.html"]
+    assert page.read_bytes() == (folder / "report.html").read_bytes()
+    # What is inside a file ending so that is a folder is found where it was looked for.
+    (tmp_path / "kept.html").mkdir()
+    assert found.report(tmp_path / "kept.html") == tmp_path / "kept.html" / "report.html"

@@ -50,8 +50,8 @@ class Measured:
     Attributes:
         losses: each sentence's loss in nats, summed over its target tokens.
         tokens: target tokens of each sentence.
-        translations: greedy translations, one a sentence; none of a language model.
-        references: what they are scored against.
+        translations: greedy translations, one a sentence; none where nothing is translated.
+        references: what they are scored against; none where nothing is translated.
     """
 
     losses: Float[Tensor, " sentence"]
@@ -90,6 +90,7 @@ class Pruner:
         start: the parameters as they were.
         seed: of batches, gates and dropout.
         train_model: whether parameters are trained along with gates.
+        translate: whether a model that translates is measured by its translations too.
         progress: called with (what is being done, steps done, steps in all).
     """
 
@@ -101,6 +102,7 @@ class Pruner:
     start: State
     seed: int
     train_model: bool
+    translate: bool
     progress: Progress | None
 
     @property
@@ -160,18 +162,17 @@ class Pruner:
         """What the model does as it stands, by split."""
         found = {}
         for split, evaluator in self.evaluators.items():
+            translates = self.translate and evaluator.translates
             found[split] = Measured(
                 evaluator.losses(),
                 evaluator.tokens,
-                self._translations(evaluator, f"{what}: translating {split}"),
-                tuple(evaluator.references),
+                self._translations(evaluator, f"{what}: translating {split}") if translates else (),
+                tuple(evaluator.references) if translates else (),
             )
         return found
 
     def _translations(self, evaluator: Evaluator, what: str) -> tuple[str, ...]:
-        """Those of the model as it stands; none of a language model."""
-        if not evaluator.translates:
-            return ()
+        """Those of the model as it stands."""
         check_installed("sacrebleu")
         return tuple(evaluator.translations(lambda _, *done: self._tell(what, *done)))
 
@@ -236,6 +237,7 @@ def load_pruner(source: Source, settings: PruningSettings) -> Pruner:
         start={name: tensor.clone() for name, tensor in model.model.state_dict().items()},
         seed=settings.seed,
         train_model=settings.train_model,
+        translate=not settings.quick,
         progress=settings.progress,
     )
 

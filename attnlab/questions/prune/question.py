@@ -197,6 +197,7 @@ class PruningSettings(TextSettings):
             ("--random/--no-random",),
         ),
     ] = True
+    quick: Annotated[bool, Option("Do not translate.", ("--quick",))] = False
     batch_tokens: Annotated[
         int | None,
         Option("Number of tokens per batch and side.", above=0, shown="as the run was trained"),
