@@ -202,7 +202,7 @@ CALIBRATION = Table(
         ),
         Column("aer_low", "AER, low", "The 2.5 % quantile over draws.", 3),
         Column("aer_high", "AER, high", "The 97.5 % quantile over draws.", 3),
-        Column("heads", "heads", "How many heads were chosen, mean over draws.", 1),
+        Column("heads", "heads on average", "How many heads were chosen, mean over draws.", 1),
     ),
     keys=("pairs",),
 )

@@ -112,8 +112,11 @@ def _legend(systems: pd.DataFrame, headings: Collection[str]) -> str | None:
             said.append(
                 f"{AER_CHANGE.column.narrow}: {AER.column.narrow} minus that of the chosen heads"
             )
-    elif _WITHOUT_GOLD.heading in headings:
-        said.append(f"{_WITHOUT_GOLD.heading}: geometric mean of the four figures before it")
+    if _WITHOUT_GOLD.heading in headings:
+        four = ", ".join(one.heading for one in _PROPERTIES)
+        said.append(
+            f"{_WITHOUT_GOLD.heading}: geometric mean of {four}, which gold links are not needed for"
+        )
     if _CHOSEN in headings:
         said.append(f"{_CHOSEN}: heads that are chosen together, which need not be the best alone")
     return f"{'; '.join(said)}." if said else None
@@ -127,7 +130,12 @@ def _tables_of_links(result: Result) -> Iterator[TerminalTable]:
     curve = _curve(result)
     if len(curve) > 1:
         yield TerminalTable(
-            (CALIBRATION["pairs"].narrow, AER.column.narrow, "over draws", "heads"),
+            (
+                CALIBRATION["pairs"].narrow,
+                AER.column.narrow,
+                "over draws",
+                CALIBRATION["heads"].narrow,
+            ),
             tuple(
                 (
                     str(int(row["pairs"])),
@@ -140,7 +148,12 @@ def _tables_of_links(result: Result) -> Iterator[TerminalTable]:
                 )
                 for row in curve.to_dict("records")
             ),
-            (CALIBRATION["pairs"].narrow, AER.column.narrow, "over draws", "heads"),
+            (
+                CALIBRATION["pairs"].narrow,
+                AER.column.narrow,
+                "over draws",
+                CALIBRATION["heads"].narrow,
+            ),
             title="\nHeads chosen on fewer pairs",
         )
 
@@ -188,7 +201,8 @@ def _heads_shown(heads: pd.DataFrame, total: int) -> TerminalTable:
         HEADS["chosen"],
     ]
     by = "AER on these pairs" if gold else _WITHOUT_GOLD.heading
-    title = f"\nHeads alone, {heads['row'].iloc[0]} row: the best {len(heads)} of {total} by {by}"
+    row = heads["row"].iloc[0]
+    title = f"\nHeads alone, {_READ[row]} ({row} row): the best {len(heads)} of {total} by {by}"
     columns = [column for column in wanted if column.name in named]
     return rows_shown(named, columns, title=title, gap=1)
 
