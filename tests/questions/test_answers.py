@@ -37,12 +37,14 @@ def test_heads_go_up_to_the_first_that_is_missed(lows: dict[str, list[float]], s
     )
 
 
-def planned(searched: tuple[float, float], band: tuple[float, float], *, bleu: bool) -> list[str]:
+def planned(
+    searched: tuple[float, float], band: tuple[float, float], *, bleu: bool, seen: float = 2.97
+) -> list[str]:
     """What is said of a searched plan and a band, each with its changes of BLEU and loss."""
     rows = [{"mechanism": "full", "bleu_change": math.nan, "loss_change": math.nan}]
     for name, (own, loss) in (("searched", searched), ("band", band)):
         rows.append({"mechanism": name, "budget": 3, "bleu_change": own, "loss_change": loss,
-                     "written": "none 8, ends 4", "visible_keys": 2.97})  # fmt: skip
+                     "written": "none 8, ends 4", "visible_keys": seen})  # fmt: skip
     gain = band[1] - searched[1]
     rows[-1] |= {"loss_gain": gain, "loss_gain_low": gain - 1, "loss_gain_high": gain + 1}
     summary = pd.DataFrame(rows).astype({"budget": "Int64"})
@@ -70,6 +72,16 @@ def test_a_searched_plan_that_is_best_without_doubt_is_said_to_gain() -> None:
     )
     assert "the loss of the plan is lower by 1.9000 [0.9000, 2.9000]. Of its" in said
     assert "BLEU" not in said
+
+
+def test_keys_that_a_searched_plan_leaves_are_explained() -> None:
+    (said,) = planned((-1.0, 1.0), (-3.5, 2.9), bleu=True, seen=2.6)
+    assert said.endswith(
+        "are left out (none). It does not use the whole budget, since no other mechanism that was tried for "
+        "a head and fits lowers the criterion on the validation sentences."
+    )
+    (used,) = planned((-1.0, 1.0), (-3.5, 2.9), bleu=True, seen=2.71)
+    assert "whole budget" not in used
 
 
 def test_nothing_to_count_is_not_counted_and_one_head_is_no_heads() -> None:

@@ -37,6 +37,8 @@ PLANS = {
     "longformer": ("#3a8f4d", "^"),
     "bigbird": ("#c2571a", "D"),
 }
+# A plan that sees a smaller share of the budget leaves keys unused; the rest is held-out sentences' lengths.
+_USED = 0.9
 DRAWN = {
     L1_ERROR: "relative l1 error",
     LOSS_CHANGE: "change of loss per token",
@@ -76,7 +78,7 @@ def planning_answers(summary: pd.DataFrame, heads: pd.DataFrame) -> list[str]:
         heads: as `plan(...).mechanisms`.
     """
     return [
-        " ".join(filter(None, (_beside(budget, rows), _without_keys(own))))
+        " ".join(filter(None, (_beside(budget, rows), _without_keys(own), _unused(budget, rows))))
         for budget, rows in summary[summary["mechanism"] != FULL].groupby("budget", sort=False)
         for own in [heads[heads["budget"] == budget]]
     ]
@@ -115,6 +117,17 @@ def _without_keys(heads: pd.DataFrame) -> str:
     without = int((heads["family"] == NOTHING).sum())
     are = "1 is" if without == 1 else f"{without} are"
     return f"Of its {counted(len(heads), 'head')}, {are} left out ({NOTHING})." if without else ""
+
+
+def _unused(budget: Any, rows: pd.DataFrame) -> str:
+    """Why the searched plan sees clearly fewer keys than it may; empty where it does not."""
+    seen = rows.loc[rows["mechanism"] == SEARCHED, VISIBLE_KEYS.name].iloc[0]
+    if seen >= _USED * budget:
+        return ""
+    return (
+        "It does not use the whole budget, since no other mechanism that was tried for a head and fits "
+        "lowers the criterion on the validation sentences."
+    )
 
 
 def draw_planning(summary: pd.DataFrame) -> Figure:
