@@ -39,7 +39,7 @@ TEXTS = {
         _BIBLE | _TATOEBA,
         "es.dev",
         None,
-        "Spanish in general: that model read verses and short sentences alone, and is asked about sentences "
+        "Spanish in general: those models read verses and short sentences alone, and are asked about sentences "
         "of an encyclopedia; the English-Italian ones read speeches of a parliament too.",
     ),
 }

@@ -50,13 +50,8 @@ def readme(folder: Path) -> str:
             if list(key) != main["model"][KIND].tolist()
         ],
         texts=[TEXTS[text] for text in texts],
-        real=real.assign(
-            name=[model_name(key) for key in real[MODEL].itertuples(index=False)],
-            words=[
-                float(shares.get(key, math.nan))
-                for key in real[MODEL].itertuples(index=False, name=None)
-            ],
-        ),
+        real=real,
+        translators=list(translators(real, shares)),
         unread=[count for count in LAYERS if count not in set(models["layers"])],
         embedded=models[models["text"] == EMBEDDED],
         fewest=FEWEST_MODELS,
@@ -82,6 +77,32 @@ def points(row: "Mapping[Any, Any] | pd.Series[Any]", name: str, sign: str = "+"
         f"{round(100 * row[name + end], 1) + 0:{sign}.1f}" for end in ("", "_low", "_high")
     )
     return value if math.isnan(row[f"{name}_low"]) else f"{value} [{low}, {high}]"
+
+
+def translators(models: pd.DataFrame, shares: "pd.Series[Any]") -> Iterator[dict[str, Any]]:
+    """How well the models of each kind translate, and what they learned from.
+
+    Args:
+        models: rows of `models.csv`.
+        shares: of the words of the reported pairs that a model's own translations have, by model.
+    """
+    for key, own in models.groupby(KIND, sort=True):
+        keys = own[MODEL].itertuples(index=False, name=None)
+        words = pd.Series([float(shares.get(one, math.nan)) for one in keys])
+        yield {
+            "name": kind_name(key),
+            "models": len(own),
+            "pairs": span(own["training_pairs"], ","),
+            "epochs": span(own["epochs"], "g"),
+            "bleu": span(own["validation_bleu"], ".1f"),
+            "words": "" if words.isna().all() else span(100 * words, ".0f"),
+        }
+
+
+def span(values: "pd.Series[Any]", form: str) -> str:
+    """From the least to the greatest, or the one that both are."""
+    low, high = f"{values.min():{form}}", f"{values.max():{form}}"
+    return low if low == high else f"{low} to {high}"
 
 
 def by_model(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
