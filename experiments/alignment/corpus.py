@@ -39,8 +39,8 @@ TEXTS = {
         _BIBLE | _TATOEBA,
         "es.dev",
         None,
-        "Spanish in general: those models read verses and short sentences alone, and are asked about sentences "
-        "of an encyclopedia; the English-Italian ones read speeches of a parliament too.",
+        "Spanish in general: those models read verses and short sentences alone, and are asked about "
+        "sentences of an encyclopedia; the English-Italian ones read speeches of a parliament too.",
     ),
 }
 
