@@ -46,6 +46,8 @@ _SHORT = {
 }
 # The first word of what was picked tells such heads apart: the offset, the relation, the token.
 _DETAILED = ("positional", "syntactic", "sink")
+# As evidence names them, in the room of a cell.
+_SHORT_SINKS = {"opening": "start", "closing": "end", "punctuation": "punct"}
 ROLE_STYLES = {
     FILLED: f"{MARK} confirmed and significant against controls",
     FRAMED: "confirmed, not significant against controls",
@@ -111,12 +113,13 @@ def _role_cell(row: Any) -> tuple[Cell, str]:
     evidence = evidence_phrase(row)
     said = f"{row.role} {row.mark}".strip()
     detail = str(row.detail or "") if row.role in _DETAILED else ""
+    named = detail.removeprefix("offset ").partition(" ")[0]
     cell = Cell(
         str(_name(row)),
         _style_class(row.role),
         _role_style(row),
         _SHORT.get(row.role, row.role),
-        detail.removeprefix("offset ").partition(" ")[0],
+        _SHORT_SINKS.get(named, named) if row.role == "sink" else named,
         f"{_name(row)}: {said}, {_strength(row.strength)}" + (f"; {evidence}" if evidence else ""),
         0.0 if math.isnan(row.strength) else float(row.strength),
     )

@@ -162,6 +162,7 @@ def test_maps_tell_significant_roles_from_those_that_are_only_confirmed(analysis
         "0.1": "filled", "1.1": "framed", "0.2": "partial",
     }  # fmt: skip
     assert cells["encoder.0.1"].detail == "-1"
+    assert cells["encoder.0.0"].detail == "start"
     assert [kind[1:] for kind in overview.maps[0].kinds] == [
         ("sink", 2, 1),
         ("positional", 2, 1),
