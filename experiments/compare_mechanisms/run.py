@@ -21,6 +21,7 @@ from attnlab.questions.compare.comparison import compare
 from attnlab.results import Result
 from experiments.shared.readme import (
     RESULTS,
+    estimate,
     read_facts,
     read_table,
     render,
@@ -64,14 +65,9 @@ def main() -> None:
 
 
 def with_interval(table: pd.DataFrame, name: str) -> pd.Series:
-    """Mean and interval as text; a dash where there is none."""
+    """Mean and interval as text; a dash where there is no mean."""
     return table.apply(
-        lambda row: (
-            f"{row[name]:.3f} [{row[f'{name}_low']:.3f}, {row[f'{name}_high']:.3f}]"
-            if pd.notna(row[name])
-            else "-"
-        ),
-        axis=1,
+        lambda row: estimate(row, name, ".3f") if pd.notna(row[name]) else "-", axis=1
     )
 
 

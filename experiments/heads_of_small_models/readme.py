@@ -15,7 +15,7 @@ from experiments.heads_of_small_models.summary import (
     sites_in_short,
     spearman_interval,
 )
-from experiments.shared.readme import read_facts, read_table, render
+from experiments.shared.readme import estimate, read_facts, read_table, render
 
 HEAD = ["site", "layer", "head"]
 SHOWN = 4
@@ -113,7 +113,7 @@ def relations(models: Models) -> pd.DataFrame:
                 "model": name,
                 "relation": f"{row['relation']} {row['direction']}",
                 "head": f"{row['site']}.{row['layer']}.{row['head']}",
-                "accuracy": f"{row['accuracy']:.2f} [{row['accuracy_low']:.2f}, {row['accuracy_high']:.2f}]",
+                "accuracy": estimate(row, "accuracy", ".2f"),
                 "offset alone": f"{row['baseline']:.2f}",
                 "shuffled words": f"{row['shuffled_accuracy']:.2f}",
                 "untrained": f"{row['untrained_accuracy']:.2f}",
@@ -139,7 +139,7 @@ def kappas(models: Models) -> pd.DataFrame:
                 "with a label": int(row["labelled_heads"]),
                 "agree": f"{row['observed_fraction']:.2f}",
                 "by chance": f"{row['expected_fraction']:.2f}",
-                "kappa": f"{row['kappa']:.2f} [{row['kappa_low']:.2f}, {row['kappa_high']:.2f}]",
+                "kappa": estimate(row, "kappa", ".2f"),
             }
         )
     return pd.DataFrame(rows)
@@ -165,17 +165,11 @@ def importance(models: Models) -> pd.DataFrame:
                     "BLEU down": int((bleu < 0).sum()),
                     "BLEU up": int((bleu > 0).sum()),
                     "largest loss change": f"{site}.{top['layer']}.{top['head']}",
-                    "loss change (nats)": _estimate(top, "zero_loss_change", 3),
-                    "BLEU change": _estimate(top, "zero_bleu_change", 1),
+                    "loss change (nats)": estimate(top, "zero_loss_change", "+.3f"),
+                    "BLEU change": estimate(top, "zero_bleu_change", "+.1f"),
                 }
             )
     return pd.DataFrame(rows)
-
-
-def _estimate(row: "pd.Series[Any]", name: str, digits: int) -> str:
-    """A change with its interval."""
-    value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    return f"{value:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
 
 
 def measures(models: Models) -> pd.DataFrame:
@@ -223,17 +217,16 @@ def pruning(models: Models) -> pd.DataFrame:
     rows = []
     for name, folder in models.items():
         curve = read_table(folder, "pruning")
-        for row in curve[curve["split"] == "test"].to_dict("records"):
-            interval = f"[{row['bleu_change_low']:+.1f}, {row['bleu_change_high']:+.1f}]"
-            rows.append(
-                {
-                    "model": name,
-                    "kind": row["kind"],
-                    "penalty": f"{row['penalty']:g}" if pd.notna(row["penalty"]) else "",
-                    "heads left": f"{row['heads_left']} of {row['heads']}",
-                    "encoder/decoder/cross": "/".join(str(row[f"{s}_left"]) for s in SITES),
-                    "BLEU": f"{row['bleu']:.1f}",
-                    "change": f"{row['bleu_change']:+.1f} {interval}",
-                }
-            )
+        rows += [
+            {
+                "model": name,
+                "kind": row["kind"],
+                "penalty": f"{row['penalty']:g}" if pd.notna(row["penalty"]) else "",
+                "heads left": f"{row['heads_left']} of {row['heads']}",
+                "encoder/decoder/cross": "/".join(str(row[f"{s}_left"]) for s in SITES),
+                "BLEU": f"{row['bleu']:.1f}",
+                "change": estimate(row, "bleu_change", "+.1f"),
+            }
+            for row in curve[curve["split"] == "test"].to_dict("records")
+        ]
     return pd.DataFrame(rows)

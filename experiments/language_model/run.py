@@ -29,6 +29,7 @@ from experiments.language_model.baselines import CountModel
 from experiments.shared.labels import with_all_keys
 from experiments.shared.readme import (
     RESULTS,
+    estimate,
     read_facts,
     read_table,
     render,
@@ -206,9 +207,10 @@ def readme(folder: Path) -> str:
 
 def most_needed(summary: pd.DataFrame) -> pd.DataFrame:
     """The heads with the largest change of loss when zeroed, with intervals."""
-    figures = ["ablation_loss_change", "ablation_loss_change_low", "ablation_loss_change_high"]
-    top = summary.astype(dict.fromkeys(figures, float)).nlargest(3, figures[0])
-    change = [f"{c:+.3f} [{a:+.3f}, {b:+.3f}]" for c, a, b in top[figures].itertuples(index=False)]
+    name = "ablation_loss_change"
+    figures = [name, f"{name}_low", f"{name}_high"]
+    top = summary.astype(dict.fromkeys(figures, float)).nlargest(3, name)
+    change = [estimate(row, name, "+.3f") for row in top.to_dict("records")]
     return top[["site", "layer", "head", "function", "structure"]].assign(loss_change=change)
 
 

@@ -105,7 +105,7 @@ def known_models(folder: Path, name: str, columns: Sequence[str]) -> set[tuple[A
     return set(read_table(folder, name)[[*columns]].itertuples(index=False, name=None))
 
 
-def estimate(row: Mapping[Any, Any], name: str, form: str) -> str:
-    """A figure with its interval over models, where it has one."""
+def estimate(row: "Mapping[Any, Any] | pd.Series[Any]", name: str, form: str) -> str:
+    """A figure with its interval, where it has one."""
     value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
     return f"{value:{form}}" + (f" [{low:{form}}, {high:{form}}]" if np.isfinite(low) else "")
