@@ -326,7 +326,7 @@ class _Losses:
         if not losses:
             return []
         found = [self._cells(LOSS_GAIN, losses)]
-        return [*found, self._cells(BLEU_GAIN, bleus, -1)] if bleus else found
+        return [*found, self._cells(BLEU_GAIN, bleus, turned=True)] if bleus else found
 
     def _losses(
         self, outcomes: Sequence[Outcome], first: int, others: Sequence[int]
@@ -345,13 +345,13 @@ class _Losses:
         return dict(zip(others, found, strict=True))
 
     def _cells(
-        self, estimate: Estimate, found: Mapping[int, Difference], sign: int = 1
+        self, estimate: Estimate, found: Mapping[int, Difference], *, turned: bool = False
     ) -> pd.DataFrame:
-        """The cells of every case; with the sign -1 of the change the other way round."""
+        """The cells of every case; turned, those of the change the other way round."""
         rows = [estimate.cells(math.nan) for _ in self.cases]
         for index, one in found.items():
-            ends = sorted((sign * one.low, sign * one.high))
-            rows[index] = estimate.cells(sign * one.change, *ends)
+            cells = one.cells(estimate)
+            rows[index] = estimate.reversed(cells) if turned else cells
         return pd.DataFrame(rows)
 
 
