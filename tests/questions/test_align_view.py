@@ -153,11 +153,14 @@ def test_many_heads_are_not_all_named_and_lines_to_copy_are_json() -> None:
     assert "0.0, 0.1, 0.2, 0.3, 1.0, 1.1, 1.2, 1.3 and 4 more" in answer_of(found)
     facts = alignment().contents().facts
     assert facts["generation_config.json"] == '"alignment_heads": [[0, 2]]'
+    # What reads the output row is not told of heads of the input row.
+    assert facts["CTranslate2"] == "nothing for a translation model: it reads the output row"
+    facts = with_details(alignment(), row="output").contents().facts
     assert facts["CTranslate2"] == (
         "alignment_layer = 0, alignment_heads = 1, head_order = [2, 0, 1, 3]"
     )
     several = with_details(
-        found, configuration={**found.details["configuration"], "ctranslate2": None}
+        found, configuration={**found.details["configuration"], "ctranslate2": None}, row="output"
     )
     assert "several layers" in several.contents().facts["CTranslate2"]
 

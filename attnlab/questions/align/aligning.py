@@ -62,6 +62,7 @@ from attnlab.questions.align.question import (
     QUESTION,
     AlignmentSettings,
     NoGold,
+    OtherRow,
     SeveralLayers,
     notes_on_intervals,
     notes_on_overlap,
@@ -351,15 +352,14 @@ def _result(
         write_links(settings.links, iter(kept.links))
         text = "".join(f"{pharaoh_line(one.weights)}\n" for one in kept.links)
         extra[LINKS_FILE] = partial(write_text, text=text)
-    layers = {layer for layer, _ in heads_file.heads}
-    one_layer = (
-        ctranslate2_heads(heads_file.heads, heads_file.heads_per_layer)
-        if len(layers) == 1
-        else None
-    )
     notes = [*notes_on_training(model), *notes]
-    if one_layer is None:
+    one_layer = None
+    if heads_file.row != "output":
+        notes.append(OtherRow())
+    elif len({layer for layer, _ in heads_file.heads}) > 1:
         notes.append(SeveralLayers())
+    else:
+        one_layer = ctranslate2_heads(heads_file.heads, heads_file.heads_per_layer)
     return Result(
         QUESTION.name,
         f"Alignment heads of {model.label}",

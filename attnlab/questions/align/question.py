@@ -301,6 +301,11 @@ class PairsInBoth(Note):
 
 
 @dataclass(frozen=True)
+class OtherRow(Note):
+    """The chosen heads are read on the input row, which Marian and CTranslate2 do not read."""
+
+
+@dataclass(frozen=True)
 class SeveralLayers(Note):
     """The chosen heads are of several layers, which CTranslate2 cannot average in translation models."""
 
@@ -494,6 +499,9 @@ QUESTION = Question(
         ),
         NoGold: "There are no gold links, so heads are chosen by those of a statistical aligner (or, with "
         "few pairs or --quick, by what heads look like), and nothing says how good their links are.",
+        OtherRow: "The chosen heads are read one step later (input row); Marian and CTranslate2 read heads "
+        "of translation models at the step that predicts the word (output row), where these heads may align "
+        "badly; choose with the output row for them.",
         SeveralLayers: "The chosen heads are of several layers; CTranslate2 averages heads of one layer of a "
         "translation model.",
     },

@@ -34,7 +34,10 @@ def times_contents(result: Result) -> Contents:
         f"{_named(result)}, {_READERS[details['row']]}, of {details['layers']} x {details['heads_per_layer']}"
     )
     line = json.dumps(details["configuration"]["generation_config"])[1:-1]
-    facts |= {"generation_config.json": line, "CTranslate2, config.json": line}
+    # CTranslate2's converter takes the line of transformers, and reads other rows than transformers does.
+    facts["generation_config.json"] = line
+    if details["row"] == "output":
+        facts["CTranslate2, config.json"] = line
     figure = draw_scores(
         result.heads,
         [tuple(one) for one in details["chosen"]],

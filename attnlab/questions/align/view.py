@@ -79,7 +79,7 @@ def contents(result: Result) -> Contents:
     )
     return Contents(
         [answer_of(result), *_beside(result), *_written(result)],
-        facts | _configuration(details["configuration"]),
+        facts | _configuration(details["configuration"], details["row"]),
         list(_figures(result)),
         shown,
     )
@@ -274,11 +274,13 @@ def _size(pair: Mapping[str, Any], *, gold: bool) -> int:
     )
 
 
-def _configuration(given: Mapping[str, Any]) -> dict[str, str]:
+def _configuration(given: Mapping[str, Any], row: str) -> dict[str, str]:
     """What other programs take of the heads, as lines to copy."""
     lines = {"generation_config.json": json.dumps(given["generation_config"])[1:-1]}
     one_layer = given["ctranslate2"]
-    if one_layer is None:
+    if row != "output":
+        lines["CTranslate2"] = "nothing for a translation model: it reads the output row"
+    elif one_layer is None:
         lines["CTranslate2"] = "nothing for a translation model: the heads are of several layers"
     else:
         fields = ", ".join(f"{name} = {json.dumps(value)}" for name, value in one_layer.items())

@@ -103,11 +103,23 @@ def model_of_languages(source: Source, settings: AlignmentSettings) -> Model:
                 f"The tokenizer of {model.label} has no languages to choose from; leave {what} out."
             )
             raise InputError(msg)
-        if tokenizer.convert_tokens_to_ids(code) == tokenizer.unk_token_id:
+        if not _knows(tokenizer, code):
             msg = f"The tokenizer of {model.label} does not know the language '{code}'."
             raise InputError(msg)
         setattr(tokenizer, name, code)
     return model
+
+
+def _knows(tokenizer: Any, language: str) -> bool:
+    """Whether a tokenizer of several languages has this one, by its code.
+
+    M2M100 writes the code `en` as the token `__en__`; other tokenizers' codes are tokens, and pieces of words
+    that look alike are none.
+    """
+    codes = getattr(tokenizer, "lang_code_to_token", None)
+    if codes:
+        return language in codes
+    return language in tokenizer.get_added_vocab() or language in tokenizer.all_special_tokens
 
 
 _Linked: TypeAlias = tuple[Words, Words, GoldLinks | None]

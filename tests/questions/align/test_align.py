@@ -4,6 +4,7 @@ import gzip
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jaxtyping
@@ -28,11 +29,13 @@ from attnlab.questions.align.chosen_heads import halves
 from attnlab.questions.align.question import (
     AlignmentSettings,
     NoGold,
+    OtherRow,
     PairsInBoth,
     PairsNotAligned,
+    SeveralLayers,
     TranslationsNotAligned,
 )
-from attnlab.questions.align.word_reading import AskedPairs, pairs_of
+from attnlab.questions.align.word_reading import AskedPairs, _knows, pairs_of
 from attnlab.reading.sentences import read_sentences
 from attnlab.results.result import Result
 
@@ -158,10 +161,36 @@ def test_the_decoder_reads_what_transformers_hands_it(name: str) -> None:
     assert (first.target, first.labels) == (tuple(read[0].tolist()), tuple(labels[0].tolist()))
 
 
-def test_an_unknown_language_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("language", ["xx", "▁cat"])
+def test_an_unknown_language_is_told(tmp_path: Path, language: str) -> None:
     model = random_models.nllb(), random_models.nllb_tokenizer()
-    with pytest.raises(InputError, match="does not know the language 'xx'"):
-        align(model, gold=gold_file(tmp_path, PAIRS), source_language="xx", **QUICK)
+    assert "▁cat" in model[1].get_vocab()
+    with pytest.raises(InputError, match=f"does not know the language '{language}'"):
+        align(model, gold=gold_file(tmp_path, PAIRS), source_language=language, **QUICK)
+    assert model[1].src_lang == random_models.nllb_tokenizer().src_lang
+
+
+def test_languages_whose_codes_are_no_tokens() -> None:
+    """As of M2M100, whose tokenizer cannot be made without a library of its own."""
+
+    tokenizer = SimpleNamespace(
+        lang_code_to_token={"en": "__en__"},
+        all_special_tokens=["__en__"],
+        get_added_vocab=lambda: {"__en__": 7},
+    )
+    assert [_knows(tokenizer, one) for one in ("en", "__en__", "it")] == [True, False, False]
+
+
+def test_engines_are_told_of_heads_of_the_row_that_they_read_alone(small_run: Path) -> None:
+    given = {"sentences": 40, "quick": True, "choose": "single"}
+    for row in ("output", "input"):
+        found = align(small_run, row=row, **given)
+        told = found.details["configuration"]["ctranslate2"]
+        assert (told is None) is (row == "input")
+        assert any(isinstance(note, OtherRow) for note in found.notes) is (row == "input")
+        assert not any(isinstance(note, SeveralLayers) for note in found.notes)
+    assert told is None
+    assert "Marian and CTranslate2 read heads" in " ".join(found.told)
 
 
 @pytest.mark.parametrize("row", ["output", "input"])
