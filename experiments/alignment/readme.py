@@ -16,6 +16,10 @@ from experiments.shared.readme import read_facts, read_table, render
 
 # So near to the chosen heads an engine's default is said to be as good, in AER.
 NEAR = 0.02
+# The aligner that joins no directions.
+ONE_DIRECTION = "statistical aligner"
+# Points that heads chosen without gold links were to be worse at most.
+HOPED = 3
 # Models of one kind from which on something is said of models in general.
 FEWEST_MODELS = 3
 # Numbers of layers that models were to have.
@@ -41,6 +45,15 @@ def readme(folder: Path) -> str:
         points=points,
         main=main,
         near=list(near_defaults(systems)),
+        reached=list(reached_counts(tables["contrasts"])),
+        engine_row=engine_row(tables["heads"], main["model"]),
+        one_direction=one_direction(systems, main["model"]),
+        by_looks=by_looks(tables["heads"]),
+        drawn_of=[
+            {"name": kind_name(key), "pairs": span(own["calibration_pairs"], ".0f")}
+            for key, own in models.groupby(KIND, sort=True)
+            if own["calibration_pairs"].min() >= FEW_PAIRS
+        ],
         near_points=100 * NEAR,
         worse=list(worse_than_diagonal(systems)),
         kinds=[(kind_name(key), len(own)) for key, own in models.groupby(KIND, sort=True)],
@@ -114,10 +127,7 @@ def by_model(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 def headline(tables: dict[str, pd.DataFrame], models: pd.DataFrame) -> dict[str, Any]:
     """The figures of the one of some models that an answer is given for: with the highest BLEU."""
     taken = models.nlargest(1, "validation_bleu").iloc[0]
-    systems, own = (
-        table[(table[MODEL] == taken[MODEL]).all(axis=1)]
-        for table in (tables["systems"], tables["contrasts"])
-    )
+    systems = _of_model(tables["systems"], taken)
     rows = systems.set_index("system")
     alike = tables["contrasts"]
     alike = alike[(alike[KIND] == taken[KIND]).all(axis=1)]
@@ -132,9 +142,46 @@ def headline(tables: dict[str, pd.DataFrame], models: pd.DataFrame) -> dict[str,
         "bound": rows.loc[ORACLE],
         "first": rows.loc[FIRST_HEAD],
         "statistical": rows.loc[STATISTICAL] if STATISTICAL in rows.index else None,
-        "reached": own[own["reached"]]["contrast"].tolist(),
-        "missed": own[~own["reached"]]["contrast"].tolist(),
     }
+
+
+def _of_model(table: pd.DataFrame, model: "pd.Series[Any]") -> pd.DataFrame:
+    return table[(table[MODEL] == model[MODEL]).all(axis=1)]
+
+
+def reached_counts(contrasts: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """In how many models each contrast was reached, of those where it was measured."""
+    for name in WANTED:
+        own = contrasts.loc[contrasts["contrast"] == name, "reached"].astype(bool)
+        if len(own):
+            yield {"contrast": _titled(name), "count": int(own.sum()), "models": len(own)}
+
+
+def engine_row(heads: pd.DataFrame, model: "pd.Series[Any]") -> dict[str, str]:
+    """The least AER of a single head of a model on the row that engines read."""
+    own = _of_model(heads, model)
+    return {"best": f"{100 * own.loc[own['row'] == 'output', 'aer'].min():.1f}"}
+
+
+def one_direction(systems: pd.DataFrame, model: "pd.Series[Any]") -> dict[str, Any] | None:
+    """AER of the statistical aligner of one direction, and in how many models the chosen heads' is lower."""
+    rows = systems[systems["system"] == ONE_DIRECTION]
+    if rows.empty:
+        return None
+    aer = 100 * _of_model(rows, model)["aer"].iloc[0]
+    lower = int((rows["aer_change"] > 0).sum())
+    return {"aer": f"{aer:.1f}", "lower": lower, "models": len(rows)}
+
+
+def by_looks(heads: pd.DataFrame) -> dict[str, Any]:
+    """How much worse the head of the highest score without gold is than the best, over models."""
+    worse = pd.Series(
+        [
+            100 * (own.nlargest(1, "score_without_gold")["aer"].iloc[0] - own["aer"].min())
+            for _, own in by_model(heads)
+        ]
+    )
+    return {"most": f"{worse.max():.1f}", "worse": int((worse > HOPED).sum()), "models": len(worse)}
 
 
 def near_defaults(systems: pd.DataFrame) -> Iterator[dict[str, Any]]:
