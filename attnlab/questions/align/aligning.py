@@ -141,7 +141,7 @@ def _with_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -> R
         of_heads(CHOSEN, "choice", report, chosen),
         *other_heads(report, found, wanted, aligned.shape),
         *baselines(report, statistical),
-        *both_directions(pairs, report, chosen, wanted, settings),
+        *both_directions(pairs, report, chosen, wanted, settings, statistical=statistical),
         *controls(model, pairs, report, chosen, settings, how=(wanted, statistical)),
     ]
     generated = compare_generated(model, report, chosen, settings)

@@ -222,6 +222,11 @@ class BothDirections(NamedTuple):
     forward: StatisticalAligner
     backward: StatisticalAligner
 
+    @property
+    def exchanged(self) -> "BothDirections":
+        """The same for pairs whose sides are exchanged."""
+        return BothDirections(self.backward, self.forward)
+
     def links(self, words: Sequence[tuple[Words, Words]]) -> list[frozenset[Link]]:
         """The links of both directions made one."""
         return align_both(self.forward, self.backward, words, "grow-diag-final-and")

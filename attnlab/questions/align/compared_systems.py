@@ -85,7 +85,13 @@ def baselines(report: Part, statistical: BothDirections | None) -> Iterator[Syst
 
 
 def both_directions(
-    pairs: WordPairs, report: Part, chosen: Chosen, wanted: str, settings: AlignmentSettings
+    pairs: WordPairs,
+    report: Part,
+    chosen: Chosen,
+    wanted: str,
+    settings: AlignmentSettings,
+    *,
+    statistical: BothDirections | None,
 ) -> Iterator[System]:
     """The chosen links made one with those of a model of the other direction, chosen alike."""
     if settings.reverse is None:
@@ -99,7 +105,8 @@ def both_directions(
     model.move_to(usable_device(settings.device))
     other = halves(model, pairs, settings, what="Reading the other direction", turned=True)
     calibration = other.calibration
-    own = choices(calibration, greedy_paths(calibration), None).get(wanted)
+    exchanged_aligner = None if statistical is None else statistical.exchanged
+    own = choices(calibration, greedy_paths(calibration), exchanged_aligner).get(wanted)
     if own is None:
         return
     back = found_links(other.read, own)

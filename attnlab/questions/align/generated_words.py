@@ -31,6 +31,7 @@ from attnlab.questions.align.question import (
     GENERATED_CHANGE,
     GENERATION,
     AlignmentSettings,
+    NotGenerated,
     TranslationsNotAligned,
 )
 from attnlab.questions.align.word_reading import AlignedPairs, WordPairs
@@ -61,14 +62,15 @@ def compare_generated(
 
     Args:
         model: with its tokenizer; one of several languages is not told which to write, so nothing is
-            compared.
+            compared, which a note says.
         report: the reported pairs.
         chosen: the heads.
         settings: those of the question; with `quick` nothing is compared.
     """
-    begins = model.model.config.decoder_start_token_id
-    if settings.quick or settings.target_language is not None or begins is None:
+    if settings.quick:
         return Generated({}, [])
+    if settings.target_language is not None or model.model.config.decoder_start_token_id is None:
+        return Generated({}, [NotGenerated()])
     written = translations_of(model, report.pairs, report.numbers, settings)
     kept = [number for number, sentence in written.items() if sentence.spans]
     found, unaligned = _links(model, report.pairs, {n: written[n] for n in kept}, chosen, settings)

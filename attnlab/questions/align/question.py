@@ -301,6 +301,11 @@ class PairsInBoth(Note):
 
 
 @dataclass(frozen=True)
+class NotGenerated(Note):
+    """Links while the model writes are not measured, since nothing says how a translation begins."""
+
+
+@dataclass(frozen=True)
 class OtherRow(Note):
     """The chosen heads are read on the input row, which Marian and CTranslate2 do not read."""
 
@@ -499,6 +504,8 @@ QUESTION = Question(
         ),
         NoGold: "There are no gold links, so heads are chosen by those of a statistical aligner (or, with "
         "few pairs or --quick, by what heads look like), and nothing says how good their links are.",
+        NotGenerated: "How links differ where the model writes the translation itself was not measured: its "
+        "configuration names no one token that translations begin with (it has none, or one a language).",
         OtherRow: "The chosen heads are read one step later (input row); Marian and CTranslate2 read heads "
         "of translation models at the step that predicts the word (output row), where these heads may align "
         "badly; choose with the output row for them.",

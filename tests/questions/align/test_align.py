@@ -23,12 +23,18 @@ from attnlab.core.errors import InputError
 from attnlab.evaluation.shared_settings import FewerThanAsked, FewForIntervals
 from attnlab.models.loaded import Model
 from attnlab.models.run import load
-from attnlab.questions.align import corpus_links, generated_words
+from attnlab.questions.align import (
+    aligning,
+    compared_systems,
+    corpus_links,
+    generated_words,
+)
 from attnlab.questions.align.aligning import align
 from attnlab.questions.align.chosen_heads import halves
 from attnlab.questions.align.question import (
     AlignmentSettings,
     NoGold,
+    NotGenerated,
     OtherRow,
     PairsInBoth,
     PairsNotAligned,
@@ -168,6 +174,18 @@ def test_an_unknown_language_is_told(tmp_path: Path, language: str) -> None:
     with pytest.raises(InputError, match=f"does not know the language '{language}'"):
         align(model, gold=gold_file(tmp_path, PAIRS), source_language=language, **QUICK)
     assert model[1].src_lang == random_models.nllb_tokenizer().src_lang
+
+
+def test_what_is_not_measured_while_a_model_of_several_languages_writes_is_told(
+    tmp_path: Path,
+) -> None:
+    model = random_models.nllb(), random_models.nllb_tokenizer()
+    gold = gold_file(tmp_path, PAIRS)
+    given = {"source_language": "eng_Latn", "target_language": "ita_Latn"}
+    for quick in (True, False):
+        found = align(model, gold=gold, quick=quick, **given)
+        assert "generation" not in found.tables
+        assert any(isinstance(note, NotGenerated) for note in found.notes) is not quick
 
 
 def test_languages_whose_codes_are_no_tokens() -> None:
@@ -328,6 +346,29 @@ def test_both_directions(tmp_path: Path) -> None:
     }
     assert list(by.values()) == sorted(by.values())
     assert by["intersection"] <= counts["chosen heads"] <= by["union"]
+
+
+def test_heads_of_the_other_direction_are_chosen_alike(
+    small_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learned, given = [], []
+    fitted, choices = aligning.statistical_aligner, compared_systems.choices
+
+    def fitting(*args: Any) -> Any:
+        learned.append(fitted(*args))
+        return learned[-1]
+
+    def choosing(*args: Any) -> Any:
+        given.append(args[2])
+        return choices(*args)
+
+    monkeypatch.setattr("attnlab.questions.align.chosen_heads.FEWEST_TRAINING", 1)
+    monkeypatch.setattr(aligning, "statistical_aligner", fitting)
+    monkeypatch.setattr(compared_systems, "choices", choosing)
+    align(small_run, sentences=12, reverse=small_run, choose="unsupervised")
+    (both,), (exchanged, *_) = learned, given
+    assert exchanged.forward is both.backward
+    assert exchanged.backward is both.forward
 
 
 def test_without_gold(tmp_path: Path) -> None:
