@@ -90,8 +90,8 @@ def read_links(
     form = form or form_of(path)
     check_there(path, "name a file of word alignments")
     if form in ("xlwa", "giza"):
-        found = (_xlwa if form == "xlwa" else _giza)(path)
-        return found if pairs is None else _compared(path, found, pairs)
+        found, lines = (_xlwa(path), 1) if form == "xlwa" else (_giza(path), 3)
+        return found if pairs is None else _compared(path, found, pairs, lines)
     if pairs is None:
         msg = f"{path} holds links without their sentences; give the sentence pairs too."
         raise InputError(msg)
@@ -101,13 +101,13 @@ def read_links(
 def read_pairs(path: str | Path) -> Iterator[tuple[Words, Words]]:
     """The words of sentence pairs from a file of source, tab, target; columns behind them are left alone.
 
-    Words are what stands between spaces.
+    Words are what stands between spaces. Blank lines at the end do no harm.
 
     Raises:
         InputError: the file cannot be read, is empty or not UTF-8, or a line has no tab or an empty side.
     """
     check_there(path, "name a file with source, tab, target on each line")
-    for where, line in _lines(path):
+    for where, line in _to_the_last(_lines(path)):
         yield _pair(line.split("\t"), where)
 
 
@@ -127,6 +127,16 @@ def _lines(path: str | Path) -> Iterator[tuple[str, str]]:
             return
     msg = f"{path} is empty; write a line for each sentence pair to it."
     raise InputError(msg)
+
+
+def _to_the_last(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """The lines without the blank ones at the end."""
+    blank: list[tuple[str, str]] = []
+    for where, line in lines:
+        blank.append((where, line))
+        if line.strip():
+            yield from blank
+            blank.clear()
 
 
 def _pair(columns: Sequence[str], where: str) -> tuple[Words, Words]:
@@ -178,13 +188,18 @@ def _check_inside(link: Link, pair: tuple[Words, Words], where: str, first: int 
             raise InputError(msg)
 
 
-def _check_number(path: str | Path, lines: int, sentences: int) -> None:
-    if lines != sentences:
-        msg = (
-            f"{path} has the links of {counted(lines, 'sentence')}, and there are "
-            f"{counted(sentences, 'sentence pair')}; give the links of the same sentences."
-        )
-        raise InputError(msg)
+def _check_number(path: str | Path, found: int, pairs: int, lines: int = 1) -> None:
+    """Raises InputError where there are not as many sentences with links as pairs; `lines` of each."""
+    if found == pairs:
+        return
+    where = (
+        f"{path}, line {pairs * lines + 1}, is of sentence {pairs + 1}"
+        if found > pairs
+        else f"{path} ends at line {found * lines}, with sentence {found}"
+    )
+    there = counted(pairs, "sentence pair")
+    msg = f"{where}, and there are {there}; give the links of the same sentences."
+    raise InputError(msg)
 
 
 def _naacl(path: str | Path, pairs: Iterable[tuple[Words, Words]]) -> Iterator[LinkedPair]:
@@ -243,7 +258,7 @@ def _naacl_lines(path: str | Path) -> Iterator[tuple[str, int, Link, bool]]:
 
 
 def _xlwa(path: str | Path) -> Iterator[LinkedPair]:
-    for where, line in _lines(path):
+    for where, line in _to_the_last(_lines(path)):
         columns = line.split("\t")
         if len(columns) != 3:
             noun = counted(len(columns), "column")
@@ -254,7 +269,7 @@ def _xlwa(path: str | Path) -> Iterator[LinkedPair]:
 
 
 def _giza(path: str | Path) -> Iterator[LinkedPair]:
-    lines = _lines(path)
+    lines = _to_the_last(_lines(path))
     for number, (where, line) in enumerate(lines, start=1):
         match = _GIZA.match(line)
         if match is None or int(match[1]) != number:
@@ -301,23 +316,23 @@ def _giza_words(line: str, where: str) -> tuple[Words, list[Link]]:
 
 
 def _compared(
-    path: str | Path, found: Iterator[LinkedPair], pairs: Iterable[tuple[Words, Words]]
+    path: str | Path, found: Iterator[LinkedPair], pairs: Iterable[tuple[Words, Words]], lines: int
 ) -> Iterator[LinkedPair]:
-    """What is found, as long as it has the words of the pairs."""
-    rest, lines, sentences = iter(pairs), 0, 0
-    for lines, one in enumerate(found, start=1):
+    """What is found, `lines` of the file each, as long as it has the words of the pairs."""
+    rest, number, sentences = iter(pairs), 0, 0
+    for number, one in enumerate(found, start=1):
         pair = next(rest, None)
         sentences += pair is not None
         if pair is not None and (one.source, one.target) != pair:
             msg = (
-                f"Sentence {lines} of {path} is {briefly(' '.join(one.source))} with "
+                f"Sentence {number} of {path} is {briefly(' '.join(one.source))} with "
                 f"{briefly(' '.join(one.target))}, and the pair is {briefly(' '.join(pair[0]))} with "
                 f"{briefly(' '.join(pair[1]))}; give the links of the same sentences."
             )
             raise InputError(msg)
         if pair is not None:
             yield one
-    _check_number(path, lines, sentences + sum(1 for _ in rest))
+    _check_number(path, number, sentences + sum(1 for _ in rest), lines)
 
 
 def pharaoh_line(links: GoldLinks | Collection[Link]) -> str:

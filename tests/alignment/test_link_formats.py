@@ -130,13 +130,16 @@ def test_a_line_of_pharaoh(line: str, message: str, write) -> None:
 
 @pytest.mark.parametrize("name", ["gold.pharaoh", "gold.talp"])
 def test_numbers_of_sentences(name: str, write) -> None:
-    refused("links of 2 sentences, and there are 3 sentence pairs", write(name, "0-0\n0-0\n"))
-    refused("links of 4 sentences, and there are 3", write(name, "0-0\n0-0\n0-0\n0-0\n"))
+    refused("ends at line 2, with sentence 2, and there are 3 sentence", write(name, "0-0\n0-0\n"))
+    refused("line 4, is of sentence 4, and there are 3", write(name, "0-0\n0-0\n0-0\n0-0\n"))
     # Blank lines at the end are none of a sentence that is not there.
     assert len(list(read_links(write(name, "0-0\n0-0\n0-0\n\n\n"), PAIRS))) == 3
     assert len(list(read_links(write(name, "0-0\n\n\n"), PAIRS))) == 3
-    refused("links of 3 sentences, and there are 2", write("gold.tsv", XLWA), PAIRS[:2])
-    refused("links of 3 sentences, and there are 4", write("gold.tsv", XLWA), [*PAIRS, PAIRS[0]])
+    more = [*PAIRS, PAIRS[0]]
+    refused("line 3, is of sentence 3, and there are 2", write("gold.tsv", XLWA), PAIRS[:2])
+    refused("ends at line 3, with sentence 3, and there are 4", write("gold.tsv", XLWA), more)
+    refused("line 7, is of sentence 3, and there are 2", write("gold.A3", GIZA), PAIRS[:2])
+    refused("ends at line 9, with sentence 3, and there are 4", write("gold.A3", GIZA), more)
     refused("Sentence 1 of .* is 'the house' with 'la casa', and", write("g.tsv", XLWA), PAIRS[1:])
 
 
@@ -207,6 +210,17 @@ def test_tab_separated(write) -> None:
     assert list(read_pairs(path)) == PAIRS[:2]
     with pytest.raises(InputError, match="line 1, has no tab"):
         list(read_pairs(write("pairs.tsv", "the house\n")))
+
+
+def test_blank_lines_at_the_end_do_no_harm(write) -> None:
+    pairs = "the house\tla casa\nyes\tsì\n"
+    assert list(read_pairs(write("pairs.tsv", f"{pairs}\n \n"))) == PAIRS[:2]
+    with pytest.raises(InputError, match="line 2, has no tab"):
+        list(read_pairs(write("pairs.tsv", pairs.replace("\n", "\n\n", 1))))
+    for name, text in {"gold.tsv": XLWA, "en-it.A3": GIZA}.items():
+        plain = list(read_links(write(name, text)))
+        assert list(read_links(write(name, f"{text}\n\n"))) == plain
+        refused("line 1", write(name, f"\n{text}"), None)
 
 
 def test_what_a_name_says(write) -> None:
