@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnlab.questions.align.question import CHOSEN, ORACLE, SCORES, NoGold
+from attnlab.questions.align.question import CHOICE_NAMES, CHOSEN, ORACLE, SCORES, NoGold
 from attnlab.results import Result
 
 LAYERS, HEADS = 3, 4
@@ -15,10 +15,12 @@ NAMES = [f"{layer}.{head}" for layer, head in product(range(LAYERS), range(HEADS
 DEFAULTS = {
     "first head of the last layer": ("2.0", 0.52),
     "mean of the last layer": ("2.0, 2.1, 2.2, 2.3", 0.61),
-    "mean of the penultimate layer": ("1.0, 1.1, 1.2, 1.3", 0.66),
 }
 OTHERS = [
     ("best single head", "choice", 0.33),
+    (CHOICE_NAMES["one-layer"], "choice", 0.45),
+    (CHOICE_NAMES["first-head"], "choice", 0.47),
+    ("mean of the penultimate layer", "baseline", 0.66),
     ("diagonal", "baseline", 0.63),
     ("statistical aligner", "baseline", 0.29),
     ("untrained twin, chosen alike", "control", 0.83),
@@ -113,7 +115,11 @@ def alignment(
         "pairs": [pair(generator, *one, gold=gold) for one in sizes],
         "configuration": {
             "generation_config": {"alignment_heads": [list(one) for one in chosen]},
-            "ctranslate2": {"alignment_layer": 0, "alignment_heads": 1, "head_order": [2, 0, 1, 3]},
+            "ctranslate2": {
+                "heads": [[2, 1], [2, 3]],
+                "alignment_layer": 2, "alignment_heads": 2, "head_order": [1, 3, 0, 2],
+            },
+            "marian": {"heads": [[1, 0]], "transformer-guided-alignment-layer": 2},
         },
     }  # fmt: skip
     about = {"Model": "3 layers, 4 heads", "Pairs": "250 from pairs.tsv"}

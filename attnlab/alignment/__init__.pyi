@@ -1,3 +1,8 @@
+from .conventions import ENGINE_ROW as ENGINE_ROW
+from .conventions import FromWord as FromWord
+from .conventions import LinkRule as LinkRule
+from .conventions import Row as Row
+from .conventions import Symmetrization as Symmetrization
 from .head_choice import MOST_HEADS as MOST_HEADS
 from .head_choice import GreedyPath as GreedyPath
 from .head_choice import HeadProperties as HeadProperties
@@ -7,11 +12,13 @@ from .head_choice import diagonal_links as diagonal_links
 from .head_choice import engine_sets as engine_sets
 from .head_choice import greedy_path as greedy_path
 from .head_choice import head_properties as head_properties
+from .head_choice import published_sets as published_sets
 from .head_choice import without_gold as without_gold
-from .heads_file import HEADS_FILE as HEADS_FILE
+from .heads_file import MARIAN_LAYER as MARIAN_LAYER
 from .heads_file import AlignmentHeads as AlignmentHeads
 from .heads_file import CTranslate2Heads as CTranslate2Heads
 from .heads_file import ctranslate2_heads as ctranslate2_heads
+from .heads_file import marian_layer as marian_layer
 from .heads_file import read_heads as read_heads
 from .heads_file import whisper_heads as whisper_heads
 from .heads_file import write_heads as write_heads
@@ -31,7 +38,6 @@ from .links import METRICS as METRICS
 from .links import GoldLinks as GoldLinks
 from .links import Link as Link
 from .links import Metric as Metric
-from .links import Symmetrization as Symmetrization
 from .links import aer as aer
 from .links import count_links as count_links
 from .links import f1 as f1
@@ -48,11 +54,8 @@ from .statistical_aligner import StatisticalAligner as StatisticalAligner
 from .statistical_aligner import align_both as align_both
 from .statistical_aligner import fit_statistical_aligner as fit_statistical_aligner
 from .statistical_aligner import words_of as words_of
-from .word_links import FromWord as FromWord
 from .word_links import GoldGrid as GoldGrid
-from .word_links import LinkRule as LinkRule
 from .word_links import Pieces as Pieces
-from .word_links import Row as Row
 from .word_links import WordWeights as WordWeights
 from .word_links import count_linked as count_linked
 from .word_links import gold_grid as gold_grid

@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
+from attnlab.alignment.conventions import LinkRule
 from attnlab.alignment.links import Link, scored
 from attnlab.alignment.word_links import (
     GoldGrid,
-    LinkRule,
     WordWeights,
     count_linked,
     linked,
@@ -195,21 +195,30 @@ def engine_sets(layers: int, heads: int) -> Mapping[str, tuple[tuple[int, int], 
       (src/layers/transformer.cc; marian.py of python/ctranslate2/converters/).
     * All heads of the last layer: Fairseq (fairseq.py there).
     * All heads of the last half: Whisper in CTranslate2 (transformers.py there) and openai-whisper.
-    * All heads of the penultimate layer, where there are two: Garg et al. 2019 (arXiv 1909.02074).
     """
-
-    def of_layers(some: range) -> tuple[tuple[int, int], ...]:
-        return tuple((layer, head) for layer in some for head in range(heads))
-
     sets = {
         "first head of the last layer": ((layers - 1, 0),),
-        "mean of the last layer": of_layers(range(layers - 1, layers)),
-        "mean of the last half": of_layers(range(layers // 2, layers)),
+        "mean of the last layer": _of_layers(range(layers - 1, layers), heads),
+        "mean of the last half": _of_layers(range(layers // 2, layers), heads),
     }
-    if layers > 1:
-        sets["mean of the penultimate layer"] = of_layers(range(layers - 2, layers - 1))
     first_names = {heads: name for name, heads in reversed(sets.items())}
     return {name: heads for name, heads in sets.items() if first_names[heads] == name}
+
+
+def published_sets(layers: int, heads: int) -> Mapping[str, tuple[tuple[int, int], ...]]:
+    """The (layer, head) that papers average and no engine does, by what they are.
+
+    All heads of the penultimate layer, where there are two: Garg et al. 2019 (arXiv 1909.02074).
+    """
+    return (
+        {"mean of the penultimate layer": _of_layers(range(layers - 2, layers - 1), heads)}
+        if layers > 1
+        else {}
+    )
+
+
+def _of_layers(layers: range, heads: int) -> tuple[tuple[int, int], ...]:
+    return tuple((layer, head) for layer in layers for head in range(heads))
 
 
 def diagonal_links(sources: int, targets: int) -> frozenset[Link]:

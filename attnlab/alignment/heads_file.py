@@ -7,10 +7,8 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
-from attnlab.alignment.word_links import FromWord, LinkRule, Row
+from attnlab.alignment.conventions import ENGINE_ROW, FromWord, LinkRule, Row
 from attnlab.core import InputError, counted, read_json, write_json
-
-HEADS_FILE = "heads.json"
 
 _Number: TypeAlias = Annotated[int, Field(ge=0, le=100_000)]
 _Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
@@ -154,8 +152,13 @@ class CTranslate2Heads:
         return list(self.head_order) == sorted(self.head_order)
 
 
-def ctranslate2_heads(heads: Sequence[tuple[int, int]], heads_per_layer: int) -> CTranslate2Heads:
+def ctranslate2_heads(
+    heads: Sequence[tuple[int, int]], heads_per_layer: int, row: Row
+) -> CTranslate2Heads | None:
     """The fields `alignment_layer` and `alignment_heads` of a translation model.
+
+    None where it cannot be told: of heads of several layers, or that are read on another row than
+    `ENGINE_ROW`.
 
     CTranslate2 4.8.1 averages the first `alignment_heads` heads of one layer, all where that is 0, and unless
     told the first head of the last layer (src/layers/transformer.cc, lines 518 to 528, 565 to 575).
@@ -163,18 +166,26 @@ def ctranslate2_heads(heads: Sequence[tuple[int, int]], heads_per_layer: int) ->
     python/ctranslate2/specs/transformer_spec.py), and no keys of `config.json`; the converter of transformers
     models sets neither. Other heads must be moved to the front of their layer: rows of the query, key and
     value projections of its cross-attention and columns of its output projection, which changes nothing else.
-    The weights that it returns for a token are those of its `output` row.
-
-    Raises:
-        InputError: the heads are of several layers.
     """
-    layers = sorted({layer for layer, _ in heads})
-    if len(layers) != 1:
-        msg = (
-            f"CTranslate2 averages heads of one layer, and these are of layers "
-            f"{', '.join(map(str, layers))}; choose among the heads of each layer and take the best."
-        )
-        raise InputError(msg)
+    layers = {layer for layer, _ in heads}
+    if row != ENGINE_ROW or len(layers) != 1:
+        return None
     first = sorted(head for _, head in heads)
     rest = [head for head in range(heads_per_layer) if head not in first]
-    return CTranslate2Heads(layers[0], len(first), (*first, *rest))
+    return CTranslate2Heads(layers.pop(), len(first), (*first, *rest))
+
+
+# Of Marian's configuration, a layer counted from 1.
+MARIAN_LAYER = "transformer-guided-alignment-layer"
+
+
+def marian_layer(heads: Sequence[tuple[int, int]], row: Row) -> int | None:
+    """What `MARIAN_LAYER` of the configuration of a translation model is to be.
+
+    Marian returns the weights of head 0 of that layer for `--alignment` (`collectOneHead` in
+    src/models/transformer.h of marian-nmt/marian-dev). None where the heads
+    are others, or read on another row than `ENGINE_ROW`.
+    """
+    if row != ENGINE_ROW or len(heads) != 1 or heads[0][1] != 0:
+        return None
+    return heads[0][0] + 1

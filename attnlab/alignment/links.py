@@ -18,6 +18,7 @@ from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
 from attnlab.ablation import DRAWS, Difference, Score, paired_bootstraps
+from attnlab.alignment.conventions import Symmetrization
 from attnlab.core import Column, Estimate
 from attnlab.grammar import GrammarPair
 
@@ -185,10 +186,6 @@ def _score_of(counts: Int[Tensor, "sentence 4"], metric: Metric) -> Score:
 def _zero(times: Float[Tensor, "*draw sentence"]) -> Float[Tensor, "*draw"]:
     return times.new_zeros(times.shape[:-1])
 
-
-Symmetrization: TypeAlias = Literal[
-    "intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"
-]
 
 # In the order in which Moses tries them; a step is (target words, source words).
 _NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))

@@ -20,8 +20,9 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Float64, Int32, Int64
 
+from attnlab.alignment.conventions import Symmetrization
 from attnlab.alignment.link_formats import Words
-from attnlab.alignment.links import Link, Symmetrization, symmetrized, turned
+from attnlab.alignment.links import Link, symmetrized, turned
 from attnlab.core import InputError, ShortRepr
 
 # Expected moves by the number of source words, from the start and every position to every position.

@@ -8,18 +8,14 @@ one that reads the piece itself (`input`) says what it translates is a setting; 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from attnlab.alignment.conventions import FromWord, LinkRule, Row
 from attnlab.alignment.links import COUNTED, GoldLinks, Link
 from attnlab.labels import BatchUnits, merge_tokens
-
-Row: TypeAlias = Literal["output", "input"]
-FromWord: TypeAlias = Literal["mean", "first"]
-LinkRule: TypeAlias = Literal["target", "source", "intersection", "union"]
 
 
 @dataclass(frozen=True)

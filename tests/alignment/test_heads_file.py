@@ -12,15 +12,16 @@ from transformers.generation.utils import GenerateEncoderDecoderOutput
 from transformers.models.whisper.generation_whisper import WhisperGenerationMixin
 
 from attnlab.alignment import (
-    HEADS_FILE,
     AlignmentHeads,
     ctranslate2_heads,
+    marian_layer,
     read_heads,
     whisper_heads,
     write_heads,
 )
 from attnlab.core import InputError
 
+HEADS_FILE = "heads.json"
 HEADS = AlignmentHeads(
     heads=((0, 2), (1, 3)),
     row="input",
@@ -133,7 +134,8 @@ def test_the_code_of_whisper_takes_the_list(tmp_path: Path) -> None:
 def test_heads_that_come_first_for_ctranslate2() -> None:
     """Reordering the projections changes no output, and makes the chosen heads the first."""
     heads, head_dim = 4, 3
-    found = ctranslate2_heads([(5, 3), (5, 1)], heads)
+    found = ctranslate2_heads([(5, 3), (5, 1)], heads, "output")
+    assert found is not None
     assert (found.alignment_layer, found.alignment_heads, found.as_they_are) == (5, 2, False)
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -156,10 +158,14 @@ def test_heads_that_come_first_for_ctranslate2() -> None:
     torch.testing.assert_close(others[:2], weights[[1, 3]])
 
 
-def test_what_ctranslate2_cannot_take() -> None:
-    assert ctranslate2_heads([(0, 1), (0, 0)], 3).as_they_are
-    assert ctranslate2_heads([(0, 1), (0, 0)], 3).head_order == (0, 1, 2)
-    with pytest.raises(
-        InputError, match="heads of one layer, and these are of layers 0, 2; choose"
-    ):
-        ctranslate2_heads([(2, 1), (0, 1), (0, 2)], 4)
+def test_what_engines_can_be_told() -> None:
+    """The first heads of one layer, or the first head, of the step that predicts a token alone."""
+    found = ctranslate2_heads([(0, 1), (0, 0)], 3, "output")
+    assert found is not None
+    assert (found.as_they_are, found.head_order) == (True, (0, 1, 2))
+    assert ctranslate2_heads([(2, 1), (0, 1), (0, 2)], 4, "output") is None
+    assert ctranslate2_heads([(0, 1), (0, 0)], 3, "input") is None
+    assert [marian_layer([(layer, 0)], "output") for layer in (0, 5)] == [1, 6]
+    for heads in ([(2, 1)], [(2, 0), (2, 1)]):
+        assert marian_layer(heads, "output") is None
+    assert marian_layer([(2, 0)], "input") is None

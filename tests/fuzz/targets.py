@@ -18,7 +18,6 @@ from zoo.random_models import IDS, PAIRS, TYPES, marian, seeded, tokenizer
 
 from attnlab import check, detect, rollout
 from attnlab.alignment import (
-    HEADS_FILE,
     AlignmentHeads,
     read_heads,
     read_links,
@@ -239,8 +238,8 @@ def _heads(folder: Path) -> Target:
         heads=((0, 1), (1, 0)), row="input", from_word="mean", rule="target", layers=2, heads_per_layer=2,
         model="m", checksum=None, chosen_by="gold links", sentences=3,
     )  # fmt: skip
-    write_heads(folder / HEADS_FILE, heads)
-    return Target(folder, (HEADS_FILE,), lambda at: read_heads(at / HEADS_FILE))
+    write_heads(folder / "heads.json", heads)
+    return Target(folder, ("heads.json",), lambda at: read_heads(at / "heads.json"))
 
 
 def _result(result: Result, folder: Path) -> Target:

@@ -135,11 +135,15 @@ def test_without_gold_links_no_score_is_said() -> None:
 
 
 def test_what_stands_beside_the_answer_is_ordered_by_kind_and_score() -> None:
-    first, without, nothing, gain = alignment().contents().answers
+    first, engines, without, nothing, gain = alignment().contents().answers
     assert first == answer_of(alignment())
+    assert engines == (
+        "Engines read the step that predicts the word (output row): CTranslate2 can average heads 2.1 and "
+        "2.3, AER 0.450 [0.430, 0.470]; Marian can take head 1.0, AER 0.470 [0.450, 0.490]."
+    )
     assert without == (
-        "Without attention: AER of statistical aligner 0.290 [0.270, 0.310], 2.0 points below the chosen "
-        "heads; diagonal 0.630 [0.610, 0.650]."
+        "Without a choice: AER of statistical aligner 0.290 [0.270, 0.310], 2.0 points below the chosen "
+        "heads; diagonal 0.630 [0.610, 0.650]; mean of the penultimate layer 0.660 [0.640, 0.680]."
     )
     assert nothing.startswith("Where there is nothing to find: AER of untrained twin")
     assert f"AER of {ORACLE} 0.300" in gain
@@ -153,16 +157,30 @@ def test_many_heads_are_not_all_named_and_lines_to_copy_are_json() -> None:
     assert "0.0, 0.1, 0.2, 0.3, 1.0, 1.1, 1.2, 1.3 and 4 more" in answer_of(found)
     facts = alignment().contents().facts
     assert facts["generation_config.json"] == '"alignment_heads": [[0, 2]]'
-    # What reads the output row is not told of heads of the input row.
-    assert facts["CTranslate2"] == "nothing for a translation model: it reads the output row"
-    facts = with_details(alignment(), row="output").contents().facts
     assert facts["CTranslate2"] == (
-        "alignment_layer = 0, alignment_heads = 1, head_order = [2, 0, 1, 3]"
+        "alignment_layer = 2, alignment_heads = 2, head_order = [1, 3, 0, 2]"
     )
-    several = with_details(
-        found, configuration={**found.details["configuration"], "ctranslate2": None}, row="output"
+    assert facts["Marian"] == "transformer-guided-alignment-layer: 2"
+
+
+@pytest.mark.parametrize(
+    ("row", "why"), [("input", "on the output row"), ("output", "several layers")]
+)
+def test_what_engines_cannot_be_told_is_said(row: str, why: str) -> None:
+    none = {"ctranslate2": None, "marian": None}
+    configuration = {**alignment().details["configuration"], **none}
+    found = with_details(alignment(), configuration=configuration, row=row).contents()
+    assert why in found.facts["CTranslate2"]
+    assert "Marian" not in found.facts
+    assert not any("Engines read" in said for said in found.answers)
+
+
+def test_chosen_heads_that_engines_can_take_have_their_score() -> None:
+    """Their row is that of the chosen heads, since they are no other choice."""
+    found = alignment(chosen=[(2, 1), (2, 3)], row="output")
+    assert "average heads 2.1 and 2.3, AER 0.310 [0.290, 0.330]; Marian" in " ".join(
+        found.contents().answers
     )
-    assert "several layers" in several.contents().facts["CTranslate2"]
 
 
 # --- figures ---
@@ -356,8 +374,8 @@ def test_the_curve_has_its_points_its_band_and_a_line_for_each_default_and_the_b
     assert list(curve.get_xdata()) == [10, 25, 50, 100]
     assert list(curve.get_ydata()) == [0.4, 0.36, 0.33, 0.31]
     heights = sorted(float(line.get_ydata()[0]) for line in lines)
-    assert heights == [0.3, 0.52, 0.61, 0.66]
-    assert len({str(line.get_linestyle()) + str(line._dash_pattern) for line in lines}) == 4
+    assert heights == [0.3, 0.52, 0.61]
+    assert len({str(line.get_linestyle()) + str(line._dash_pattern) for line in lines}) == 3
     (band,) = axes.collections
     assert band.get_paths()[0].get_extents().ymax == 0.5
     assert len(draw_calibration(found.calibration).axes[0].lines) == 1

@@ -2,12 +2,15 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
 
 from attnlab.alignment import (
+    ENGINE_ROW,
+    MARIAN_LAYER,
     AlignmentHeads,
     FoundLinks,
     Link,
@@ -15,6 +18,7 @@ from attnlab.alignment import (
     gold_links,
     linked,
     links_in,
+    marian_layer,
     pharaoh_line,
     read_heads,
     score_intervals,
@@ -25,7 +29,7 @@ from attnlab.core import InputError, Note, options_of, usable_device, write_text
 from attnlab.evaluation import notes_on_training, versions_in_words
 from attnlab.labels import AER
 from attnlab.models import Model, Source, model_of
-from attnlab.questions.align.alignment_files import HEADS_FILE, LINKS_FILE
+from attnlab.questions.align.alignment_files import HEADS_FILE, LINKS_FILE, REVERSE_HEADS_FILE
 from attnlab.questions.align.alignment_tables import (
     add_scores,
     addresses,
@@ -43,6 +47,7 @@ from attnlab.questions.align.chosen_heads import (
     found_links,
     greedy_paths,
     halves,
+    heads_for_engines,
     heads_without_gold,
     part_of,
     statistical_aligner,
@@ -50,20 +55,28 @@ from attnlab.questions.align.chosen_heads import (
 from attnlab.questions.align.compared_systems import (
     System,
     baselines,
-    both_directions,
     controls,
     of_heads,
     other_heads,
 )
-from attnlab.questions.align.corpus_links import CorpusLinks, write_links
+from attnlab.questions.align.corpus_links import Aligner, CorpusLinks, write_links
 from attnlab.questions.align.generated_words import compare_generated
+from attnlab.questions.align.other_direction import (
+    OtherDirection,
+    joined_links,
+    other_direction,
+    reverse_model,
+    systems_of_both,
+)
 from attnlab.questions.align.question import (
     CHOSEN,
+    OF_ENGINES,
     QUESTION,
+    REVERSE,
     AlignmentSettings,
+    Choice,
     NoGold,
-    OtherRow,
-    SeveralLayers,
+    both_named,
     notes_on_intervals,
     notes_on_overlap,
     notes_on_pairs,
@@ -132,21 +145,23 @@ def _with_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -> R
     others = [] if settings.calibration is None else calibration.words
     statistical = statistical_aligner(model, [*pairs.words, *others], settings)
     paths = greedy_paths(calibration)
-    found = choices(calibration, paths, statistical)
-    wanted = settings.choose or "set"
+    found = choices(calibration, paths, statistical, aligned.shape[1])
+    wanted = settings.wanted or "set"
     if wanted not in found:
         raise InputError(_NOTHING_TELLS)
     chosen = found[wanted]
+    other = other_direction(pairs, wanted, settings, statistical)
     systems = [
         of_heads(CHOSEN, "choice", report, chosen),
         *other_heads(report, found, wanted, aligned.shape),
+        *systems_of_both(report, chosen, other),
         *baselines(report, statistical),
-        *both_directions(pairs, report, chosen, wanted, settings, statistical=statistical),
         *controls(model, pairs, report, chosen, settings, how=(wanted, statistical)),
     ]
     generated = compare_generated(model, report, chosen, settings)
     by = "gold links" if wanted != "unsupervised" else _without_links(statistical)
     score = _score(systems[0], settings, pairs) | {"sentences": len(calibration.numbers)}
+    back = [one for one in systems if one.name == REVERSE]
     beside = "that stand between them" if settings.calibration is None else calibration.pairs.origin
     first, per_layer = next(iter(read.unaligned.items()), None), aligned.shape[1]
     return _result(
@@ -169,21 +184,26 @@ def _with_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -> R
             *notes_on_intervals(len(report.numbers)),
             *generated.notes,
         ],
-        heads_file=_heads_file(model, chosen, aligned, settings, by=by, score=score),
-        kept=_kept(part_of(pairs, read), chosen, report.numbers, per_layer),
+        heads=_Heads(
+            _heads_file(model, chosen, aligned.shape, settings, by=by, score=score),
+            _reverse_file(other, settings, by, *(_score(one, settings, pairs) for one in back)),
+            {name: one for name, one in found.items() if name in OF_ENGINES},
+        ),
+        kept=_kept(
+            part_of(pairs, read), chosen, report.numbers, settings, other, per_layer=per_layer
+        ),
     )
 
 
 def _without_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -> Result:
-    if settings.choose in {"set", "single"}:
+    if settings.wanted not in {None, "unsupervised"}:
         msg = (
             "Heads are chosen by gold links, and there are none; give gold, or choose unsupervised."
         )
         raise InputError(msg)
-    for name in ("calibration", "reverse"):
-        if getattr(settings, name) is not None:
-            msg = f"{name} needs gold links of the pairs; give gold, or leave {name} out."
-            raise InputError(msg)
+    if settings.calibration is not None:
+        msg = "calibration needs gold links of the pairs; give gold, or leave calibration out."
+        raise InputError(msg)
     aligned = AlignedPairs(model, pairs, memory=settings.memory)
     read = aligned.read(settings, "Reading pairs")
     part = part_of(pairs, read)
@@ -191,13 +211,21 @@ def _without_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -
     chosen = heads_without_gold(part, statistical)
     if chosen is None:
         raise InputError(_NOTHING_TELLS)
+    other = other_direction(pairs, "unsupervised", settings, statistical)
+    engines = (
+        {}
+        if statistical is None
+        else heads_for_engines(part.with_links(statistical.links(part.words)), aligned.shape[1])
+    )
+    per_layer = aligned.shape[1]
+    kept = _kept(part, chosen, read.numbers, settings, other, per_layer=per_layer)
     row = {
         "system": CHOSEN,
         "kind": "choice",
         "row": chosen.row,
         "heads": addresses(chosen.heads, aligned.shape[1]),
         "pairs": len(read.numbers),
-        "links": sum(map(len, found_links(read, chosen).values())),
+        "links": sum(len(one.weights) for one in kept.links),
     }
     by, score = _without_links(statistical), {"sentences": len(read.numbers)}
     first = next(iter(read.unaligned.items()), None)
@@ -213,16 +241,22 @@ def _without_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -
             NoGold(),
             *notes_on_pairs(settings, pairs.origin, len(pairs), len(read.numbers), first),
         ],
-        heads_file=_heads_file(model, chosen, aligned, settings, by=by, score=score),
-        kept=_kept(part, chosen, read.numbers, aligned.shape[1]),
+        heads=_Heads(
+            _heads_file(model, chosen, aligned.shape, settings, by=by, score=score),
+            _reverse_file(other, settings, by),
+            engines,
+        ),
+        kept=kept,
     )
 
 
 def _with_given_heads(model: Model, settings: AlignmentSettings) -> Result:
     """The links of all pairs by heads that were chosen before; memory does not grow with the pairs."""
     assert settings.heads is not None  # noqa: S101 - that is what this is for
-    given = read_heads(settings.heads)
-    corpus = CorpusLinks(model, given, settings)
+    given, other = read_heads(settings.heads), None
+    if settings.reverse_heads is not None:
+        other = Aligner(reverse_model(settings), read_heads(settings.reverse_heads))
+    corpus = CorpusLinks(Aligner(model, given), settings, other)
     corpus.write()
     row: dict[str, Any] = {
         "system": CHOSEN,
@@ -256,7 +290,7 @@ def _with_given_heads(model: Model, settings: AlignmentSettings) -> Result:
             ),
             *(notes_on_intervals(corpus.aligned) if corpus.counts else ()),
         ],
-        heads_file=given,
+        heads=_Heads(given, None if other is None else other.heads),
     )
 
 
@@ -279,16 +313,16 @@ def _without_links(statistical: BothDirections | None) -> str:
 def _heads_file(
     model: Model,
     chosen: Chosen,
-    aligned: AlignedPairs,
+    shape: tuple[int, int],
     settings: AlignmentSettings,
     *,
     by: str,
     score: Mapping[str, Any],
 ) -> AlignmentHeads:
     """`score`: AER and on how many pairs heads were chosen; without gold links the latter alone."""
-    layers, per_layer = aligned.shape
+    layers, per_layer = shape
     return AlignmentHeads(
-        heads=tuple((head // per_layer, head % per_layer) for head in chosen.heads),
+        heads=_layers_and_heads(chosen, per_layer),
         row=chosen.row,
         from_word=settings.from_tokens,
         rule="target",
@@ -301,6 +335,59 @@ def _heads_file(
     )
 
 
+def _reverse_file(
+    other: OtherDirection | None,
+    settings: AlignmentSettings,
+    by: str,
+    score: Mapping[str, Any] = MappingProxyType({}),
+) -> AlignmentHeads | None:
+    """The heads of the other direction, with their AER where there are gold links."""
+    if other is None:
+        return None
+    told = {**score, "sentences": other.chosen_on}
+    return _heads_file(other.model, other.chosen, other.shape, settings, by=by, score=told)
+
+
+def _layers_and_heads(chosen: Chosen, per_layer: int) -> tuple[tuple[int, int], ...]:
+    return tuple((head // per_layer, head % per_layer) for head in chosen.heads)
+
+
+class _Heads(NamedTuple):
+    """The heads of a result: chosen or given, of the other direction, and what engines can be told of."""
+
+    chosen: AlignmentHeads
+    reverse: AlignmentHeads | None = None
+    engines: Mapping[Choice, Chosen] = MappingProxyType({})
+
+    def for_engine(self, choice: Choice) -> tuple[tuple[int, int], ...]:
+        """The (layer, head) that are best for an engine: the chosen ones where no others are known."""
+        if choice in self.engines:
+            return _layers_and_heads(self.engines[choice], self.chosen.heads_per_layer)
+        return self.chosen.heads
+
+    def configuration(self) -> dict[str, Any]:
+        """What other programs take; None where one of them cannot be told of any of these heads."""
+        per_layer, row = self.chosen.heads_per_layer, self.chosen.row
+        own = ENGINE_ROW if self.engines else row
+        one_layer, first = self.for_engine("one-layer"), self.for_engine("first-head")
+        told, layer = ctranslate2_heads(one_layer, per_layer, own), marian_layer(first, own)
+        return {
+            "generation_config": whisper_heads(self.chosen.heads),
+            "ctranslate2": told
+            and {
+                "heads": [list(one) for one in one_layer],
+                "alignment_layer": told.alignment_layer,
+                "alignment_heads": told.alignment_heads,
+                "head_order": list(told.head_order),
+            },
+            "marian": layer
+            and {
+                "heads": [list(one) for one in first],
+                MARIAN_LAYER: layer,
+            },
+        }
+
+
 class _Kept(NamedTuple):
     """What a result keeps of the links: of all pairs, and what the page shows of the first."""
 
@@ -308,9 +395,19 @@ class _Kept(NamedTuple):
     shown: list[dict[str, Any]]
 
 
-def _kept(whole: Part, chosen: Chosen, reported: Sequence[int], per_layer: int) -> _Kept:
+def _kept(
+    whole: Part,
+    chosen: Chosen,
+    reported: Sequence[int],
+    settings: AlignmentSettings,
+    other: OtherDirection | None,
+    *,
+    per_layer: int,
+) -> _Kept:
     """The links of every pair that was given, and of the first reported ones those of every head too."""
     pairs, links = whole.pairs, found_links(whole, chosen)
+    if other is not None:
+        links = joined_links(links, other.links, settings.how_symmetrized)
     every = [FoundLinks(*words, links.get(number, {})) for number, words in enumerate(pairs.words)]
     first = reported[:SHOWN]
     part = whole.of([whole.numbers.index(number) for number in first])
@@ -343,23 +440,20 @@ def _result(
     tables: Mapping[str, pd.DataFrame],
     about: Mapping[str, str],
     notes: Sequence[Note],
-    heads_file: AlignmentHeads,
+    heads: _Heads,
     kept: _Kept | None = None,
 ) -> Result:
     """The result; the links that are kept are written too where that was asked for."""
+    heads_file = heads.chosen
     extra = {HEADS_FILE: partial(write_heads, heads=heads_file)}
+    if heads.reverse is not None:
+        extra[REVERSE_HEADS_FILE] = partial(write_heads, heads=heads.reverse)
+        about = {**about, "Links": both_named(settings.how_symmetrized)}
     if kept is not None:
         write_links(settings.links, iter(kept.links))
         text = "".join(f"{pharaoh_line(one.weights)}\n" for one in kept.links)
         extra[LINKS_FILE] = partial(write_text, text=text)
     notes = [*notes_on_training(model), *notes]
-    one_layer = None
-    if heads_file.row != "output":
-        notes.append(OtherRow())
-    elif len({layer for layer, _ in heads_file.heads}) > 1:
-        notes.append(SeveralLayers())
-    else:
-        one_layer = ctranslate2_heads(heads_file.heads, heads_file.heads_per_layer)
     return Result(
         QUESTION.name,
         f"Alignment heads of {model.label}",
@@ -381,16 +475,7 @@ def _result(
             "heads_per_layer": heads_file.heads_per_layer,
             "chosen": [list(head) for head in heads_file.heads],
             "pairs": [] if kept is None else kept.shown,
-            "configuration": {
-                "generation_config": whisper_heads(heads_file.heads),
-                "ctranslate2": None
-                if one_layer is None
-                else {
-                    "alignment_layer": one_layer.alignment_layer,
-                    "alignment_heads": one_layer.alignment_heads,
-                    "head_order": list(one_layer.head_order),
-                },
-            },
+            "configuration": heads.configuration(),
         },
         weights=model.weights,
         extra=extra,

@@ -6,7 +6,8 @@ from pathlib import Path
 from attnlab.core import write_text
 from attnlab.results import Extra, QuestionFiles
 
-HEADS_FILE, LINKS_FILE = "heads.json", "links.pharaoh"
+HEADS_FILE, REVERSE_HEADS_FILE = "heads.json", "reverse_heads.json"
+LINKS_FILE = "links.pharaoh"
 
 
 class AlignmentFiles(QuestionFiles):
@@ -29,5 +30,5 @@ class AlignmentFiles(QuestionFiles):
 
 
 def _extra(folder: str | Path) -> list[Path]:
-    there = (Path(folder) / name for name in (HEADS_FILE, LINKS_FILE))
+    there = (Path(folder) / name for name in (HEADS_FILE, REVERSE_HEADS_FILE, LINKS_FILE))
     return [path for path in there if path.is_file()]

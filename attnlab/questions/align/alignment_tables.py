@@ -43,7 +43,9 @@ def system_rows(systems: Sequence[System], heads_per_layer: int, seed: int) -> p
             "system": one.name,
             "kind": one.kind,
             "row": "" if one.chosen is None else one.chosen.row,
-            "heads": "" if one.chosen is None else addresses(one.chosen.heads, heads_per_layer),
+            "heads": ""
+            if one.chosen is None
+            else addresses(one.chosen.heads, one.heads_per_layer or heads_per_layer),
             "pairs": len(one.counts),
             "links": int(one.counts[:, 0].sum()),
         }

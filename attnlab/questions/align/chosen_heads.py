@@ -9,6 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from attnlab.alignment import (
+    ENGINE_ROW,
     GoldGrid,
     GoldLinks,
     GreedyPath,
@@ -32,7 +33,7 @@ from attnlab.alignment import (
 from attnlab.core import InputError
 from attnlab.evaluation import Progress
 from attnlab.models import Model, Run
-from attnlab.questions.align.question import AlignmentSettings
+from attnlab.questions.align.question import AlignmentSettings, Choice
 from attnlab.questions.align.word_reading import (
     AlignedPairs,
     AskedPairs,
@@ -183,12 +184,57 @@ def choices(
     calibration: Part,
     paths: Mapping[Row, GreedyPath],
     statistical: "BothDirections | None",
-) -> dict[str, Chosen]:
-    """What can be chosen, by name: the best set, the best single head, and heads without gold links."""
+    per_layer: int,
+) -> dict[Choice, Chosen]:
+    """What can be chosen, by name.
+
+    Args:
+        calibration: the pairs that heads are chosen on.
+        paths: their greedy choice.
+        statistical: the aligner whose links take the place of gold ones.
+        per_layer: heads of a layer.
+    """
     single = min(paths, key=lambda row: paths[row].aers[0])
-    found = {"set": best_set(paths), "single": Chosen(single, (paths[single].single,))}
+    found: dict[Choice, Chosen] = {
+        "set": best_set(paths),
+        "single": Chosen(single, (paths[single].single,)),
+        **heads_for_engines(calibration, per_layer),
+    }
     unsupervised = heads_without_gold(calibration, statistical)
     return found if unsupervised is None else {**found, "unsupervised": unsupervised}
+
+
+def heads_for_engines(part: Part, per_layer: int) -> dict[Choice, Chosen]:
+    """What engines can be told of, with the least AER on the row that they read; none where it is not read.
+
+    CTranslate2 averages heads of one layer, Marian takes the first head of one, see `ctranslate2_heads` and
+    `marian_layer`.
+
+    Args:
+        part: pairs with links that heads are chosen by.
+        per_layer: heads of a layer.
+
+    Cost: that of a greedy path.
+    """
+    if ENGINE_ROW not in part.weights:
+        return {}
+    words = part.weights[ENGINE_ROW]
+    starts = range(0, words.weights.shape[1], per_layer)
+    paths = {
+        start: greedy_path(_of_heads(words, range(start, start + per_layer)), part.gold)
+        for start in starts
+    }
+    layer = min(starts, key=lambda start: min(paths[start].aers))
+    first = greedy_path(_of_heads(words, starts), part.gold, most=1).single
+    return {
+        "one-layer": Chosen(ENGINE_ROW, tuple(layer + head for head in paths[layer].chosen)),
+        "first-head": Chosen(ENGINE_ROW, (starts[first],)),
+    }
+
+
+def _of_heads(words: WordWeights, heads: Sequence[int]) -> WordWeights:
+    """The weights of some heads, each still apart."""
+    return WordWeights(words.weights[:, list(heads)], words.targets, words.sources)
 
 
 def heads_without_gold(part: Part, statistical: "BothDirections | None") -> Chosen | None:

@@ -1,16 +1,15 @@
 """What chosen heads are compared with: other choices, defaults of engines, baselines, controls, a bound."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from attnlab.alignment import (
+    ENGINE_ROW,
     count_links,
     diagonal_links,
     engine_sets,
-    symmetrized,
-    turned,
+    published_sets,
 )
-from attnlab.core import usable_device
 from attnlab.labels import untrained_twin
 from attnlab.models import Model
 from attnlab.questions.align.chosen_heads import (
@@ -28,20 +27,29 @@ from attnlab.questions.align.question import (
     CHOICE_NAMES,
     DIAGONAL,
     ORACLE,
-    SYMMETRIZATIONS,
     AlignmentSettings,
+    Choice,
 )
-from attnlab.questions.align.word_reading import AlignedPairs, WordPairs, model_of_languages
+from attnlab.questions.align.word_reading import AlignedPairs, WordPairs
 
 
 @dataclass(frozen=True)
 class System:
-    """A way to align, and how its links agree with gold in each pair."""
+    """A way to align, and how its links agree with gold in each pair.
+
+    Attributes:
+        name: of the way.
+        kind: see the table `systems`.
+        counts: how its links agree with gold.
+        chosen: its heads; None: no attention is read, or that of two models.
+        heads_per_layer: of a model that is not the one that is asked about.
+    """
 
     name: str
     kind: str
     counts: Counts
     chosen: Chosen | None = None
+    heads_per_layer: int | None = None
 
 
 def of_heads(name: str, kind: str, report: Part, chosen: Chosen) -> System:
@@ -50,7 +58,7 @@ def of_heads(name: str, kind: str, report: Part, chosen: Chosen) -> System:
 
 
 def other_heads(
-    report: Part, found: Mapping[str, Chosen], taken: str, shape: tuple[int, int]
+    report: Part, found: Mapping[Choice, Chosen], taken: Choice, shape: tuple[int, int]
 ) -> Iterator[System]:
     """The other choices, what engines take, and the bound.
 
@@ -63,11 +71,12 @@ def other_heads(
     for name, one in found.items():
         if name != taken:
             yield of_heads(CHOICE_NAMES[name], "choice", report, one)
-    # Engines read the row of the token that is predicted, and no other.
-    defaults = engine_sets(*shape) if "output" in report.weights else {}
-    for default, addresses in defaults.items():
-        heads = tuple(layer * shape[1] + head for layer, head in addresses)
-        yield of_heads(default, "default", report, Chosen("output", heads))
+    if ENGINE_ROW in report.weights:
+        sets = [("default", engine_sets(*shape)), ("baseline", published_sets(*shape))]
+        for kind, some in sets:
+            for default, addresses in some.items():
+                heads = tuple(layer * shape[1] + head for layer, head in addresses)
+                yield of_heads(default, kind, report, Chosen(ENGINE_ROW, heads))
     yield of_heads(ORACLE, "bound", report, best_set(greedy_paths(report)))
 
 
@@ -84,41 +93,6 @@ def baselines(report: Part, statistical: BothDirections | None) -> Iterator[Syst
     yield System(name, "baseline", count_links(both, report.links))
 
 
-def both_directions(
-    pairs: WordPairs,
-    report: Part,
-    chosen: Chosen,
-    wanted: str,
-    settings: AlignmentSettings,
-    *,
-    statistical: BothDirections | None,
-) -> Iterator[System]:
-    """The chosen links made one with those of a model of the other direction, chosen alike."""
-    if settings.reverse is None:
-        return
-    exchanged = replace(
-        settings,
-        source_language=settings.target_language,
-        target_language=settings.source_language,
-    )
-    model = model_of_languages(settings.reverse, exchanged)
-    model.move_to(usable_device(settings.device))
-    other = halves(model, pairs, settings, what="Reading the other direction", turned=True)
-    calibration = other.calibration
-    exchanged_aligner = None if statistical is None else statistical.exchanged
-    own = choices(calibration, greedy_paths(calibration), exchanged_aligner).get(wanted)
-    if own is None:
-        return
-    back = found_links(other.read, own)
-    forward = found_links(report, chosen)
-    for how in SYMMETRIZATIONS:
-        links = [
-            symmetrized(own, turned(back.get(number, {})), how) for number, own in forward.items()
-        ]
-        name = f"chosen heads of both directions ({how})"
-        yield System(name, "choice", count_links(links, report.links))
-
-
 def controls(
     model: Model,
     pairs: WordPairs,
@@ -126,7 +100,7 @@ def controls(
     chosen: Chosen,
     settings: AlignmentSettings,
     *,
-    how: tuple[str, BothDirections | None],
+    how: tuple[Choice, BothDirections | None],
 ) -> Iterator[System]:
     """What is found where there is nothing to find: in an untrained twin, and between other sentences.
 
@@ -143,8 +117,11 @@ def controls(
     twin = untrained_twin(model.model, model.seed)
     found = halves(model, pairs, settings, what="Control: untrained model", twin=twin)
     wanted, statistical = how
-    own = choices(found.calibration, greedy_paths(found.calibration), statistical)[wanted]
+    paths, per_layer = greedy_paths(found.calibration), found.aligned.shape[1]
+    own = choices(found.calibration, paths, statistical, per_layer)[wanted]
     yield of_heads("untrained twin, chosen alike", "control", found.report, own)
+    if len(pairs) < 2:
+        return
     others = AlignedPairs(model, pairs.with_other_sources(), memory=settings.memory)
     read = others.read(settings, "Control: shuffled pairs")
     links = found_links(read, chosen)

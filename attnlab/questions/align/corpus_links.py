@@ -1,9 +1,10 @@
 """Links of a corpus by heads that were chosen before, in parts: memory does not grow with the corpus."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from torch import Tensor
 
@@ -20,6 +21,7 @@ from attnlab.alignment import (
 )
 from attnlab.core import InputError, NothingUsableError
 from attnlab.models import Model
+from attnlab.questions.align.other_direction import exchanged_links, joined_links
 from attnlab.questions.align.question import AlignmentSettings
 from attnlab.questions.align.word_reading import (
     AlignedPairs,
@@ -32,6 +34,62 @@ from attnlab.questions.align.word_reading import (
 
 # Pairs that are tokenized and held at once.
 PART = 8192
+# Links with their weights by number of the pair, and why the other pairs have none.
+_Found: TypeAlias = tuple[dict[int, dict[Link, float]], Mapping[int, str]]
+
+
+@dataclass(frozen=True)
+class Aligner:
+    """A model with heads that were chosen before.
+
+    Attributes:
+        model: an encoder-decoder.
+        heads: whose weights are averaged.
+    """
+
+    model: Model
+    heads: AlignmentHeads
+
+    def links(
+        self,
+        pairs: WordPairs,
+        settings: AlignmentSettings,
+        progress: Callable[[int, int], None] | None,
+    ) -> _Found:
+        """The links of every pair that can be aligned, with their weights, and why the others cannot.
+
+        Args:
+            pairs: the pairs.
+            settings: those of the question.
+            progress: called with (pairs done, pairs in all).
+
+        Raises:
+            InputError: the heads are those of another model.
+        """
+        try:
+            aligned = AlignedPairs(self.model, pairs, memory=settings.memory)
+        except NothingUsableError as error:
+            # The other parts may have pairs that can be aligned.
+            return {}, dict.fromkeys(range(len(pairs)), str(error).rstrip("."))
+        given, count = self.heads, aligned.shape[1]
+        given.check_fits(*aligned.shape, self.model.weights)
+        layers = sorted({layer for layer, _ in given.heads})
+        columns = [layers.index(layer) * count + head for layer, head in given.heads]
+        found: dict[int, dict[Link, float]] = {}
+
+        def take(numbers: Sequence[int], batch: dict[Row, WordWeights]) -> None:
+            own = weighed_links(batch[given.row].of_heads(columns), given.rule)
+            found.update(zip(numbers, own, strict=True))
+
+        aligned.feed(
+            take,
+            rows=[given.row],
+            from_word=given.from_word,
+            layers=layers,
+            batch_size=settings.batch_size,
+            progress=progress,
+        )
+        return {number: found[number] for number in aligned.numbers}, aligned.unaligned
 
 
 @dataclass
@@ -39,9 +97,9 @@ class CorpusLinks:
     """Aligns a corpus part by part, and counts what it finds.
 
     Attributes:
-        model: an encoder-decoder.
-        heads: whose weights are averaged.
+        forward: the model of the pairs, with its heads.
         settings: those of the question: what the pairs are.
+        backward: the model of the other direction; None: links are those of `forward` alone.
         origin: where the pairs come from, in words.
         pairs: how many were gone through.
         aligned: how many of them have links.
@@ -50,9 +108,9 @@ class CorpusLinks:
         first_unaligned: the number of the first pair without links, and why it has none.
     """
 
-    model: Model
-    heads: AlignmentHeads
+    forward: Aligner
     settings: AlignmentSettings
+    backward: Aligner | None = None
     origin: str = ""
     pairs: int = 0
     aligned: int = 0
@@ -70,12 +128,12 @@ class CorpusLinks:
         """
         asked = asked_pairs(self.settings)
         # All lines are checked before the first pair is read by the model.
-        total = number_of_pairs(self.model, asked)
+        total = number_of_pairs(self.forward.model, asked)
         write_links(self.settings.links, self._all(asked, total))
 
     def _all(self, asked: AskedPairs, total: int) -> Iterator[FoundLinks]:
         """Raises InputError at the end where no pair could be aligned, so that no file is written."""
-        for part in parts_of(self.model, asked, PART):
+        for part in parts_of(self.forward.model, asked, PART):
             yield from self._part(part, total)
         if not self.aligned:
             number, why = self.first_unaligned or (0, "there are none")
@@ -97,34 +155,24 @@ class CorpusLinks:
         for number, (source, target) in enumerate(pairs.words):
             yield FoundLinks(source, target, found.get(number, {}))
 
-    def _links(
-        self, pairs: WordPairs, total: int
-    ) -> tuple[dict[int, dict[Link, float]], Mapping[int, str]]:
-        try:
-            aligned = AlignedPairs(self.model, pairs, memory=self.settings.memory)
-        except NothingUsableError as error:
-            # The other parts may have pairs that can be aligned.
-            return {}, dict.fromkeys(range(len(pairs)), str(error).rstrip("."))
-        given, count = self.heads, aligned.shape[1]
-        given.check_fits(*aligned.shape, self.model.weights)
-        layers = sorted({layer for layer, _ in given.heads})
-        columns = [layers.index(layer) * count + head for layer, head in given.heads]
-        found: dict[int, dict[Link, float]] = {}
-
-        def take(numbers: Sequence[int], batch: dict[Row, WordWeights]) -> None:
-            own = weighed_links(batch[given.row].of_heads(columns), given.rule)
-            found.update(zip(numbers, own, strict=True))
-
+    def _links(self, pairs: WordPairs, total: int) -> _Found:
+        """As `Aligner.links`; of both directions where there are two."""
         tell, before = self.settings.progress, self.pairs
-        aligned.feed(
-            take,
-            rows=[given.row],
-            from_word=given.from_word,
-            layers=layers,
-            batch_size=self.settings.batch_size,
-            progress=tell and (lambda done, _: tell("Aligning pairs", before + done, total)),
-        )
-        return {number: found[number] for number in aligned.numbers}, aligned.unaligned
+
+        def of(aligner: Aligner, own: WordPairs, what: str) -> _Found:
+            def told(done: int, _: int) -> None:
+                if tell is not None:
+                    tell(what, before + done, total)
+
+            return aligner.links(own, self.settings, told)
+
+        found, unaligned = of(self.forward, pairs, "Aligning pairs")
+        if self.backward is None:
+            return found, unaligned
+        turned, _ = of(self.backward, pairs.turned(), "Aligning pairs, other direction")
+        back = {number: exchanged_links(links) for number, links in turned.items()}
+        joined = joined_links(found, back, self.settings.how_symmetrized)
+        return joined, {number: why for number, why in unaligned.items() if number not in joined}
 
 
 def write_links(path: str | Path | None, found: Iterator[FoundLinks]) -> None:

@@ -21,8 +21,8 @@ from attnlab.alignment import (
     score_intervals,
     words_of,
 )
-from attnlab.core import AttnlabError, Note, NothingUsableError
-from attnlab.evaluation import evaluator_of
+from attnlab.core import Note, NothingUsableError
+from attnlab.evaluation import Evaluator, evaluator_of
 from attnlab.labels import AER, Gold, GoldSentence, Span
 from attnlab.models import Model
 from attnlab.questions.align.chosen_heads import Chosen, Part, found_links
@@ -61,17 +61,19 @@ def compare_generated(
     left out of both.
 
     Args:
-        model: with its tokenizer; one of several languages is not told which to write, so nothing is
-            compared, which a note says.
+        model: with its tokenizer; one of several languages writes that of the references, by the token that
+            these begin with. Where nothing says how a translation begins, nothing is compared, which a note
+            says.
         report: the reported pairs.
         chosen: the heads.
         settings: those of the question; with `quick` nothing is compared.
     """
     if settings.quick:
         return Generated({}, [])
-    if settings.target_language is not None or model.model.config.decoder_start_token_id is None:
+    evaluator = _evaluator(model, report, settings)
+    if evaluator is None:
         return Generated({}, [NotGenerated()])
-    written = translations_of(model, report.pairs, report.numbers, settings)
+    written = translations_of(evaluator, report, settings)
     kept = [number for number, sentence in written.items() if sentence.spans]
     found, unaligned = _links(model, report.pairs, {n: written[n] for n in kept}, chosen, settings)
     notes: list[Note] = []
@@ -94,16 +96,21 @@ def compare_generated(
     return Generated({GENERATION.name: row}, notes)
 
 
+def _evaluator(model: Model, report: Part, settings: AlignmentSettings) -> Evaluator | None:
+    """The model with the reported pairs; None where nothing says how their translations begin."""
+    texts = [report.pairs.gold.texts[number] for number in report.numbers]
+    sentences = read_sentences(model, texts)
+    begun = sentences.told_to_begin(sentences.usable, model.model.device)
+    if model.model.config.decoder_start_token_id is None and not begun:
+        return None
+    return evaluator_of(model, sentences, settings.batch_size)
+
+
 def translations_of(
-    model: Model, pairs: WordPairs, numbers: Sequence[int], settings: AlignmentSettings
+    evaluator: Evaluator, report: Part, settings: AlignmentSettings
 ) -> dict[int, GoldSentence]:
     """The greedy translation of each pair as a sentence of words, by number."""
-    texts = [pairs.gold.texts[number] for number in numbers]
-    try:
-        evaluator = evaluator_of(model, read_sentences(model, texts), settings.batch_size)
-    except AttnlabError:
-        return {}
-    usable = [numbers[one.number] for one in evaluator.sentences.usable]
+    usable = [report.numbers[one.number] for one in evaluator.sentences.usable]
     found = zip(usable, evaluator.translations(settings.progress), strict=True)
     return {number: sentence_of(number, text) for number, text in found}
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
+from attnlab.alignment import ENGINE_ROW, FromWord, Row, Symmetrization
 from attnlab.core import BATCH_SIZE, Column, Estimate, InputError, Note, Option, Table
 from attnlab.evaluation import (
     ENOUGH_FOR_INTERVALS,
@@ -18,14 +19,15 @@ from attnlab.evaluation import (
 from attnlab.labels import AER
 from attnlab.results import Question
 
-Choice = Literal["set", "single", "unsupervised"]
+Choice = Literal["set", "single", "one-layer", "first-head", "unsupervised"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
-ROWS: tuple[Literal["output", "input"], ...] = ("output", "input")
+# What engines can be told of, on the one row that they read.
+OF_ENGINES: tuple[Choice, ...] = ("one-layer", "first-head")
+ROWS: tuple[Row, ...] = get_args(Row)
 BEST_ROW = "best"
-FROM_WORD = ("mean", "first")
-SYMMETRIZATIONS: tuple[
-    Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"], ...
-] = ("intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and")
+FROM_WORD: tuple[FromWord, ...] = get_args(FromWord)
+SYMMETRIZATIONS: tuple[Symmetrization, ...] = get_args(Symmetrization)
+SYMMETRIZED: Symmetrization = "grow-diag-final-and"
 # Numbers of pairs with gold links that heads are chosen on, to see how many are needed.
 CALIBRATION_SIZES = (10, 25, 50, 100, 200)
 # Whose links stand on the page.
@@ -34,9 +36,12 @@ DIAGONAL = "diagonal"
 CHOICE_NAMES = {
     "set": "best set",
     "single": "best single head",
+    "one-layer": "best heads of one layer",
+    "first-head": "best first head of a layer",
     "unsupervised": "heads chosen without gold links",
 }
 ORACLE = "greedy set on the reported pairs"
+REVERSE = "heads of the other direction"
 
 PRECISION = Estimate(
     Column(
@@ -112,9 +117,9 @@ SYSTEMS = Table(
         Column(
             "kind",
             "kind",
-            "`choice`: what would be used; `default`: what engines take unless told otherwise; `baseline`: "
-            "without the model's attention; `control`: what is found where there is nothing to find; "
-            "`bound`: chosen on the very pairs that it is scored on.",
+            "`choice`: chosen on other pairs; `default`: what engines take unless told otherwise; "
+            "`baseline`: what needs no choice, and no engine takes; `control`: what is found where there is "
+            "nothing to find; `bound`: chosen on the very pairs that it is scored on.",
         ),
         replace(_ROW, meaning=_ROW.meaning + " Empty where no attention is read."),
         Column("heads", "heads", "Its heads, as layer.head, both counted from 0."),
@@ -305,16 +310,6 @@ class NotGenerated(Note):
     """Links while the model writes are not measured, since nothing says how a translation begins."""
 
 
-@dataclass(frozen=True)
-class OtherRow(Note):
-    """The chosen heads are read on the input row, which Marian and CTranslate2 do not read."""
-
-
-@dataclass(frozen=True)
-class SeveralLayers(Note):
-    """The chosen heads are of several layers, which CTranslate2 cannot average in translation models."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class AlignmentSettings(DeviceSettings):
     """What `attnlab align` can be told.
@@ -359,8 +354,9 @@ class AlignmentSettings(DeviceSettings):
     choose: Annotated[
         str | None,
         Option(
-            "What is chosen: a set of heads that is averaged or a single head, by gold links, or heads "
-            "without them (unsupervised).",
+            "What is chosen: a set of heads that is averaged, a single head, heads of one layer (all that "
+            "CTranslate2 can be told), the first head of a layer (Marian), or heads without gold links "
+            "(unsupervised).",
             choices=CHOICES,
             shown="set with gold links, unsupervised without",
         ),
@@ -392,6 +388,16 @@ class AlignmentSettings(DeviceSettings):
         str | Path | None,
         Option("Model of the other direction, to make the links of both one."),
     ] = None
+    reverse_heads: Annotated[
+        str | Path | None,
+        Option("The reverse_heads.json that was written with heads, for the other direction."),
+    ] = None
+    symmetrize: Annotated[
+        str | None,
+        Option(
+            "How links of both directions are made one.", choices=SYMMETRIZATIONS, shown=SYMMETRIZED
+        ),
+    ] = None
     quick: Annotated[
         bool, Option("Leave out the controls and the statistical aligner.", ("--quick",))
     ] = False
@@ -409,21 +415,55 @@ class AlignmentSettings(DeviceSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        told = {"choose": self.choose, "calibration": self.calibration, "reverse": self.reverse}
+        told = {"choose": self.choose, "calibration": self.calibration}
         if self.heads is not None and any(one is not None for one in told.values()):
             names = ", ".join(name for name, one in told.items() if one is not None)
             msg = f"heads are given, so none are chosen; leave heads or {names} out."
             raise InputError(msg)
+        if self.choose in OF_ENGINES and ENGINE_ROW not in self.rows:
+            msg = f"choose is {self.choose}, for engines that read the {ENGINE_ROW} row; leave row out."
+            raise InputError(msg)
+        self._check_reverse()
+
+    def _check_reverse(self) -> None:
+        """Raises InputError for what is told of the other direction, where something else is missing."""
+        for name in ("reverse_heads", "symmetrize"):
+            if getattr(self, name) is not None and self.reverse is None:
+                msg = f"{name} is of links of both directions; give reverse, or leave {name} out."
+                raise InputError(msg)
+        if self.reverse is not None and (self.heads is None) != (self.reverse_heads is None):
+            given, missing = (
+                ("heads", "reverse_heads")
+                if self.reverse_heads is None
+                else ("reverse_heads", "heads")
+            )
+            msg = f"{given} are given for one of the two directions alone; give {missing} too."
+            raise InputError(msg)
 
     @property
-    def rows(self) -> tuple[Literal["output", "input"], ...]:
+    def rows(self) -> tuple[Row, ...]:
         """The rows that are tried."""
         return tuple(row for row in ROWS if self.row in {row, BEST_ROW})
 
     @property
-    def from_tokens(self) -> Literal["mean", "first"]:
+    def wanted(self) -> Choice | None:
+        """What is to be chosen; None: it depends on whether there are gold links."""
+        return next((one for one in CHOICES if one == self.choose), None)
+
+    @property
+    def how_symmetrized(self) -> Symmetrization:
+        """How links of both directions are made one."""
+        return next((one for one in SYMMETRIZATIONS if one == self.symmetrize), SYMMETRIZED)
+
+    @property
+    def from_tokens(self) -> FromWord:
         """Over which tokens of a target word weights are taken."""
         return "first" if self.from_word == "first" else "mean"
+
+
+def both_named(how: Symmetrization) -> str:
+    """What links of both directions are called in the table."""
+    return f"{CHOSEN} of both directions ({how})"
 
 
 def notes_on_pairs(
@@ -505,11 +545,7 @@ QUESTION = Question(
         NoGold: "There are no gold links, so heads are chosen by those of a statistical aligner (or, with "
         "few pairs or --quick, by what heads look like), and nothing says how good their links are.",
         NotGenerated: "How links differ where the model writes the translation itself was not measured: its "
-        "configuration names no one token that translations begin with (it has none, or one a language).",
-        OtherRow: "The chosen heads are read one step later (input row); Marian and CTranslate2 read heads "
-        "of translation models at the step that predicts the word (output row), where these heads may align "
-        "badly; choose with the output row for them.",
-        SeveralLayers: "The chosen heads are of several layers; CTranslate2 averages heads of one layer of a "
-        "translation model.",
+        "configuration names no token that translations begin with, and references begin with none of a "
+        "language.",
     },
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from attnlab.alignment import ENGINE_ROW, MARIAN_LAYER, Row
 from attnlab.core import Estimate, counted
 from attnlab.figures import PAGE
 from attnlab.labels import AER
@@ -15,6 +16,7 @@ from attnlab.questions.align.pair_figure import draw_pair
 from attnlab.questions.align.question import (
     AER_CHANGE,
     CALIBRATION,
+    CHOICE_NAMES,
     CHOSEN,
     DIAGONAL,
     GENERATED_AER,
@@ -38,7 +40,7 @@ _BEST = 10
 _MOST_NAMED = 8
 # What is said of systems beside the chosen heads, by their kind.
 _BESIDE = {
-    "baseline": "Without attention",
+    "baseline": "Without a choice",
     "control": "Where there is nothing to find",
     "bound": "Chosen alike, but on these very pairs",
 }
@@ -63,7 +65,7 @@ def contents(result: Result) -> Contents:
     facts = {"Model": str(result.about["Model"])} if "Model" in result.about else {}
     facts |= {
         name: str(result.about[name])
-        for name in ("Pairs", "Heads chosen on", "Heads from")
+        for name in ("Pairs", "Heads chosen on", "Heads from", "Links")
         if name in result.about
     }
     facts["Heads"] = (
@@ -78,7 +80,7 @@ def contents(result: Result) -> Contents:
         ShownTable(GENERATION.file, "While the model writes, and under teacher forcing"),
     )
     return Contents(
-        [answer_of(result), *_beside(result), *_written(result)],
+        [answer_of(result), *_for_engines(result), *_beside(result), *_written(result)],
         facts | _configuration(details["configuration"], details["row"]),
         list(_figures(result)),
         shown,
@@ -176,7 +178,7 @@ def _systems_shown(result: Result) -> TerminalTable:
     )  # fmt: skip
     return TerminalTable(
         (name, heads, *columns), rows, tuple(columns),
-        caption=" ".join([answer_of(result), *_written(result)]), gap=1, prose=(name,),
+        caption=" ".join([answer_of(result), *_for_engines(result), *_written(result)]), gap=1, prose=(name,),
     )  # fmt: skip
 
 
@@ -274,18 +276,42 @@ def _size(pair: Mapping[str, Any], *, gold: bool) -> int:
     )
 
 
-def _configuration(given: Mapping[str, Any], row: str) -> dict[str, str]:
+def _configuration(given: Mapping[str, Any], row: Row) -> dict[str, str]:
     """What other programs take of the heads, as lines to copy."""
     lines = {"generation_config.json": json.dumps(given["generation_config"])[1:-1]}
-    one_layer = given["ctranslate2"]
-    if row != "output":
-        lines["CTranslate2"] = "nothing for a translation model: it reads the output row"
-    elif one_layer is None:
-        lines["CTranslate2"] = "nothing for a translation model: the heads are of several layers"
-    else:
-        fields = ", ".join(f"{name} = {json.dumps(value)}" for name, value in one_layer.items())
-        lines["CTranslate2"] = fields
+    nothing = (
+        f"nothing: translation models are read on the {ENGINE_ROW} row"
+        if row != ENGINE_ROW
+        else "nothing: the heads are of several layers"
+    )
+    told, marian = given["ctranslate2"], given["marian"]
+    lines["CTranslate2"] = nothing
+    if told is not None:
+        fields = ((name, value) for name, value in told.items() if name != "heads")
+        lines["CTranslate2"] = ", ".join(f"{name} = {json.dumps(value)}" for name, value in fields)
+    if marian is not None:
+        lines["Marian"] = f"{MARIAN_LAYER}: {marian[MARIAN_LAYER]}"
     return lines
+
+
+def _for_engines(result: Result) -> Iterator[str]:
+    """How well the heads align that engines can be told of, where links are scored."""
+    rows = {row["system"]: row for row in result.systems.to_dict("records")}
+    given, systems = result.details["configuration"], result.systems
+    told = []
+    for program, choice, takes in (
+        ("CTranslate2", "one-layer", "average"),
+        ("Marian", "first-head", "take"),
+    ):
+        heads = (given[program.lower()] or {"heads": []})["heads"]
+        own = result.details["chosen"] == heads and result.details["row"] == ENGINE_ROW
+        row = rows.get(CHOSEN if own else CHOICE_NAMES[choice])
+        if heads and row is not None and _known(systems, AER):
+            many = "heads" if len(heads) > 1 else "head"
+            score = f", AER {AER.shown(row)}" if pd.notna(row[AER.name]) else ""
+            told.append(f"{program} can {takes} {many} {_listed(heads)}{score}")
+    if told:
+        yield f"Engines read the step that predicts the word ({ENGINE_ROW} row): {'; '.join(told)}."
 
 
 def _known(table: pd.DataFrame, estimate: Estimate) -> bool:

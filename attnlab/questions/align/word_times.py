@@ -156,7 +156,7 @@ def align_audio(model: Model, settings: AlignmentSettings) -> Result:
             "heads_per_layer": file.heads_per_layer,
             "chosen": [list(head) for head in file.heads],
             "pairs": [],
-            "configuration": {"generation_config": whisper_heads(file.heads), "ctranslate2": None},
+            "configuration": {"generation_config": whisper_heads(file.heads)},
         },
         weights=model.weights,
         extra={HEADS_FILE: partial(write_heads, heads=file)},
@@ -170,7 +170,7 @@ def _check_options(model: Model, settings: AlignmentSettings) -> None:
             what = name.replace("_", " ")
             msg = f"{model.label} reads audio, of which there is no {what}; leave it out."
             raise InputError(msg)
-    if settings.choose == "unsupervised":
+    if settings.choose not in {None, "set", "single"}:
         msg = "Heads of audio are chosen by when words begin; choose set or single."
         raise InputError(msg)
 

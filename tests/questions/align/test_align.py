@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,8 @@ from zoo import random_models
 from zoo.random_models import PAIRS, tokenizer
 
 import attnlab
-from attnlab.alignment.heads_file import read_heads
+from attnlab.alignment import scored, symmetrized
+from attnlab.alignment.heads_file import read_heads, write_heads
 from attnlab.cli.app import app
 from attnlab.core.errors import InputError
 from attnlab.evaluation.shared_settings import FewerThanAsked, FewForIntervals
@@ -25,20 +27,19 @@ from attnlab.models.loaded import Model
 from attnlab.models.run import load
 from attnlab.questions.align import (
     aligning,
-    compared_systems,
     corpus_links,
     generated_words,
+    other_direction,
 )
 from attnlab.questions.align.aligning import align
-from attnlab.questions.align.chosen_heads import halves
+from attnlab.questions.align.chosen_heads import Chosen, Part, halves
 from attnlab.questions.align.question import (
+    CHOICE_NAMES,
     AlignmentSettings,
     NoGold,
     NotGenerated,
-    OtherRow,
     PairsInBoth,
     PairsNotAligned,
-    SeveralLayers,
     TranslationsNotAligned,
 )
 from attnlab.questions.align.word_reading import AskedPairs, _knows, pairs_of
@@ -176,14 +177,40 @@ def test_an_unknown_language_is_told(tmp_path: Path, language: str) -> None:
     assert model[1].src_lang == random_models.nllb_tokenizer().src_lang
 
 
-def test_what_is_not_measured_while_a_model_of_several_languages_writes_is_told(
-    tmp_path: Path,
+@pytest.mark.parametrize("name", MULTILINGUAL)
+def test_a_model_of_several_languages_writes_that_of_the_references(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = random_models.nllb(), random_models.nllb_tokenizer()
+    """It is told to begin with their code, where a greedy search of its own begins with any token."""
+    build, tokenizer_of, source, target = MULTILINGUAL[name]
+    model = build(), tokenizer_of()
+    begun: list[list[int]] = []
+    generate = model[0].generate
+
+    def generating(*args: Any, **told: Any) -> Any:
+        begun.extend(told["decoder_input_ids"].tolist())
+        return generate(*args, **told)
+
+    monkeypatch.setattr(model[0], "generate", generating)
     gold = gold_file(tmp_path, PAIRS)
-    given = {"source_language": "eng_Latn", "target_language": "ita_Latn"}
+    given = {"source_language": source, "target_language": target}
+    found = align(model, gold=gold, **given)
+    assert not any(isinstance(note, NotGenerated) for note in found.notes)
+    code = model[1].convert_tokens_to_ids(target)
+    assert len(begun) == len(PAIRS) // 2
+    assert all(one[-1] == code for one in begun)
+    begun.clear()
+    align(model, gold=gold, quick=True, **given)
+    assert not begun
+
+
+def test_what_is_not_measured_while_a_model_writes_is_told(tmp_path: Path) -> None:
+    """Nothing says how translations begin: no start token, and no code that all references have."""
+    model = random_models.bart(), tokenizer()
+    model[0].config.decoder_start_token_id = None
+    gold = gold_file(tmp_path, PAIRS)
     for quick in (True, False):
-        found = align(model, gold=gold, quick=quick, **given)
+        found = align(model, gold=gold, quick=quick)
         assert "generation" not in found.tables
         assert any(isinstance(note, NotGenerated) for note in found.notes) is not quick
 
@@ -199,16 +226,86 @@ def test_languages_whose_codes_are_no_tokens() -> None:
     assert [_knows(tokenizer, one) for one in ("en", "__en__", "it")] == [True, False, False]
 
 
-def test_engines_are_told_of_heads_of_the_row_that_they_read_alone(small_run: Path) -> None:
-    given = {"sentences": 40, "quick": True, "choose": "single"}
-    for row in ("output", "input"):
-        found = align(small_run, row=row, **given)
-        told = found.details["configuration"]["ctranslate2"]
-        assert (told is None) is (row == "input")
-        assert any(isinstance(note, OtherRow) for note in found.notes) is (row == "input")
-        assert not any(isinstance(note, SeveralLayers) for note in found.notes)
-    assert told is None
-    assert "Marian and CTranslate2 read heads" in " ".join(found.told)
+def engine_choices(part: Part, per_layer: int) -> dict[str, tuple[float, set[tuple[int, ...]]]]:
+    """Least AER of heads of one layer, and of the first head of one, with all heads that have it."""
+    count = part.weights["output"].weights.shape[1]
+
+    def aer(heads: Sequence[int]) -> float:
+        return float(scored(part.counts(Chosen("output", tuple(heads))), "aer"))
+
+    firsts = {(layer,): aer([layer]) for layer in range(0, count, per_layer)}
+    sets: dict[tuple[int, ...], float] = {}
+    for start in range(0, count, per_layer):
+        # The greedy choice of `set`, among the heads of one layer alone.
+        own: list[int] = []
+        for _ in range(per_layer):
+            rest = [head for head in range(start, start + per_layer) if head not in own]
+            own.append(min(rest, key=lambda head: (aer([*own, head]), head)))
+            sets[tuple(own)] = aer(own)
+    return {
+        name: (
+            min(found.values()),
+            {heads for heads in found if found[heads] == min(found.values())},
+        )
+        for name, found in (("one-layer", sets), ("first-head", firsts))
+    }
+
+
+@pytest.mark.parametrize("choose", ["set", "one-layer", "first-head"])
+def test_what_engines_can_be_told_is_chosen_among_what_they_read(
+    choose: str, tmp_path: Path
+) -> None:
+    model = random_models.marian(decoder_layers=3).double(), tokenizer()
+    gold = gold_file(tmp_path, [*PAIRS, *((target, source) for source, target in PAIRS)])
+    found = align(model, gold=gold, choose=choose, **QUICK)
+    loaded = Model(*model)
+    pairs = pairs_of(loaded, AskedPairs(gold=gold))
+    read = halves(loaded, pairs, AlignmentSettings(**QUICK))
+    per_layer = read.aligned.shape[1]
+    told = found.details["configuration"]
+    expected = engine_choices(read.calibration, per_layer)
+    systems = found.systems.set_index("system")
+    for name, program in (("one-layer", "ctranslate2"), ("first-head", "marian")):
+        heads = told[program]["heads"]
+        numbers = tuple(layer * per_layer + head for layer, head in heads)
+        assert numbers in expected[name][1]
+        row = systems.loc["chosen heads" if choose == name else CHOICE_NAMES[name]]
+        assert (row["kind"], row["row"]) == ("choice", "output")
+        assert row["heads"] == ", ".join(f"{layer}.{head}" for layer, head in heads)
+        counts = read.report.counts(Chosen("output", numbers))
+        assert row["aer"] == pytest.approx(float(scored(counts, "aer")))
+    layer = told["marian"]["heads"][0][0]
+    assert told["marian"]["transformer-guided-alignment-layer"] == layer + 1
+    assert len({layer for layer, _ in told["ctranslate2"]["heads"]}) == 1
+    assert told["ctranslate2"]["alignment_heads"] == len(told["ctranslate2"]["heads"])
+
+
+def test_engines_are_told_of_no_heads_of_a_row_that_they_do_not_read(small_run: Path) -> None:
+    given = {"sentences": 40, "row": "input", **QUICK}
+    found = align(small_run, **given)
+    told = found.details["configuration"]
+    assert (told["ctranslate2"], told["marian"]) == (None, None)
+    assert not {*found.systems["system"]} & {CHOICE_NAMES["one-layer"], CHOICE_NAMES["first-head"]}
+    for choose in ("one-layer", "first-head"):
+        with pytest.raises(InputError, match=f"choose is {choose}, .* output row; leave row out"):
+            align(small_run, choose=choose, **given)
+
+
+def test_given_heads_are_told_to_engines_where_they_can_take_them(tmp_path: Path) -> None:
+    model = random_models.marian(), tokenizer()
+    align(model, gold=gold_file(tmp_path, PAIRS), **QUICK).save(tmp_path / "found")
+    heads = read_heads(tmp_path / "found" / "heads.json")
+    for changed, layer in (((0, 1), None), ((1, 0), 2)):
+        for row in ("output", "input"):
+            path = tmp_path / "heads.json"
+            write_heads(path, replace(heads, heads=(changed,), row=row))
+            told = align(model, PAIRS, heads=path, links=tmp_path / "links").details[
+                "configuration"
+            ]
+            assert (told["ctranslate2"] is None) is (row == "input")
+            assert (told["marian"] is None) is (row == "input" or layer is None)
+            if told["marian"]:
+                assert told["marian"]["transformer-guided-alignment-layer"] == layer
 
 
 @pytest.mark.parametrize("row", ["output", "input"])
@@ -333,26 +430,127 @@ def test_controls_and_the_statistical_aligner(small_run: Path) -> None:
     assert found.calibration["pairs"].is_monotonic_increasing
 
 
-def test_both_directions(tmp_path: Path) -> None:
-    model = random_models.marian()
-    model.save_pretrained(tmp_path / "back")
-    tokenizer().save_pretrained(tmp_path / "back")
-    gold = gold_file(tmp_path, PAIRS)
-    found = align((model, tokenizer()), gold=gold, reverse=tmp_path / "back", **QUICK)
-    counts = found.systems.set_index("system")["links"]
-    by = {
-        how: counts[f"chosen heads of both directions ({how})"]
-        for how in ("intersection", "grow-diag", "grow-diag-final", "union")
+def saved_model(folder: Path, build: Callable[[], Any] = random_models.marian) -> Path:
+    build().save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    return folder
+
+
+def links_in_file(path: Path) -> list[set[tuple[int, int]]]:
+    return [
+        {(int(source), int(target)) for source, target in (one.split("-") for one in line.split())}
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
+
+
+def turned_gold(gold: Path, folder: Path) -> Path:
+    """The same sentence pairs and links with source and target exchanged."""
+    folder.mkdir()
+    rows = (line.split("\t") for line in gold.read_text(encoding="utf-8").splitlines())
+    turned = folder / "gold.tsv"
+    text = "".join(
+        f"{target}\t{source}\t{' '.join('-'.join(one.split('-')[::-1]) for one in links.split())}\n"
+        for source, target, links in rows
+    )
+    turned.write_text(text, encoding="utf-8")
+    return turned
+
+
+@pytest.mark.parametrize("how", [None, "intersection", "union"])
+def test_both_directions(how: str | None, tmp_path: Path) -> None:
+    """As if each model were asked alone, the other one of the exchanged pairs, and the links made one."""
+    model, back = random_models.marian(), saved_model(tmp_path / "back", random_models.bart)
+    gold = gold_file(tmp_path, PAIRS[:-1])
+    given = {"gold": gold, "reverse": back, **QUICK}
+    found = align((model, tokenizer()), symmetrize=how, **given)
+    found.save(tmp_path / "both")
+    turned = turned_gold(gold, tmp_path / "turned")
+    alone = {"forward": ((model, tokenizer()), gold), "backward": (back, turned)}
+    links, systems = {}, {}
+    for name, (one, own_gold) in alone.items():
+        result = align(one, gold=own_gold, **QUICK)
+        result.save(tmp_path / name)
+        systems[name] = result.systems.iloc[0]
+        links[name] = links_in_file(tmp_path / name / "links.pharaoh")
+    table = found.systems.set_index("system")
+    row = table.loc["heads of the other direction"]
+    for column in ("row", "heads", "aer", "links"):
+        assert row[column] == systems["backward"][column]
+    assert table.iloc[0]["aer"] == systems["forward"]["aer"]
+    reverse = read_heads(tmp_path / "both" / "reverse_heads.json")
+    assert replace(reverse, scored_on=None) == replace(
+        read_heads(tmp_path / "backward" / "heads.json"), scored_on=None
+    )
+    reported = range(1, len(PAIRS) - 1, 2)
+    for each in ("intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"):
+        expected = [
+            symmetrized(own, {(s, t) for t, s in other}, each)
+            for own, other in zip(links["forward"], links["backward"], strict=True)
+        ]
+        count = table.loc[f"chosen heads of both directions ({each})", "links"]
+        assert count == sum(len(expected[number]) for number in reported)
+        if each == (how or "grow-diag-final-and"):
+            assert links_in_file(tmp_path / "both" / "links.pharaoh") == expected
+
+
+@pytest.mark.parametrize("size", [2, 99])
+def test_a_corpus_in_both_directions(
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With heads of both that were chosen before; a pair that one cannot read has the links of the other."""
+    model, back = (random_models.marian(), tokenizer()), tmp_path / "back"
+    config = random_models.marian().config
+    config.max_position_embeddings = 22
+    saved_model(back, lambda: MarianMTModel(config))
+    long = " ".join(["the cat"] * 12)
+    pairs = [*PAIRS[:3], (long, long), *PAIRS[3:]]
+    found = align(model, gold=gold_file(tmp_path, pairs), reverse=back, **QUICK)
+    found.save(tmp_path / "both")
+    monkeypatch.setattr(corpus_links, "PART", size)
+    given: dict[str, Any] = {
+        name: tmp_path / "both" / f"{name}.json" for name in ("heads", "reverse_heads")
     }
-    assert list(by.values()) == sorted(by.values())
-    assert by["intersection"] <= counts["chosen heads"] <= by["union"]
+    links = tmp_path / "links"
+    again = align(model, pairs, reverse=back, links=links, **given)
+    assert links_in_file(links) == links_in_file(tmp_path / "both" / "links.pharaoh")
+    align(model, pairs, heads=given["heads"], links=tmp_path / "alone")
+    assert links_in_file(links)[3] == links_in_file(tmp_path / "alone")[3] != set()
+    assert again.systems["links"].iloc[0] == sum(map(len, links_in_file(links)))
+    align(model, pairs, reverse=back, links=tmp_path / "weights.jsonl", **given)
+    for line in (tmp_path / "weights.jsonl").read_text(encoding="utf-8").splitlines():
+        assert all(0 < weight <= 1 for weight in json.loads(line)["weights"])
+
+
+def test_both_directions_without_gold_links(tmp_path: Path) -> None:
+    model, back = (random_models.marian(), tokenizer()), saved_model(tmp_path / "back")
+    found = align(model, PAIRS, reverse=back, symmetrize="union", **QUICK)
+    alone = align(model, PAIRS, **QUICK)
+    for name, one in (("both", found), ("alone", alone)):
+        one.save(tmp_path / name)
+    both, one = (links_in_file(tmp_path / name / "links.pharaoh") for name in ("both", "alone"))
+    assert all(own <= joined for own, joined in zip(one, both, strict=True))
+    assert both != one
+    assert found.systems["links"].iloc[0] == sum(map(len, both))
+    assert read_heads(tmp_path / "both" / "reverse_heads.json").aer is None
+
+
+def test_what_is_told_of_one_direction_alone_is_refused() -> None:
+    for given, message in (
+        ({"symmetrize": "union"}, "symmetrize is of links of both directions; give reverse"),
+        ({"reverse_heads": "r.json", "heads": "h.json"}, "reverse_heads is of links of both"),
+        ({"reverse": "r", "heads": "h.json"}, "heads are given for one .* give reverse_heads too"),
+        ({"reverse": "r", "reverse_heads": "h.json"}, "reverse_heads are given .* give heads too"),
+        ({"reverse": "r", "symmetrize": "both"}, "symmetrize must be one of"),
+    ):
+        with pytest.raises(InputError, match=message):
+            AlignmentSettings(pairs=PAIRS, **given)
 
 
 def test_heads_of_the_other_direction_are_chosen_alike(
     small_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learned, given = [], []
-    fitted, choices = aligning.statistical_aligner, compared_systems.choices
+    fitted, choices = aligning.statistical_aligner, other_direction.choices
 
     def fitting(*args: Any) -> Any:
         learned.append(fitted(*args))
@@ -364,7 +562,7 @@ def test_heads_of_the_other_direction_are_chosen_alike(
 
     monkeypatch.setattr("attnlab.questions.align.chosen_heads.FEWEST_TRAINING", 1)
     monkeypatch.setattr(aligning, "statistical_aligner", fitting)
-    monkeypatch.setattr(compared_systems, "choices", choosing)
+    monkeypatch.setattr(other_direction, "choices", choosing)
     align(small_run, sentences=12, reverse=small_run, choose="unsupervised")
     (both,), (exchanged, *_) = learned, given
     assert exchanged.forward is both.backward
@@ -463,8 +661,10 @@ def test_analyze_reports_the_same_error_rate(small_run: Path) -> None:
 def writing(monkeypatch: pytest.MonkeyPatch, written: Callable[[str], str]) -> None:
     """The model writes this in place of each reference."""
 
-    def translations(model: Any, pairs: Any, numbers: Sequence[int], settings: Any) -> Any:
-        targets = {number: written(pairs.gold.target[number].text) for number in numbers}
+    def translations(evaluator: Any, report: Part, settings: Any) -> Any:
+        texts = report.pairs.gold.target
+        assert texts is not None
+        targets = {number: written(texts[number].text) for number in report.numbers}
         return {
             number: generated_words.sentence_of(number, text) for number, text in targets.items()
         }
@@ -509,8 +709,10 @@ def test_translations_that_cannot_be_aligned_are_left_out_of_both_sides(
 ) -> None:
     """As if their pairs were not reported; what the model wrote begins with the reference there."""
 
-    def translations(model: Any, pairs: Any, numbers: Sequence[int], settings: Any) -> Any:
-        texts = {number: pairs.gold.target[number].text for number in numbers}
+    def translations(evaluator: Any, report: Part, settings: Any) -> Any:
+        sides = report.pairs.gold.target
+        assert sides is not None
+        texts = {number: sides[number].text for number in report.numbers}
         return {
             number: generated_words.sentence_of(number, f"{text} {LONG}" if number in bad else text)
             for number, text in texts.items()
@@ -638,14 +840,12 @@ def test_too_little_memory_is_told_and_is_no_reason_to_leave_pairs_out(tmp_path:
     assert not (tmp_path / "links").exists()
 
 
-@pytest.mark.parametrize("given", [{"calibration": "c.tsv"}, {"reverse": "r"}])
-def test_what_needs_gold_links_is_refused_without(given: dict[str, str]) -> None:
+def test_what_needs_gold_links_is_refused_without() -> None:
     model = random_models.marian(), tokenizer()
-    (name,) = given
-    with pytest.raises(InputError, match=f"{name} needs gold links .* leave {name} out"):
-        align(model, PAIRS, **given, **QUICK)
+    with pytest.raises(InputError, match=r"calibration needs gold links .* leave calibration out"):
+        align(model, PAIRS, calibration="c.tsv", **QUICK)
     with pytest.raises(InputError, match="heads are given, so none are chosen"):
-        AlignmentSettings(pairs=PAIRS, heads="h.json", links="l", **given)
+        AlignmentSettings(pairs=PAIRS, heads="h.json", links="l", calibration="c.tsv")
 
 
 def test_what_heads_were_chosen_by_is_said(tmp_path: Path) -> None:
