@@ -5,7 +5,15 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from attnlab.questions.align.question import CHOICE_NAMES, ORACLE
+from attnlab.questions.align.question import (
+    CHOICE_NAMES,
+    CHOSEN,
+    ORACLE,
+    REVERSE,
+    SYMMETRIZATIONS,
+    Choice,
+    both_named,
+)
 
 FIRST_HEAD = "first head of the last layer"
 STATISTICAL = "statistical aligner, both directions (grow-diag-final-and)"
@@ -64,6 +72,35 @@ def _of_others(systems: pd.DataFrame) -> Iterator[dict[str, Any]]:
         if other in rows:
             columns = ("aer_change", "aer_change_low", "aer_change_high")
             yield _row(name, other, [rows[other][column] for column in columns])
+
+
+def of_engines(systems: Mapping[Choice, pd.DataFrame]) -> pd.DataFrame:
+    """What engines can be told of, a row each: AER, and by how much the default of both is above it.
+
+    Args:
+        systems: by what was chosen, the table `systems` of `attnlab align`.
+    """
+    rows = []
+    for choice, table in systems.items():
+        by_name = table.set_index("system")
+        chosen, first = by_name.loc[CHOSEN], by_name.loc[FIRST_HEAD]
+        rows.append(
+            {
+                "choice": CHOICE_NAMES[choice],
+                **{name: chosen[name] for name in ("heads", "pairs", "aer", "aer_low", "aer_high")},
+                **{
+                    f"first_head{end}": first[f"aer_change{end}"]
+                    for end in ("", "_low", "_high", "_p")
+                },
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def of_directions(systems: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `systems` of the chosen heads, of those of the other direction, and of both."""
+    both = [both_named(how) for how in SYMMETRIZATIONS]
+    return systems[systems["system"].isin([CHOSEN, REVERSE, *both])]
 
 
 def _row(name: str, system: str, ends: list[float]) -> dict[str, Any]:

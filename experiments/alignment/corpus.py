@@ -94,6 +94,12 @@ def write_corpus(text: str, data: Path, gold: Sequence[Path], file: Path) -> Non
     write_text(file, "".join(f"{line}\n" for line in ordered))
 
 
+def write_exchanged(file: Path, exchanged: Path) -> None:
+    """The lines of a text with source and target exchanged, for models of the other direction."""
+    sides = (line.split("\t") for line in iterate_lines(file))
+    write_text(exchanged, "".join(f"{target}\t{source}\n" for source, target in sides))
+
+
 def _pairs(folder: Path, text: str) -> Iterator[tuple[str, str]]:
     together = folder / f"{text}.train.tsv.gz"
     if together.exists():

@@ -26,7 +26,7 @@ KINDS = {
     "choice": "chosen",
     "bound": "bound",
     "default": "default of engines",
-    "baseline": "without attention",
+    "baseline": "baseline",
     "control": "control",
 }
 NAMES_WIDTH, PANEL_GAP, ROW_HEIGHT, TOP, BOTTOM = 2.3, 0.14, 0.21, 0.42, 0.78

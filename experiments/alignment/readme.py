@@ -22,7 +22,9 @@ ONE_DIRECTION = "statistical aligner"
 FEWEST_MODELS = 3
 # Numbers of layers that models were to have.
 LAYERS = (1, 3, 6)
-TABLES = ("models", "systems", "heads", "calibration", "contrasts", "generation")
+TABLES = (
+    "models", "systems", "heads", "calibration", "contrasts", "generation", "engines", "directions",
+)  # fmt: skip
 
 
 def readme(folder: Path) -> str:
@@ -45,6 +47,8 @@ def readme(folder: Path) -> str:
         near=list(near_defaults(systems)),
         reached=list(reached_counts(tables["contrasts"])),
         engine_row=engine_row(tables["heads"], main["model"]),
+        engines=shown_engines(tables["engines"]) if "engines" in tables else None,
+        directions=shown_directions(tables["directions"]) if "directions" in tables else None,
         one_direction=one_direction(systems, main["model"]),
         by_looks=by_looks(tables["heads"]),
         drawn_of=[
@@ -159,6 +163,39 @@ def engine_row(heads: pd.DataFrame, model: "pd.Series[Any]") -> dict[str, str]:
     """The least AER of a single head of a model on the row that engines read."""
     own = _of_model(heads, model)
     return {"best": f"{100 * own.loc[own['row'] == 'output', 'aer'].min():.1f}"}
+
+
+def shown_engines(engines: pd.DataFrame) -> pd.DataFrame:
+    """What engines can be told of, a row a model and choice, in AER points."""
+    return pd.DataFrame(
+        {
+            "model": [model_name(key) for key in engines[MODEL].itertuples(index=False)],
+            "choice": engines["choice"],
+            "heads": engines["heads"],
+            "AER": [points(row, "aer", sign="") for row in engines.to_dict("records")],
+            "first head of the last layer": [
+                points(row, "first_head") for row in engines.to_dict("records")
+            ],
+        }
+    )
+
+
+def shown_directions(directions: pd.DataFrame) -> pd.DataFrame:
+    """Links of each direction and of both, a row a model and way."""
+    return pd.DataFrame(
+        {
+            "model": [model_name(key) for key in directions[MODEL].itertuples(index=False)],
+            "links of": directions["system"],
+            "heads": directions["heads"].fillna(""),
+            "AER": [points(row, "aer", sign="") for row in directions.to_dict("records")],
+            "precision": (100 * directions["precision"]).map("{:.1f}".format),
+            "recall": (100 * directions["recall"]).map("{:.1f}".format),
+            "minus chosen heads": [
+                "" if math.isnan(row["aer_change"]) else points(row, "aer_change")
+                for row in directions.to_dict("records")
+            ],
+        }
+    )
 
 
 def one_direction(systems: pd.DataFrame, model: "pd.Series[Any]") -> dict[str, Any] | None:

@@ -4,6 +4,7 @@
     python experiments/alignment/run.py ../shared/data --layers 1 3 6 --seeds 3
     python experiments/alignment/run.py ../shared/data --layers --embedded 3
     python experiments/alignment/run.py ../shared/data --texts en-es --layers 3 --embedded 0
+    python experiments/alignment/run.py ../shared/data --layers 3 --seeds 3 --embedded 0 --both-directions
 
 writes results/alignment/. Texts and models go to runs/alignment/; a model that is there with the same
 settings and text is not trained again. Models that were published before and are not asked for stay.
@@ -13,6 +14,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,10 @@ from attnlab.core import path_label, quiet
 from attnlab.figures import write_figure
 from attnlab.models import Run, choice
 from attnlab.questions.align.aligning import align
+from attnlab.questions.align.question import OF_ENGINES
 from attnlab.results import Result
-from experiments.alignment.contrasts import contrasts
-from experiments.alignment.corpus import TEXTS, Gold, gold_of, write_corpus
+from experiments.alignment.contrasts import contrasts, of_directions, of_engines
+from experiments.alignment.corpus import TEXTS, Gold, gold_of, write_corpus, write_exchanged
 from experiments.alignment.figure import EMBEDDED, draw_systems
 from experiments.alignment.models import demo_settings, settings_of
 from experiments.alignment.readme import readme
@@ -50,9 +53,9 @@ def main() -> None:
     """Trains what is not there, aligns with each model, and writes tables, figure and README."""
     chosen = _parser().parse_args()
     with quiet():
-        for model, run in _models(chosen):
+        for model, run, back in _models(chosen):
             own = None if model["text"] == EMBEDDED else gold_of(model["text"], chosen.data)
-            publish(OUT, model, measured(run, own))
+            publish(OUT, model, measured(run, own, back))
     # Where runs lie is no matter of what comes out.
     given = [*sys.argv[1:]]
     if "--runs" in given:
@@ -71,44 +74,72 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--embedded", type=int, default=1, help="number of models of attnlab demo, with exact links"
     )
+    parser.add_argument(
+        "--both-directions",
+        action="store_true",
+        help="train a model of the other direction of each, and make the links of both one",
+    )
     parser.add_argument("--runs", type=Path, default=RESULTS.parent / "runs" / "alignment")
     return parser
 
 
-def _models(chosen: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Run]]:
-    """Every model that is asked for, one after another, with what tells it apart."""
+def _models(chosen: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Run, Run | None]]:
+    """Every model that is asked for with what tells it apart, and one of the other direction where wanted."""
     for text in chosen.texts:
         file = chosen.runs / f"{text}.tsv"
         if chosen.layers and not file.exists():
             write_corpus(text, chosen.data, gold_of(text, chosen.data).files(), file)
         for layers in chosen.layers:
             for seed in range(chosen.seeds):
-                settings = settings_of(file, text, layers, seed)
                 model = {"text": text, "layers": layers, "seed": seed}
-                yield model, kept_run(_name(model), settings, chosen.runs)
+                run = kept_run(_name(model), settings_of(file, text, layers, seed), chosen.runs)
+                yield (
+                    model,
+                    run,
+                    other_direction(model, chosen.runs) if chosen.both_directions else None,
+                )
     for seed in range(chosen.embedded):
         model = {"text": EMBEDDED, "layers": 1, "seed": seed}
-        yield model, kept_run(_name(model), demo_settings(seed), chosen.runs)
+        yield model, kept_run(_name(model), demo_settings(seed), chosen.runs), None
+
+
+def other_direction(model: Mapping[str, Any], runs: Path) -> Run:
+    """The model with source and target exchanged, of the same lines, layers and seed."""
+    text = "-".join(reversed(model["text"].split("-")))
+    file = runs / f"{text}.tsv"
+    if not file.exists():
+        write_exchanged(runs / f"{model['text']}.tsv", file)
+    settings = settings_of(file, text, model["layers"], model["seed"])
+    return kept_run(_name({**model, "text": text}), settings, runs)
 
 
 def _name(model: Mapping[str, Any]) -> str:
     return f"{model['text']}-{model['layers']}-layers-seed-{model['seed']}"
 
 
-def measured(run: Run, gold: Gold | None, sentences: int | None = None) -> dict[str, pd.DataFrame]:
+def measured(
+    run: Run, gold: Gold | None, back: Run | None = None, sentences: int | None = None
+) -> dict[str, pd.DataFrame]:
     """The tables of one model.
 
     Args:
         run: the model.
         gold: files of links; None: the links of its own test part, every other pair for the choice.
+        back: a model of the other direction.
         sentences: number of pairs at most; None: all.
     """
     files = Gold(None, None) if gold is None else gold
-    found = align(
-        run, gold=files.test, calibration=files.calibration, sentences=sentences, seed=SEED
+    aligned = partial(
+        align, run, gold=files.test, calibration=files.calibration, sentences=sentences, seed=SEED
     )
+    found = aligned()
     tables = {name: found.tables[name] for name in TABLES if name in found.tables}
     tables["contrasts"] = contrasts(tables["systems"], tables["calibration"])
+    told = {choice: aligned(choose=choice, quick=True).tables["systems"] for choice in OF_ENGINES}
+    tables["engines"] = of_engines(told)
+    if back is not None:
+        both = aligned(reverse=str(back.folder), quick=True)
+        tables["directions"] = of_directions(both.tables["systems"])
     tables["models"] = pd.DataFrame([_described(run, found)])
     return tables
 

@@ -12,7 +12,13 @@ from small_run import SETTINGS, snapshot
 from attnlab.alignment.statistical_aligner import words_of
 from attnlab.corpora.corpus import draw_embedded
 from attnlab.models.run import load
-from attnlab.questions.align.question import CHOICE_NAMES, CHOSEN, ORACLE
+from attnlab.questions.align.question import (
+    CHOICE_NAMES,
+    CHOSEN,
+    OF_ENGINES,
+    ORACLE,
+    SYMMETRIZATIONS,
+)
 from experiments.alignment import models
 from experiments.alignment import run as experiment
 from experiments.alignment.contrasts import FEW_PAIRS, FIRST_HEAD, OF_BOUND, STATISTICAL, contrasts
@@ -144,11 +150,16 @@ def test_means_over_models_are_of_three_and_more() -> None:
 
 def test_a_model_of_the_embedded_grammar_is_published(small_run: Path, tmp_path: Path) -> None:
     run = load(small_run)
-    tables = experiment.measured(run, None, sentences=8)
+    tables = experiment.measured(run, None, run, sentences=8)
     model: dict[str, Any] = {"text": "embedded", "layers": 1, "seed": 0}
     for seed in (0, 1, 0):
         experiment.publish(tmp_path, model | {"seed": seed}, tables)
         experiment.write_result(tmp_path, f"command {seed}")
+    assert tables["engines"]["choice"].tolist() == [CHOICE_NAMES[one] for one in OF_ENGINES]
+    for row in tables["engines"].to_dict("records"):
+        first = tables["systems"].set_index("system").loc[FIRST_HEAD, "aer"]
+        assert row["aer"] + row["first_head"] == pytest.approx(first)
+    assert len(tables["directions"]) == 2 + len(SYMMETRIZATIONS)
     for name, table in tables.items():
         published = read_table(tmp_path, name)
         assert published["seed"].tolist() == [0] * len(table) + [1] * len(table)
@@ -162,6 +173,8 @@ def test_a_model_of_the_embedded_grammar_is_published(small_run: Path, tmp_path:
     aer = read_table(tmp_path, "systems").iloc[0]["aer"]
     assert f"AER is {100 * aer:.1f};" in text.replace("\n", " ")
     assert "nan" not in text
+    assert "## What engines can be told of" in text
+    assert "## Both directions" in text
     assert (tmp_path / "systems.svg").exists()
 
 
@@ -194,7 +207,16 @@ def test_the_command_runs_from_texts_to_readme(
     monkeypatch.setattr(models, "DIM", 16)
     monkeypatch.setattr(models, "OPTIMIZER", SETTINGS["optimizer"] | {"epochs": 1})
     monkeypatch.setattr(models, "DEMO_SETTINGS", SETTINGS)
-    words = [str(data), "--layers", "1", "--embedded", "1", "--runs", str(runs)]
+    words = [
+        str(data),
+        "--layers",
+        "1",
+        "--embedded",
+        "1",
+        "--both-directions",
+        "--runs",
+        str(runs),
+    ]
     monkeypatch.setattr(sys, "argv", ["run.py", *words])
     experiment.main()
     trained = snapshot(runs)
@@ -204,6 +226,10 @@ def test_the_command_runs_from_texts_to_readme(
     assert published["text"].tolist() == ["embedded", "en-it"]
     assert published["reported_pairs"].tolist()[1] == 20
     assert (published["training_pairs"] > 0).all()
+    assert set(read_table(out, "directions")["text"]) == {"en-it"}
+    lines, exchanged = ((runs / f"{text}.tsv").read_text("utf-8") for text in ("en-it", "it-en"))
+    turned = ["\t".join(line.split("\t")[::-1]) for line in lines.splitlines()]
+    assert exchanged.splitlines() == turned
     (command,) = read_facts(out)["commands"]
     assert command.startswith("python experiments/alignment/run.py ")
     assert f"`{command}`" in (out / "README.md").read_text("utf-8")
