@@ -1,6 +1,7 @@
 """The public door to extraction: statistics of every head of a model, and a few whole matrices."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
@@ -265,14 +266,31 @@ class Reading:
         return site in self.sites and self.selection.has_layer(layer)
 
 
-@dataclass(frozen=True)
+class _AllReadError(Exception):
+    """The last layer that is wanted was handed on, so that the rest of the model need not run."""
+
+
+@dataclass
 class _Batch:
-    """Sentences that are read together, and who is handed the weights."""
+    """Sentences that are read together, and who is handed the weights.
+
+    Attributes:
+        reading: the model.
+        sentences: what it reads.
+        axes: the same as it takes them.
+        consumers: who is handed the weights.
+        left: of how many layers weights are still to come.
+    """
 
     reading: Reading
     sentences: tuple[Sentence, ...]
     axes: dict[Side, Axis]
     consumers: Sequence[Consumer]
+    left: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        hooks = self.reading.attention_sites.hooks
+        self.left = sum(self.reading.reads(hook.site, hook.layer) for hook in hooks)
 
     def read(self) -> None:
         """One forward pass, the weights of a layer whole."""
@@ -283,7 +301,7 @@ class _Batch:
             read = encoded(model, self.axes, text=True)
             hooks = tuple(hook for hook in hooks if hook.site != "encoder")
         if hooks:
-            with opened(hooks, self._take_weights):
+            with suppress(_AllReadError), opened(hooks, self._take_weights):
                 forward(model, read, with_weights=True)
             return
         outputs = forward(model, read, with_weights=True)
@@ -294,7 +312,10 @@ class _Batch:
 
     def read_in_blocks(self) -> None:
         """One forward pass, the weights of a layer computed in blocks of rows."""
-        with watched(self.reading.attention_sites, self._take_call):
+        with (
+            suppress(_AllReadError),
+            watched(self.reading.attention_sites, self._take_call),
+        ):
             forward(self.reading.model, self.axes, with_weights=False)
 
     def _take_weights(self, site: Site, layer: int, weights: Tensor) -> None:
@@ -309,6 +330,7 @@ class _Batch:
             rows = Rows(sides_of(site, self.axes)[0], chosen.to(weights.device))
             weights = weights[:, :, rows.chosen]
         self._hand_on(site, layer, weights, rows)
+        self._count_layer()
 
     def _take_call(self, site: Site, layer: int, call: AttentionCall) -> None:
         if not self.reading.reads(site, layer):
@@ -322,6 +344,16 @@ class _Batch:
         for block in call.blocks(rows.chosen):
             self._hand_on(site, layer, call.weights(block), rows)
             rows = replace(rows, start=rows.start + len(block))
+        self._count_layer()
+
+    def _count_layer(self) -> None:
+        """Raises `_AllReadError` after the last of the layers that are wanted.
+
+        A model that accelerate spread over devices runs on, since it moves weights back where layers end.
+        """
+        self.left -= 1
+        if self.left == 0 and not hasattr(self.reading.model, "hf_device_map"):
+            raise _AllReadError
 
     def _hand_on(self, site: Site, layer: int, weights: Tensor, rows: Rows | None) -> None:
         device, reading = weights.device, self.reading

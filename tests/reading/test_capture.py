@@ -1,6 +1,7 @@
 """Capture: the same weights as the model's own, one layer at a time, checked, kept, and shared out."""
 
 import gc
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -13,7 +14,7 @@ from zoo.random_models import ALL, PAIRS, SENTENCES, TWO_STACKS, tokenizer
 
 from attnlab.core.errors import AttnlabError, InputError
 from attnlab.reading import hooks as taps
-from attnlab.reading.capture import capture, prepare
+from attnlab.reading.capture import capture, prepare, selection_of
 from attnlab.reading.keeping import MatrixKeeper, load_kept_matrices
 from attnlab.reading.statistics import HeadStatistics
 from attnlab.reading.vocabulary import Vocabulary
@@ -46,6 +47,37 @@ def own_attentions(model, text):
                 "cross": outputs.cross_attentions,
             }
     return {(site, n): w[0] for site, layers in shown.items() for n, w in enumerate(layers)}
+
+
+@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize("in_blocks", [False, True])
+@pytest.mark.parametrize("name", ALL)
+def test_no_layer_runs_behind_the_last_one_that_is_wanted(
+    name: str, in_blocks: bool, spread: bool
+) -> None:
+    """Unless accelerate spread the model, whose weights are moved back where layers end."""
+    model, site = ALL[name](), ["cross"] if name in TWO_STACKS else None
+    if spread:
+        model.hf_device_map = {"": "cpu"}
+    whole = capture((model, TOKENIZER), texts(name), sites=site, keep_matrices=99).kept.matrices
+    wanted = selection_of([0], None, None, 0)
+    reading = prepare(
+        (model, TOKENIZER), texts(name), site, whole=False, rows_do=True, selection=wanted
+    )
+    if not in_blocks:
+        reading = replace(reading, in_blocks=False)
+    ran: set[int] = set()
+    later = [hook for hook in reading.attention_sites.hooks if reading.sites == (hook.site,)]
+    for hook in later:
+        hook.module.register_forward_pre_hook(lambda *_, layer=hook.layer: ran.add(layer))
+    keeper = MatrixKeeper(99, 2**20, torch.float32)
+    reading.feed([HeadStatistics(), keeper], batch_size=3)
+    assert len(later) > 1
+    assert ran == ({*range(len(later))} if spread else {0})
+    kept = keeper.kept().matrices
+    assert kept.keys() == {at for at in whole if at[2] == 0}
+    for at, matrix in kept.items():
+        torch.testing.assert_close(matrix, whole[at])
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -30,7 +30,7 @@ from attnlab.labels import Alignment, Gold, align_corpus, gold_of_texts
 from attnlab.models import Model, Run, Source, model_of
 from attnlab.questions.align.question import AlignmentSettings
 from attnlab.questions.align.spoken_words import check_is_text
-from attnlab.reading import LayerWeights, Reading, prepare, read_sentences
+from attnlab.reading import LayerWeights, Reading, Selection, prepare, read_sentences
 
 # Pairs of its test part that a run brings.
 OWN_PAIRS = 1000
@@ -367,8 +367,6 @@ class AlignedPairs:
         held: list[dict[Row, WordWeights]] = []
 
         def update(layer: LayerWeights) -> None:
-            if layer.site != "cross" or layer.layer not in wanted:
-                return
             targets, sources = (
                 [side[number] for number in layer.sentences]
                 for side in (self._targets, self._sources)
@@ -384,6 +382,7 @@ class AlignedPairs:
                 held.clear()
 
         reading = self.reading if model is None else self.reading.by(model)
+        reading = replace(reading, selection=Selection(tuple(wanted)))
         reading.feed([_Consumer(update)], batch_size=batch_size, progress=progress)
 
     def read(self, settings: AlignmentSettings, what: str, model: object = None) -> ReadPairs:
