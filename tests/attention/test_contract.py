@@ -13,11 +13,11 @@ from attention_cases import (
     can,
     gradients,
 )
-from oracles.ragged import drawn_ids, ragged
+from oracles.ragged import drawn_ids, padded_on, ragged
 
 from attnlab.attention.kernels import union
 from attnlab.attention.kernels.feature_products import orthogonal_directions
-from attnlab.attention.mechanisms import linear
+from attnlab.attention.mechanisms import fixed, linear, static
 from attnlab.attention.mechanisms.bigbird import block_table
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax
 from attnlab.attention.registry import MECHANISMS, make, parse
@@ -328,6 +328,26 @@ def test_queries_or_heads_in_pieces_change_nothing(
         later = mechanism(inputs[0][:, :, 9:], *inputs[1:], visible, token_ids=ids, first_query=9)
     torch.testing.assert_close(pieces, whole, **CLOSE)
     torch.testing.assert_close(later, whole[:, :, 9:], **CLOSE)
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("tokens", [1, 2, 7, 65])
+@pytest.mark.parametrize(
+    ("spec", "causal"), [case for case in ARRANGED if case[0].startswith(("fixed", "static"))]
+)
+def test_long_sentences_are_mixed_without_a_matrix_to_the_same(
+    spec: str, causal: bool, tokens: int, side: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    *inputs, _ = ragged(tokens)
+    visible, ids = padded_on(side, tokens), drawn_ids(tokens, VOCABULARY)
+    mechanism = build(spec, causal=causal)
+    short = gradients(mechanism, inputs, visible, ids)
+    for module in (fixed, static):
+        monkeypatch.setattr(module, "FEW", 0)
+    torch.testing.assert_close(gradients(mechanism, inputs, visible, ids), short, **CLOSE)
+    first = tokens // 2
+    later = mechanism(inputs[0][:, :, first:], *inputs[1:], visible, first_query=first)
+    torch.testing.assert_close(later, short[0][:, :, first:], **CLOSE)
 
 
 @pytest.mark.parametrize(
