@@ -13,6 +13,7 @@ from attnlab.ablation.significance import (
     SIGNIFICANCE_LEVEL,
     bleu_difference,
     bleu_differences,
+    draws_for,
     holm_adjusted,
     holm_significant,
     loss_difference,
@@ -124,6 +125,13 @@ def test_holm_equals_statsmodels() -> None:
         assert holm_adjusted(p_values) == pytest.approx(adjusted)
     assert holm_significant(np.array([0.025, 0.05]), 0.05).tolist() == [True, True]
     assert not holm_significant(np.array([0.026, 0.001, 0.04]), 0.05)[[0, 2]].any()
+
+
+@pytest.mark.parametrize("tests", [1, 24, 500, 20_000])
+def test_draws_are_enough_for_every_one_of_many_tests_to_be_significant(tests: int) -> None:
+    """A change that no draw exceeds has a p-value of one over the draws and itself."""
+    least = np.full(tests, 1 / (draws_for(tests) + 1))
+    assert holm_significant(least, SIGNIFICANCE_LEVEL).all()
 
 
 def test_two_sentences_cannot_be_significant() -> None:

@@ -6,6 +6,8 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 import transformers as hf
@@ -321,6 +323,21 @@ def test_what_can_be_done_with_each_layer() -> None:
     falcon = attnlab.check(seeded(ANALYZED["falcon"])).abilities
     assert falcon["captured"].all()
     assert not falcon["replaced"].any()
+
+
+def test_layers_that_are_alike_share_a_row_with_the_largest_change() -> None:
+    layers = pd.DataFrame({"layer": [0, 1, 2, 4], "change": [1e-4, 3e-2, 2e-3, np.nan]}).assign(
+        property="keys read", site="decoder", expected="itself, all before", outcome="ok"
+    )
+    layers["found"] = ["all before"] * 2 + ["itself"] + ["all before"]
+    packing = {"property": "packing", "expected": "", "found": "", "outcome": "not applicable"}
+    properties = pd.concat([layers, pd.DataFrame([packing])], ignore_index=True)
+    abilities = pd.DataFrame(columns=["site", "layer", "captured", "reason"])
+    shown, *_ = Result(
+        "check", "Check", {"properties": properties, "abilities": abilities}
+    ).terminal()
+    told = [(row[0], row[-1]) for row in shown.rows]
+    assert told == [("decoder.0-1, 4", "0.03"), ("decoder.2", "0.002"), ("packing", "")]
 
 
 @pytest.mark.parametrize(

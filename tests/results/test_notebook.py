@@ -69,3 +69,6 @@ def test_a_long_table_shows_its_first_rows() -> None:
     assert html.count("<tr>") == 1 + MOST_ROWS
     assert f"and {99 - MOST_ROWS} more rows" in html
     assert "0.13" in html
+    whole = frame_html(frame.head(MOST_ROWS), declared_columns(frame, declared=[LABELS]))
+    assert whole.count("<tr>") == 1 + MOST_ROWS
+    assert "more rows" not in whole
