@@ -340,6 +340,11 @@ def test_kept_matrices_stay_under_the_limit_and_come_back_from_their_file(tmp_pa
     ).kept
     assert {key[0] for key in few.matrices} == {0, 1}
     assert few.left_out == {2}
+    exact = whole.matrices[0, "encoder", 1]
+    alone = {"layers": [1], "keep_matrices": 1, "keep_bytes": exact.nbytes}
+    kept = capture((model, TOKENIZER), SENTENCES, **alone).kept.matrices
+    assert kept[0, "encoder", 1].dtype == torch.float32, "all of the limit is used"
+    torch.testing.assert_close(kept[0, "encoder", 1], exact, atol=1e-6, rtol=0)
     half = capture((model, TOKENIZER), SENTENCES, keep_matrices=2, keep_dtype=torch.float16).kept
     assert half.matrices[0, "encoder", 1].dtype == torch.float16
 
