@@ -375,8 +375,9 @@ def test_demo_goes_on_with_a_training_that_was_interrupted(
     monkeypatch.setattr(demo_command, "DEMO_SETTINGS", SETTINGS)
     monkeypatch.setattr(demo_command.os, "getloadavg", lambda: (999.4, 0, 0))
     folder = tmp_path / "demo"
-    status, _, err = attnlab("demo", folder, "--quick")
+    status, out, err = attnlab("demo", folder, "--quick")
     assert status == 0, err
+    assert out.endswith(f"Report: {folder / 'analysis' / 'report.html'}\n")
     assert "longer now, as the load of this machine is 999" in err
     assert "--threads 1 waits less" in err
     whole = demo_command.DemoSettings()
