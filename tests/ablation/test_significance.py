@@ -3,13 +3,16 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sacrebleu.metrics import BLEU
+from scipy.stats import spearmanr
 from statsmodels.stats.multitest import multipletests
 
 from attnlab.ablation import significance
 from attnlab.ablation.significance import (
+    FEWEST_HEADS,
     SIGNIFICANCE_LEVEL,
     bleu_difference,
     bleu_differences,
@@ -18,6 +21,7 @@ from attnlab.ablation.significance import (
     holm_significant,
     loss_difference,
     loss_differences,
+    rank_agreement,
 )
 from attnlab.core import FEWEST_FOR_INTERVAL
 
@@ -158,3 +162,21 @@ def test_fewer_sentences_than_a_sign_test_needs_have_no_interval() -> None:
         else:
             assert found.interval == (found.low, found.high)
             assert found.low < found.change < found.high
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_agreement_of_ranks_is_that_of_scipy_with_the_textbook_interval(sign: int) -> None:
+    """Fisher's transformation of a rank correlation spreads by about sqrt(1.06 / (heads - 3))."""
+    one, noise = np.random.default_rng(4).normal(size=(2, 300))
+    measures = pd.DataFrame({"one": one.round(2), "other": sign * one + noise})
+    found = rank_agreement(measures, seed=3).iloc[0]
+    assert found["spearman"] == pytest.approx(spearmanr(measures).statistic)
+    middle, half_width = np.arctanh(found["spearman"]), 1.96 * math.sqrt(1.06 / 297)
+    ends = np.arctanh([found["spearman_low"], found["spearman_high"]])
+    assert ends == pytest.approx([middle - half_width, middle + half_width], abs=0.2 * half_width)
+    for heads in (FEWEST_HEADS - 1, FEWEST_HEADS):
+        few = rank_agreement(measures[:heads].reindex(measures.index), seed=3).iloc[0]
+        assert few["heads"] == heads
+        assert few["spearman"] == pytest.approx(spearmanr(measures[:heads]).statistic)
+        assert np.isnan(few["spearman_low"]) == (heads < FEWEST_HEADS)
+        assert np.isnan(few["spearman_high"]) == (heads < FEWEST_HEADS)
