@@ -87,12 +87,12 @@ def test_a_command_that_cannot_be_shared_is_refused_once(
     assert attnlab("mechanisms")[0] == 0
 
 
-@pytest.mark.parametrize("words", [[], ["train"], ["approximate"], ["analyze"]])
+@pytest.mark.parametrize("words", [[], ["train"], ["approximate"], ["analyze"], ["study"]])
 def test_switches_have_no_type_in_the_help(attnlab, words: list[str]) -> None:
     _, shown, _ = attnlab(*words, "--help")
     assert "--help" in shown
     assert "<bool>" not in shown
-    assert "<str>" in shown or not words, "options that take a value keep their type"
+    assert "<str>" in shown or words in ([], ["study"]), "options that take a value keep their type"
 
 
 def test_train_offers_every_setting_with_its_default(attnlab) -> None:
@@ -352,6 +352,7 @@ def test_an_interrupted_demo_ends_and_says_how_to_go_on(
     status, out, err = attnlab("demo", tmp_path / "demo")
     assert (status, out) == (130, "")
     assert "--resume" in err
+    assert "replaced" not in err
 
 
 @pytest.mark.slow
@@ -427,6 +428,7 @@ def test_demo_on_a_small_scale(attnlab, tmp_path: Path, monkeypatch: pytest.Monk
     summary = json.loads(out)
     assert {"role", "strength", "structure"} <= set(summary["summary"][0])
     assert "Test BLEU" in err
+    assert "replaced run" not in err
     page = Path(summary["report"]).read_text()
     assert page.startswith("<!doctype html>")
     assert "<h1>Attention heads of demo</h1>" in page, "its name, not its folder"
