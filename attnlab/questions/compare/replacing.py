@@ -377,10 +377,10 @@ def with_losses(
     replacing = Replacing(evaluator, translate=not settings.quick, seed=settings.seed)
     plans = _CasePlans(evaluator, candidates)
     losses = _Losses(evaluator, cases, settings)
-    found = list(_rows_with_losses(replacing, cases, summary, plans, losses))
+    tables, whole = _rows_with_losses(replacing, cases, summary, plans, losses)
     if settings.per_head:
-        by_head = _heads_with_losses(replacing, found[0][1], by_head, plans, settings)
-    return pd.concat([table for table, _ in found], ignore_index=True), by_head
+        by_head = _heads_with_losses(replacing, whole, by_head, plans, settings)
+    return pd.concat(tables, ignore_index=True), by_head
 
 
 def _rows_with_losses(
@@ -389,8 +389,8 @@ def _rows_with_losses(
     summary: pd.DataFrame,
     plans: _CasePlans,
     against: _Losses,
-) -> Iterator[tuple[pd.DataFrame, Outcome]]:
-    """The rows with what the model loses, and with fine-tuning again; with each the model as it is."""
+) -> tuple[list[pd.DataFrame], Outcome]:
+    """The rows with what the model loses, and with fine-tuning again; and the model as it is."""
     settings = against.settings
     steps = Steps("Replacing sites", len(cases), settings.progress)
     outcomes = []
@@ -398,16 +398,16 @@ def _rows_with_losses(
         # A plan may name heads of the encoder.
         sites = case.sites if case.is_mechanism else ("encoder",)
         outcomes.append(steps.of(partial(replacing.outcome, plans.of(case), sites))())
-    yield summary.join(against.changes(outcomes)), outcomes[0]
+    tables = [summary.join(against.changes(outcomes))]
     if not settings.fine_tune:
-        return
+        return tables, outcomes[0]
     steps = Steps("Fine-tuning", len(cases), settings.progress)
     tuned = [
         steps.of(partial(replacing.tuned, plans.of(case), settings.fine_tune, case.name))()
         for case in cases
     ]
     again = summary.assign(steps=settings.fine_tune)
-    yield again.join(against.changes(tuned)), tuned[0]
+    return [*tables, again.join(against.changes(tuned))], outcomes[0]
 
 
 def _heads_with_losses(
