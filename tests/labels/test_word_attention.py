@@ -98,6 +98,16 @@ def test_sentence_without_alignment_has_no_units() -> None:
     assert merged[0].abs().sum() == 0
 
 
+def test_words_without_a_token_are_told_from_others() -> None:
+    """Such as a word behind the end of a text that was cut."""
+    visible = torch.tensor([[True, True, True], [True, True, False], [True, False, False]])
+    units = gather_units(
+        [Alignment((None, 1, 1), (0, 1)), Alignment((0, 1), (0, 1)), None], visible
+    )
+    assert units.words.tolist() == [[True, True], [True, True], [False, False]]
+    assert units.of_tokens.tolist() == [[False, True], [True, True], [False, False]]
+
+
 def test_other_number_of_tokens_is_refused() -> None:
     with pytest.raises(ValueError, match="Sentence 0 of the batch has 3 tokens, its alignment 2"):
         gather_units([Alignment((0, 1), (0, 1))], torch.ones(1, 3, dtype=torch.bool))

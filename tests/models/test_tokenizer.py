@@ -13,7 +13,12 @@ from transformers import AutoTokenizer
 from attnlab.core.errors import AttnlabError, InputError
 from attnlab.corpora.corpus import ParallelCorpus, build_corpus
 from attnlab.models.run import unknown_texts
-from attnlab.models.tokenizer import Tokenizers, load_tokenizers, train_tokenizers
+from attnlab.models.tokenizer import (
+    Tokenizers,
+    load_tokenizers,
+    read_tokenizer,
+    train_tokenizers,
+)
 
 ENGLISH = ["the old cat sleeps", "the dog didn't see the cat!", "a dog (old) sleeps, 3 times."]
 ITALIAN = ["il vecchio gatto dorme", "l'università è città, perché no?", "il cane «dorme» 3 volte."]
@@ -211,3 +216,28 @@ def test_unknown_texts_are_named_whole_and_visibly() -> None:
     texts = ["the cafe\u0301 sleeps", "\u200b the zebra", "cafe\u0301"]
     assert unknown_texts(WORDS, texts) == ["cafe\u0301", "\\u200b", "zebra"]
     assert unknown_texts(WORDS, []) == []
+
+
+class PanicException(BaseException):
+    """No `Exception`, so that what waits for one never sees it."""
+
+
+@pytest.mark.parametrize(
+    ("raised", "seen"),
+    [
+        (PanicException("index out of range"), ValueError),
+        (KeyError("unk"), KeyError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+    ],
+)
+def test_a_panic_of_a_library_is_an_exception_and_all_else_is_as_it_was(
+    raised: BaseException, seen: type[BaseException], tmp_path: Path
+) -> None:
+    class Kind:
+        @classmethod
+        def from_pretrained(cls, *_: object, **__: object) -> object:
+            raise raised
+
+    with pytest.raises(seen) as caught:
+        read_tokenizer(Kind, tmp_path)
+    assert (caught.value is raised) == (seen is not ValueError)

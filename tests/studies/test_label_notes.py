@@ -11,7 +11,11 @@ from attnlab.labels.gold import Gold
 from attnlab.labels.sink import SINK_KINDS
 from attnlab.labels.treebank import GoldSentence
 from attnlab.labels.verdict import UNDECIDED
-from attnlab.questions.analyze.analysis_notes import SinksByThreshold, TooLittleCounted
+from attnlab.questions.analyze.analysis_notes import (
+    SinksByThreshold,
+    TooLittleCounted,
+    Unaligned,
+)
 from attnlab.questions.analyze.labelling import label_notes
 from attnlab.reading.weights import ALL, VIEWS, View
 from attnlab.results.notes import describe_notes
@@ -37,6 +41,17 @@ def notes_of(verdicts: pd.DataFrame, keys: View = ALL, **options: Any) -> list[N
 def test_a_treebank_reaches_the_decoder_of_a_language_model_alone(paired: bool) -> None:
     found = notes_of(VERDICTS, paired=paired)
     assert [note.treebank for note in found if isinstance(note, TooLittleCounted)] == [not paired]
+
+
+def test_sentences_without_words_are_counted_and_the_first_is_named() -> None:
+    found = notes_of(VERDICTS, unaligned={"s3": "a word is cut", "s5": "no text"})
+    assert [note for note in found if isinstance(note, Unaligned)] == [
+        Unaligned(2, "s3", "a word is cut")
+    ]
+    for count, words in ((1, "1 sentence is not"), (2, "2 sentences are not")):
+        (text,) = describe_notes([Unaligned(count, "s3", "a word is cut")])
+        assert text.startswith(words)
+        assert "s3, a word is cut" in text
 
 
 @pytest.mark.parametrize(

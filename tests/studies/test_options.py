@@ -116,6 +116,10 @@ def test_a_value_of_the_wrong_kind_is_named() -> None:
         with pytest.raises(InputError, match=f"{field.name} must be .*, not {value}"):
             field.refuse(value)
     count.refuse(None)
+    names = option_fields(Toy)[0]
+    for value in (3, True, None, [3], {"a": 1}):
+        with pytest.raises(InputError, match=r"names must be a list, each of it a text, not "):
+            names.refuse(value)
 
 
 def test_a_command_gives_what_was_typed() -> None:
