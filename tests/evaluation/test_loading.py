@@ -97,6 +97,8 @@ def test_first_guesses_of_a_new_user(small_run: Path, tmp_path: Path) -> None:
     again = attnlab.load(tmp_path / "comparison")
     assert again.plot() is not None
     assert "mechanism" in again.to_latex()
+    floating = again.to_latex(caption="All of them", label="tab:all")
+    assert "\\caption{All of them}\n\\label{tab:all}\n" in floating
     narrow = again.to_latex(columns=["mechanism", "visible_keys"])
     assert next(line for line in narrow.splitlines() if "mechanism" in line).count("&") == 1
     assert again.formatted("csv", ["budget", "mechanism"]).startswith("budget,mechanism\n")
