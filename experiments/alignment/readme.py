@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from attnlab.ablation import over_models
-from attnlab.questions.align.question import CHOSEN, ORACLE
+from attnlab.questions.align.question import CHOSEN, ORACLE, SYMMETRIZED, both_named
 from experiments.alignment.contrasts import FEW_PAIRS, FIRST_HEAD, STATISTICAL, WANTED
 from experiments.alignment.corpus import TEXTS
 from experiments.alignment.figure import EMBEDDED, KIND, MODEL, kind_name, model_name
@@ -48,7 +48,10 @@ def readme(folder: Path) -> str:
         reached=list(reached_counts(tables["contrasts"])),
         engine_row=engine_row(tables["heads"], main["model"]),
         engines=shown_engines(tables["engines"]) if "engines" in tables else None,
-        directions=shown_directions(tables["directions"]) if "directions" in tables else None,
+        directions=shown_directions(tables["directions"], systems)
+        if "directions" in tables
+        else None,
+        both=list(both_directions(tables["directions"], systems)) if "directions" in tables else [],
         one_direction=one_direction(systems, main["model"]),
         by_looks=by_looks(tables["heads"]),
         drawn_of=[
@@ -180,8 +183,25 @@ def shown_engines(engines: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def shown_directions(directions: pd.DataFrame) -> pd.DataFrame:
-    """Links of each direction and of both, a row a model and way."""
+def both_directions(directions: pd.DataFrame, systems: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Links of both directions beside those of the statistical aligner, of the models that have both."""
+    for name, own in by_model(directions):
+        heads = own.set_index("system").loc[both_named(SYMMETRIZED)]
+        others = _of_model(systems, own.iloc[0]).set_index("system")
+        if STATISTICAL in others.index:
+            yield {"model": name, "heads": heads, "statistical": others.loc[STATISTICAL]}
+
+
+def shown_directions(directions: pd.DataFrame, systems: pd.DataFrame) -> pd.DataFrame:
+    """Links of each direction and of both, and those of the statistical aligner, a row a model and way."""
+    statistical = systems[systems["system"].isin([ONE_DIRECTION, STATISTICAL])]
+    directions = pd.concat(
+        [
+            part
+            for _, own in by_model(directions)
+            for part in (own, _of_model(statistical, own.iloc[0])[list(own)])
+        ]
+    )
     return pd.DataFrame(
         {
             "model": [model_name(key) for key in directions[MODEL].itertuples(index=False)],

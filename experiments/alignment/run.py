@@ -4,7 +4,7 @@
     python experiments/alignment/run.py ../shared/data --layers 1 3 6 --seeds 3
     python experiments/alignment/run.py ../shared/data --layers --embedded 3
     python experiments/alignment/run.py ../shared/data --texts en-es --layers 3 --embedded 0
-    python experiments/alignment/run.py ../shared/data --layers 3 --seeds 3 --embedded 0 --both-directions
+    python experiments/alignment/run.py ../shared/data --layers 3 --seeds 3 --embedded 0 --both-directions 2
 
 writes results/alignment/. Texts and models go to runs/alignment/; a model that is there with the same
 settings and text is not trained again. Models that were published before and are not asked for stay.
@@ -76,8 +76,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--both-directions",
-        action="store_true",
-        help="train a model of the other direction of each, and make the links of both one",
+        type=int,
+        nargs="*",
+        default=[],
+        metavar="SEED",
+        help="seeds whose models get one of the other direction, so that links of both are made one",
     )
     parser.add_argument("--runs", type=Path, default=RESULTS.parent / "runs" / "alignment")
     return parser
@@ -96,7 +99,7 @@ def _models(chosen: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Run, R
                 yield (
                     model,
                     run,
-                    other_direction(model, chosen.runs) if chosen.both_directions else None,
+                    other_direction(model, chosen.runs) if seed in chosen.both_directions else None,
                 )
     for seed in range(chosen.embedded):
         model = {"text": EMBEDDED, "layers": 1, "seed": seed}

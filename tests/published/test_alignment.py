@@ -214,6 +214,7 @@ def test_the_command_runs_from_texts_to_readme(
         "--embedded",
         "1",
         "--both-directions",
+        "0",
         "--runs",
         str(runs),
     ]

@@ -115,6 +115,14 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
     pd.testing.assert_series_equal(table["capture_cpu_ratio"], ratio, check_names=False)
 
 
+@recomputes("align_speed")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    table = pd.read_csv(folder / "table.csv")
+    for name in ("first", "last"):
+        ratio = table[f"{name}_cpu_seconds"] / table["bare_cpu_seconds"]
+        pd.testing.assert_series_equal(table[f"{name}_cpu_ratio"], ratio, check_names=False)
+
+
 @recomputes("check")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
     table = pd.read_csv(folder / "mismatches.csv").set_index(["architecture", "property"])

@@ -1,0 +1,203 @@
+"""What aligning a corpus costs on top of the model: time against a bare teacher-forced pass, and peak memory.
+
+Two cases: heads of the first decoder layer, behind which nothing of the model need run, and of the last.
+
+    OMP_NUM_THREADS=1 python experiments/align_speed/run.py
+
+writes benchmarks/align_speed/.
+"""
+
+import argparse
+import platform
+import random
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pandas as pd
+import torch
+from transformers import MarianConfig, MarianMTModel, PreTrainedTokenizerFast
+
+from attnlab.alignment import AlignmentHeads, write_heads
+from attnlab.core import write_table, write_text
+from attnlab.evaluation import evaluator_of
+from attnlab.models import Model
+from attnlab.questions.align.aligning import align
+from attnlab.questions.align.corpus_links import PART
+from attnlab.reading import read_sentences
+from experiments.capture_speed.run import TYPES, build_tokenizer
+from experiments.shared.readme import (
+    BENCHMARKS,
+    read_facts,
+    read_table,
+    render,
+    write_facts,
+    write_readme,
+)
+
+SEED = 0
+PAIRS, ROUNDS, BATCH = 10_000, 5, 32
+SHORTEST, LONGEST = 8, 40
+MEMORY_PAIRS = (10_000, 40_000)
+LAYERS, HEADS, DIM = 3, 4, 256
+TARGET_RATIO, TARGET_GROWTH = 1.3, 1.1
+# The decoder layer whose heads align, by case.
+CASES = {"first": 0, "last": LAYERS - 1}
+
+
+def build_model(types: int) -> MarianMTModel:
+    """A translation model with random weights."""
+    with torch.random.fork_rng():
+        torch.manual_seed(SEED)
+        config = MarianConfig(
+            vocab_size=types, d_model=DIM, encoder_layers=LAYERS, decoder_layers=LAYERS,
+            encoder_attention_heads=HEADS, decoder_attention_heads=HEADS, encoder_ffn_dim=4 * DIM,
+            decoder_ffn_dim=4 * DIM, max_position_embeddings=128, pad_token_id=0, eos_token_id=3,
+            decoder_start_token_id=0, forced_eos_token_id=3, bos_token_id=2,
+        )  # fmt: skip
+        return MarianMTModel(config).eval()
+
+
+def draw_pairs(count: int) -> Iterator[tuple[str, str]]:
+    """Sentences of random words, source and target each of a length of its own."""
+    generator = random.Random(SEED)
+
+    def sentence() -> str:
+        words = generator.randint(SHORTEST, LONGEST)
+        return " ".join(f"w{generator.randrange(TYPES)}" for _ in range(words))
+
+    return ((sentence(), sentence()) for _ in range(count))
+
+
+def write_pairs(file: Path, count: int) -> None:
+    """A line a pair, source, tab, target."""
+    write_text(file, "".join(f"{source}\t{target}\n" for source, target in draw_pairs(count)))
+
+
+def heads_of(folder: Path, layer: int) -> Path:
+    """A file with two heads of a layer."""
+    path = folder / f"heads_{layer}.json"
+    heads = AlignmentHeads(
+        heads=((layer, 0), (layer, 2)), row="input", from_word="mean", rule="target", layers=LAYERS,
+        heads_per_layer=HEADS, model="random weights", checksum=None, chosen_by="nothing", sentences=0,
+    )  # fmt: skip
+    write_heads(path, heads)
+    return path
+
+
+def write_links(
+    model: MarianMTModel, tokenizer: PreTrainedTokenizerFast, pairs: Path, layer: int
+) -> None:
+    """The links of all pairs by heads of a layer, beside the pairs."""
+    heads, links = heads_of(pairs.parent, layer), pairs.with_suffix(".pharaoh")
+    align((model, tokenizer), pairs, heads=heads, links=links, batch_size=BATCH)
+
+
+def measure_time(count: int) -> pd.DataFrame:
+    """One row a round: seconds, bare and of each case, of the same pairs."""
+    tokenizer = build_tokenizer()
+    model = build_model(len(tokenizer))
+    share, drawn, rows = count // ROUNDS, list(draw_pairs(count)), []
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "pairs.tsv"
+        for part in range(-1, ROUNDS):
+            # The first call of everything is slow, so one round goes before those that count.
+            own = drawn[:share] if part < 0 else drawn[part * share : (part + 1) * share]
+            write_text(file, "".join(f"{source}\t{target}\n" for source, target in own))
+            row: dict[str, float] = {"round": part, "pairs": len(own)}
+            row["bare_cpu_seconds"], row["bare_seconds"] = seconds_of_bare(model, tokenizer, own)
+            for name, layer in CASES.items():
+                found = seconds_of(partial(write_links, model, tokenizer, file, layer))
+                row[f"{name}_cpu_seconds"], row[f"{name}_seconds"] = found
+                row[f"{name}_cpu_ratio"] = row[f"{name}_cpu_seconds"] / row["bare_cpu_seconds"]
+                row[f"{name}_clock_ratio"] = row[f"{name}_seconds"] / row["bare_seconds"]
+            rows.append(row)
+    return pd.DataFrame(rows[1:])
+
+
+def seconds_of(work: Callable[[], None]) -> tuple[float, float]:
+    """Seconds of the processor and of the clock that something takes."""
+    start = time.process_time(), time.perf_counter()
+    work()
+    return time.process_time() - start[0], time.perf_counter() - start[1]
+
+
+def seconds_of_bare(
+    model: MarianMTModel, tokenizer: PreTrainedTokenizerFast, pairs: list[tuple[str, str]]
+) -> tuple[float, float]:
+    """A teacher-forced pass over batches that are ready to be read, on torch's fused attention."""
+    loaded = Model(model, tokenizer)
+    evaluator = evaluator_of(loaded, read_sentences(loaded, pairs), BATCH)
+
+    def read() -> None:
+        with torch.inference_mode():
+            for batch in evaluator.batches:
+                model(**batch.inputs)
+
+    return seconds_of(read)
+
+
+def measure_memory(pairs: int) -> int:
+    """Most bytes that a process of its own held while it aligned so many pairs."""
+    command = [sys.executable, __file__, "--peak-of", str(pairs)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return int(done.stdout.split()[-1])
+
+
+def print_peak(pairs: int) -> None:
+    """Runs in the process of its own."""
+    tokenizer = build_tokenizer()
+    model = build_model(len(tokenizer))
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "pairs.tsv"
+        write_pairs(file, pairs)
+        write_links(model, tokenizer, file, CASES["first"])
+    unit = 1 if sys.platform == "darwin" else 1024
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
+
+
+def main() -> None:
+    """Measures and writes the folder."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=BENCHMARKS / "align_speed")
+    parser.add_argument("--pairs", type=int, default=PAIRS, help="for a quick try: fewer")
+    parser.add_argument("--peak-of", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.peak_of is not None:
+        print_peak(options.peak_of)
+        return
+    times = measure_time(options.pairs)
+    memory = pd.DataFrame(
+        [(count, measure_memory(count)) for count in MEMORY_PAIRS], columns=["pairs", "peak_bytes"]
+    )
+    write_table(options.out / "table.csv", times)
+    write_table(options.out / "memory.csv", memory)
+    write_facts(
+        options.out, __file__, "torch", "transformers",
+        threads=torch.get_num_threads(), machine=platform.machine(),
+    )  # fmt: skip
+    write_readme(options.out, readme(options.out))
+
+
+def readme(folder: Path) -> str:
+    """The README of the result, from its tables and facts."""
+    times, memory = read_table(folder, "table"), read_table(folder, "memory")
+    cases = [
+        {"name": name, "cpu": times[f"{name}_cpu_ratio"], "clock": times[f"{name}_clock_ratio"]}
+        for name in CASES
+    ]
+    return render(
+        __file__, read_facts(folder), cases=cases, few=memory.iloc[0], many=memory.iloc[1],
+        rounds=ROUNDS, pairs=times["pairs"].sum(), shortest=SHORTEST, longest=LONGEST, batch=BATCH,
+        layers=LAYERS, heads=HEADS, dim=DIM, types=TYPES, seed=SEED, target_ratio=TARGET_RATIO,
+        target_growth=TARGET_GROWTH, part=PART,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
