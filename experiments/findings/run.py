@@ -14,6 +14,7 @@ from attnlab.ablation import over_models
 from attnlab.budget import FULL
 from attnlab.core import write_text
 from experiments.alignment.figure import kind_name
+from experiments.alignment.readme import both_directions
 from experiments.head_costs.run import PREDICTORS, WITHIN
 from experiments.head_roles.run import CAPTIONS, by_width
 from experiments.heads_of_small_models.readme import test_bleu
@@ -183,9 +184,28 @@ def alignment(folder: Path) -> Row:
         }
         kinds.append(
             {"name": kind_name([text, layers]), "models": len(found), "means": means}
-            | {"bleu": found["validation_bleu"]}
+            | {"bleu": found["validation_bleu"], "both": _both_directions(folder, text, layers)}
         )
     return {"kinds": kinds}
+
+
+def _both_directions(folder: Path, text: str, layers: int) -> Row | None:
+    """Mean AER of links of both directions over the models of a kind that have both, and the aligner's."""
+    if not (folder / "directions.csv").exists():
+        return None
+    directions, systems = read_table(folder, "directions"), read_table(folder, "systems")
+    found = list(
+        both_directions(
+            directions[(directions["text"] == text) & (directions["layers"] == layers)], systems
+        )
+    )
+    if not found:
+        return None
+    means = {
+        name: 100 * sum(one[name]["aer"] for one in found) / len(found)
+        for name in ("heads", "statistical")
+    }
+    return {"models": len(found), **means}
 
 
 def models(folder: Path) -> Row:
