@@ -3,6 +3,7 @@
 import inspect
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
@@ -129,6 +130,7 @@ class Command(_PlainHelp, TyperCommand):
             for word in args:
                 check_characters(word, f"The argument {briefly(word)}")
         # The parser takes them out.
+        given = list(args)
         has_empty = any(not word or _ASSIGNED_NOTHING.fullmatch(word) for word in args)
         try:
             rest = super().parse_args(ctx, args)
@@ -140,12 +142,26 @@ class Command(_PlainHelp, TyperCommand):
                 raise
             raise SystemExit(getattr(error, "exit_code", 2)) from error
         with warn_once():
+            self._check_given_once(ctx, given)
             ctx.params.update({name: _expand_user(value) for name, value in ctx.params.items()})
             if isinstance(ctx.params.get("source"), str):
                 ctx.params["source"] = str(expand_user(ctx.params["source"]))
             for path in _paths_in(ctx.params):
                 _check_usable_path(path, is_empty=has_empty and str(path) in {"", "."})
         return rest
+
+    def _check_given_once(self, ctx: Any, args: list[str]) -> None:
+        """Raises InputError for an option of one value that is given twice: the first would be lost."""
+        *_, order = self.make_parser(ctx).parse_args(args)
+        for parameter, times in Counter(order).items():
+            if (
+                times > 1
+                and parameter.nargs == 1
+                and not parameter.multiple
+                and not parameter.is_flag
+            ):
+                msg = f"{parameter.opts[0]} is given {times} times, and one value counts; give it once."
+                raise InputError(msg)
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command, unless each of several processes would do the whole of it.

@@ -419,6 +419,17 @@ def test_only_options_that_are_near_are_proposed(attnlab) -> None:
         assert (status, "Possible" in err or "Did you mean" in err) == (2, proposed), err
 
 
+def test_an_option_of_one_value_is_given_once(attnlab) -> None:
+    """The first value would be lost without a word; switches may be repeated."""
+    for words in ("-n 3 --sentences 4", "--sentences=3 -n 3", "--choose set --choose single"):
+        status, out, err = attnlab("align", "nowhere", *words.split())
+        assert (status, out) == (2, "")
+        option = "--choose" if "choose" in words else "--sentences"
+        assert err == f"Error: {option} is given 2 times, and one value counts; give it once.\n"
+    *_, err = attnlab("align", "nowhere", "--quick", "--quick")
+    assert "no folder 'nowhere'" in err
+
+
 def test_demo_on_a_small_scale(attnlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from attnlab.cli.commands import demo as demo_command
 
