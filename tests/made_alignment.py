@@ -112,6 +112,7 @@ def alignment(
         "chosen_by": "gold links" if gold else "confidence, coverage, monotonicity, agreement",
         "gold": gold, "row": row, "layers": LAYERS, "heads_per_layer": HEADS,
         "chosen": [list(one) for one in chosen],
+        "links_of": CHOSEN,
         "pairs": [pair(generator, *one, gold=gold) for one in sizes],
         "configuration": {
             "generation_config": {"alignment_heads": [list(one) for one in chosen]},

@@ -63,13 +63,16 @@ class AlignmentHeads:
         """The heads numbered layer by layer."""
         return tuple(layer * self.heads_per_layer + head for layer, head in self.heads)
 
-    def check_fits(self, layers: int, heads_per_layer: int, checksum: str | None) -> None:
+    def check_fits(
+        self, layers: int, heads_per_layer: int, checksum: str | None, what: str = "heads"
+    ) -> None:
         """Raises where the heads are those of another model.
 
         Args:
             layers: decoder layers of the model that is to be used.
             heads_per_layer: its cross-attention heads in each.
             checksum: of its weights; None: they are not compared.
+            what: the heads are, in words.
 
         Raises:
             InputError: see above.
@@ -80,11 +83,14 @@ class AlignmentHeads:
                 f"{counted(one, 'decoder layer')} of {counted(each, 'head')}"
                 for one, each in (own, other)
             )
-            msg = f"The heads are those of a model of {ours}, and this one has {theirs}; choose heads for it."
+            msg = (
+                f"The {what} are those of a model of {ours}, and this one has {theirs}; choose heads "
+                "for it."
+            )
             raise InputError(msg)
         if None not in (checksum, self.checksum) and checksum != self.checksum:
             msg = (
-                f"The heads are those of {self.model}, and the weights of this model are others; choose "
+                f"The {what} are those of {self.model}, and the weights of this model are others; choose "
                 "heads for it."
             )
             raise InputError(msg)
@@ -145,11 +151,6 @@ class CTranslate2Heads:
     alignment_layer: int
     alignment_heads: int
     head_order: tuple[int, ...]
-
-    @property
-    def as_they_are(self) -> bool:
-        """Whether the heads of the set are the first of their layer, so that no weights need moving."""
-        return list(self.head_order) == sorted(self.head_order)
 
 
 def ctranslate2_heads(

@@ -4,7 +4,7 @@ import inspect
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from errno import EACCES, ENAMETOOLONG
@@ -152,15 +152,15 @@ class Command(_PlainHelp, TyperCommand):
 
     def _check_given_once(self, ctx: Any, args: list[str]) -> None:
         """Raises InputError for an option of one value that is given twice: the first would be lost."""
+        order: Iterable[Any]
         *_, order = self.make_parser(ctx).parse_args(args)
-        for parameter, times in Counter(order).items():
+        for one, times in Counter(order).items():
             if (
                 times > 1
-                and parameter.nargs == 1
-                and not parameter.multiple
-                and not parameter.is_flag
+                and one.nargs == 1
+                and not (one.multiple or getattr(one, "is_flag", False))
             ):
-                msg = f"{parameter.opts[0]} is given {times} times, and one value counts; give it once."
+                msg = f"{one.opts[0]} is given {times} times, and one value counts; give it once."
                 raise InputError(msg)
 
     def invoke(self, ctx: Any) -> Any:

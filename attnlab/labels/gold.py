@@ -49,6 +49,15 @@ class Gold(ShortRepr):
             (one.text, other.text) for one, other in zip(self.source, self.target, strict=True)
         )
 
+    def lowered(self) -> "Gold":
+        """The same in lower case, words where they are."""
+
+        def of(side: tuple[GoldSentence, ...]) -> tuple[GoldSentence, ...]:
+            return tuple(_lowered(one, lowercase=True) for one in side)
+
+        target = None if self.target is None else of(self.target)
+        return replace(self, source=of(self.source), target=target)
+
     def without_target(self) -> "Gold":
         """The same for a model that reads the source alone."""
         return Gold(self.source, trees=self.trees, generated=self.generated)

@@ -352,7 +352,8 @@ class _Batch:
         A model that accelerate spread over devices runs on, since it moves weights back where layers end.
         """
         self.left -= 1
-        if self.left == 0 and not hasattr(self.reading.model, "hf_device_map"):
+        parts = getattr(self.reading.model, "hf_device_map", {})
+        if self.left == 0 and len({*parts.values()}) < 2:
             raise _AllReadError
 
     def _hand_on(self, site: Site, layer: int, weights: Tensor, rows: Rows | None) -> None:
@@ -496,7 +497,7 @@ def capture(
     relative positions (T5: 12 bytes for each pair and head). A model that computes attention inside its
     own modules, as Falcon, or by a mechanism of attnlab is read whole, and the rest left out afterwards.
 
-    Cost: a forward pass, and O(row * key * dim) for each wanted head.
+    Cost: a forward pass, as far as the last wanted layer, and O(row * key * dim) for each wanted head.
 
     Args:
         source: a run or its folder, a transformers folder, the name of a model on the hub, what

@@ -13,7 +13,7 @@ import pandas as pd
 from attnlab.ablation import over_models
 from attnlab.budget import FULL
 from attnlab.core import write_text
-from experiments.alignment.figure import kind_name
+from experiments.alignment.figure import KIND, kind_name
 from experiments.alignment.readme import both_directions
 from experiments.head_costs.run import PREDICTORS, WITHIN
 from experiments.head_roles.run import CAPTIONS, by_width
@@ -184,21 +184,18 @@ def alignment(folder: Path) -> Row:
         }
         kinds.append(
             {"name": kind_name([text, layers]), "models": len(found), "means": means}
-            | {"bleu": found["validation_bleu"], "both": _both_directions(folder, text, layers)}
+            | {"bleu": found["validation_bleu"], "both": _both_directions(folder, own.iloc[0])}
         )
     return {"kinds": kinds}
 
 
-def _both_directions(folder: Path, text: str, layers: int) -> Row | None:
+def _both_directions(folder: Path, kind: "pd.Series[Any]") -> Row | None:
     """Mean AER of links of both directions over the models of a kind that have both, and the aligner's."""
     if not (folder / "directions.csv").exists():
         return None
     directions, systems = read_table(folder, "directions"), read_table(folder, "systems")
-    found = list(
-        both_directions(
-            directions[(directions["text"] == text) & (directions["layers"] == layers)], systems
-        )
-    )
+    own = directions[(directions[KIND] == kind[KIND]).all(axis=1)]
+    found = list(both_directions(own, systems))
     if not found:
         return None
     means = {

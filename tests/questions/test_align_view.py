@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from made_alignment import HEADS, LAYERS, NAMES, alignment
+from made_alignment import HEADS, LAYERS, NAMES, alignment, system
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
@@ -19,7 +19,7 @@ from matplotlib.path import Path as Outline
 from attnlab.core import InputError
 from attnlab.labels import AER
 from attnlab.questions.align.pair_figure import MOST_WORDS, STROKES, draw_pair, links_by_kind
-from attnlab.questions.align.question import AER_CHANGE, ORACLE, QUESTION, SCORES
+from attnlab.questions.align.question import AER_CHANGE, ORACLE, QUESTION, SCORES, both_named
 from attnlab.questions.align.score_figures import draw_calibration, draw_scores
 from attnlab.questions.align.view import answer_of
 from attnlab.results import Result, print_shown
@@ -157,10 +157,10 @@ def test_many_heads_are_not_all_named_and_lines_to_copy_are_json() -> None:
     assert "0.0, 0.1, 0.2, 0.3, 1.0, 1.1, 1.2, 1.3 and 4 more" in answer_of(found)
     facts = alignment().contents().facts
     assert facts["generation_config.json"] == '"alignment_heads": [[0, 2]]'
-    assert facts["CTranslate2"] == (
+    assert facts["CTranslate2, heads 2.1 and 2.3"] == (
         "alignment_layer = 2, alignment_heads = 2, head_order = [1, 3, 0, 2]"
     )
-    assert facts["Marian"] == "transformer-guided-alignment-layer: 2"
+    assert facts["Marian, head 1.0"] == "transformer-guided-alignment-layer: 2"
 
 
 @pytest.mark.parametrize(
@@ -171,8 +171,30 @@ def test_what_engines_cannot_be_told_is_said(row: str, why: str) -> None:
     configuration = {**alignment().details["configuration"], **none}
     found = with_details(alignment(), configuration=configuration, row=row).contents()
     assert why in found.facts["CTranslate2"]
-    assert "Marian" not in found.facts
+    assert not any("Marian" in name for name in found.facts)
     assert not any("Engines read" in said for said in found.answers)
+
+
+@pytest.mark.parametrize(
+    ("aer", "said"), [(0.25, "6.0 points below"), (0.4, "9.0 points above"), (0.31, "as good as")]
+)
+def test_links_of_both_directions_are_compared_with_those_of_the_chosen_heads(
+    aer: float, said: str
+) -> None:
+    name = both_named("union")
+    made = with_details(alignment(), links_of=name)
+    row = system(name, "choice", aer)
+    found = replace(
+        made, tables={**made.tables, "systems": pd.concat([made.systems, pd.DataFrame([row])])}
+    )
+    (told,) = (one for one in found.contents().answers if "are written" in one)
+    assert told == (
+        f"The links that are written are of both directions (union): AER {aer:.3f} "
+        f"[{aer - 0.02:.3f}, {aer + 0.02:.3f}], {said} those of the chosen heads alone."
+    )
+    assert told in " ".join(str(next(iter(found.terminal())).caption).split())
+    captions = [figure.caption for figure in found.contents().figures]
+    assert any(f"links of {name} in pairs" in caption for caption in captions)
 
 
 def test_chosen_heads_that_engines_can_take_have_their_score() -> None:

@@ -14,6 +14,7 @@ from attnlab.alignment import (
     AlignmentHeads,
     FoundLinks,
     Link,
+    Row,
     ctranslate2_heads,
     gold_links,
     linked,
@@ -83,6 +84,7 @@ from attnlab.questions.align.question import (
 )
 from attnlab.questions.align.word_reading import (
     AlignedPairs,
+    ReadPairs,
     WordPairs,
     asked_pairs,
     model_of_languages,
@@ -163,7 +165,7 @@ def _with_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -> R
     score = _score(systems[0], settings, pairs) | {"sentences": len(calibration.numbers)}
     back = [one for one in systems if one.name == REVERSE]
     beside = "that stand between them" if settings.calibration is None else calibration.pairs.origin
-    first, per_layer = next(iter(read.unaligned.items()), None), aligned.shape[1]
+    per_layer = aligned.shape[1]
     return _result(
         model,
         settings,
@@ -179,7 +181,7 @@ def _with_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -> R
             "Heads chosen on": f"{len(calibration.numbers)} pairs, {beside}",
         },
         notes=[
-            *notes_on_pairs(settings, pairs.origin, len(pairs), len(read.numbers), first),
+            *_notes_on_pairs(settings, pairs, read, other),
             *notes_on_overlap(calibration.words, report.words),
             *notes_on_intervals(len(report.numbers)),
             *generated.notes,
@@ -219,27 +221,25 @@ def _without_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -
     )
     per_layer = aligned.shape[1]
     kept = _kept(part, chosen, read.numbers, settings, other, per_layer=per_layer)
-    row = {
-        "system": CHOSEN,
-        "kind": "choice",
-        "row": chosen.row,
-        "heads": addresses(chosen.heads, aligned.shape[1]),
-        "pairs": len(read.numbers),
-        "links": sum(len(one.weights) for one in kept.links),
-    }
+    alone = found_links(read, chosen)
+    systems = _scoreless(
+        addresses(chosen.heads, per_layer), chosen.row, len(alone), sum(map(len, alone.values()))
+    )
+    if other is not None:
+        lines = [len(one.weights) for one in kept.links]
+        systems += _scoreless_of_both(settings, sum(map(bool, lines)), sum(lines))
     by, score = _without_links(statistical), {"sentences": len(read.numbers)}
-    first = next(iter(read.unaligned.items()), None)
     return _result(
         model,
         settings,
         tables={
-            "systems": pd.DataFrame([row]),
+            "systems": pd.DataFrame(systems),
             "heads": property_rows(part, chosen, aligned.shape[1]),
         },
         about={"Pairs": f"{len(read.numbers)} from {pairs.origin}"},
         notes=[
             NoGold(),
-            *notes_on_pairs(settings, pairs.origin, len(pairs), len(read.numbers), first),
+            *_notes_on_pairs(settings, pairs, read, other),
         ],
         heads=_Heads(
             _heads_file(model, chosen, aligned.shape, settings, by=by, score=score),
@@ -255,19 +255,19 @@ def _with_given_heads(model: Model, settings: AlignmentSettings) -> Result:
     assert settings.heads is not None  # noqa: S101 - that is what this is for
     given, other = read_heads(settings.heads), None
     if settings.reverse_heads is not None:
-        other = Aligner(reverse_model(settings), read_heads(settings.reverse_heads))
+        heads = read_heads(settings.reverse_heads)
+        other = Aligner(reverse_model(settings), heads, "heads of the other direction")
     corpus = CorpusLinks(Aligner(model, given), settings, other)
     corpus.write()
-    row: dict[str, Any] = {
-        "system": CHOSEN,
-        "kind": "choice",
-        "row": given.row,
-        "heads": addresses(given.numbers, given.heads_per_layer),
-        "pairs": corpus.aligned,
-        "links": corpus.links,
-    }
-    if corpus.counts:
-        add_scores([row], torch.cat(corpus.counts)[None], settings.seed)
+    alone, both = corpus.alone, corpus.written
+    named = addresses(given.numbers, given.heads_per_layer)
+    systems, counted = _scoreless(named, given.row, alone.aligned, alone.links), [alone]
+    if other is not None:
+        systems += _scoreless_of_both(settings, both.aligned, both.links)
+        counted.append(both)
+    for row, one in zip(systems, counted, strict=True):
+        if one.counts:
+            add_scores([row], torch.cat(one.counts)[None], settings.seed)
     table = pd.DataFrame(
         {
             "layer": [layer for layer, _ in given.heads],
@@ -279,19 +279,41 @@ def _with_given_heads(model: Model, settings: AlignmentSettings) -> Result:
     return _result(
         model,
         settings,
-        tables={"systems": pd.DataFrame([row]), "heads": table},
+        tables={"systems": pd.DataFrame(systems), "heads": table},
         about={
-            "Pairs": f"{corpus.aligned} from {corpus.origin}",
+            "Pairs": f"{both.aligned} from {corpus.origin}",
             "Heads from": str(settings.heads),
         },
         notes=[
             *notes_on_pairs(
-                settings, corpus.origin, corpus.pairs, corpus.aligned, corpus.first_unaligned
+                settings, corpus.origin, corpus.pairs, both.aligned, corpus.first_unaligned
             ),
-            *(notes_on_intervals(corpus.aligned) if corpus.counts else ()),
+            *(notes_on_intervals(both.aligned) if both.counts else ()),
         ],
         heads=_Heads(given, None if other is None else other.heads),
     )
+
+
+def _scoreless(heads: str, row: Row, pairs: int, links: int) -> list[dict[str, Any]]:
+    """The row of the chosen heads, before any score."""
+    chosen = {"system": CHOSEN, "kind": "choice", "row": row, "heads": heads}
+    return [{**chosen, "pairs": pairs, "links": links}]
+
+
+def _scoreless_of_both(settings: AlignmentSettings, pairs: int, links: int) -> list[dict[str, Any]]:
+    """The row of the links of both directions, before any score."""
+    row = {"system": both_named(settings.how_symmetrized), "kind": "choice", "row": "", "heads": ""}
+    return [{**row, "pairs": pairs, "links": links}]
+
+
+def _notes_on_pairs(
+    settings: AlignmentSettings, pairs: WordPairs, read: ReadPairs, other: OtherDirection | None
+) -> list[Note]:
+    """As `notes_on_pairs`; a pair has links where either direction can be read on it."""
+    back = {} if other is None else other.links
+    without = {number: why for number, why in read.unaligned.items() if number not in back}
+    first = next(iter(without.items()), None)
+    return notes_on_pairs(settings, pairs.origin, len(pairs), len(pairs) - len(without), first)
 
 
 def _score(system: System, settings: AlignmentSettings, pairs: WordPairs) -> dict[str, Any]:
@@ -448,7 +470,13 @@ def _result(
     extra = {HEADS_FILE: partial(write_heads, heads=heads_file)}
     if heads.reverse is not None:
         extra[REVERSE_HEADS_FILE] = partial(write_heads, heads=heads.reverse)
-        about = {**about, "Links": both_named(settings.how_symmetrized)}
+        about = {
+            **about,
+            "Model of the other direction": heads.reverse.model,
+            "Its heads": f"{addresses(heads.reverse.numbers, heads.reverse.heads_per_layer)}, "
+            f"{heads.reverse.row} row",
+            "Links": both_named(settings.how_symmetrized),
+        }
     if kept is not None:
         write_links(settings.links, iter(kept.links))
         text = "".join(f"{pharaoh_line(one.weights)}\n" for one in kept.links)
@@ -474,6 +502,7 @@ def _result(
             "layers": heads_file.layers,
             "heads_per_layer": heads_file.heads_per_layer,
             "chosen": [list(head) for head in heads_file.heads],
+            "links_of": CHOSEN if heads.reverse is None else both_named(settings.how_symmetrized),
             "pairs": [] if kept is None else kept.shown,
             "configuration": heads.configuration(),
         },

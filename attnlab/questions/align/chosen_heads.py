@@ -149,7 +149,7 @@ def halves(
     read = aligned.read(settings, what, twin)
     whole = part_of(pairs, read)
     if settings.calibration is not None:
-        others = pairs_of(model, AskedPairs(gold=settings.calibration))
+        others = pairs_of(model, AskedPairs(gold=settings.calibration)).in_case_of(pairs)
         others = others.turned() if turned else others
         beside = AlignedPairs(model, others, memory=settings.memory)
         return Halves(aligned, read, part_of(others, beside.read(settings, what, twin)), whole)
@@ -175,9 +175,14 @@ def greedy_paths(part: Part) -> dict[Row, GreedyPath]:
 
 
 def best_set(paths: Mapping[Row, GreedyPath]) -> Chosen:
-    """The set of the row whose set has the lower AER, of equal ones the first."""
-    row = min(paths, key=lambda row: min(paths[row].aers))
+    """The set of the row whose set has the lower AER, of equal ones the smaller, then the first."""
+    row = min(paths, key=lambda row: _least(paths[row]))
     return Chosen(row, paths[row].chosen)
+
+
+def _least(path: GreedyPath) -> tuple[float, int]:
+    """By what sets are compared: AER, and of equal ones the number of heads."""
+    return min(path.aers), len(path.chosen)
 
 
 def choices(
@@ -224,7 +229,7 @@ def heads_for_engines(part: Part, per_layer: int) -> dict[Choice, Chosen]:
         start: greedy_path(_of_heads(words, range(start, start + per_layer)), part.gold)
         for start in starts
     }
-    layer = min(starts, key=lambda start: min(paths[start].aers))
+    layer = min(starts, key=lambda start: _least(paths[start]))
     first = greedy_path(_of_heads(words, starts), part.gold, most=1).single
     return {
         "one-layer": Chosen(ENGINE_ROW, tuple(layer + head for head in paths[layer].chosen)),

@@ -45,10 +45,12 @@ class Aligner:
     Attributes:
         model: an encoder-decoder.
         heads: whose weights are averaged.
+        what: the heads are, in words.
     """
 
     model: Model
     heads: AlignmentHeads
+    what: str = "heads"
 
     def links(
         self,
@@ -67,19 +69,20 @@ class Aligner:
             InputError: the heads are those of another model.
         """
         try:
-            aligned = AlignedPairs(self.model, pairs, memory=settings.memory)
+            own = pairs.in_case_of(self.model)
+            aligned = AlignedPairs(self.model, own, memory=settings.memory)
         except NothingUsableError as error:
             # The other parts may have pairs that can be aligned.
             return {}, dict.fromkeys(range(len(pairs)), str(error).rstrip("."))
         given, count = self.heads, aligned.shape[1]
-        given.check_fits(*aligned.shape, self.model.weights)
+        given.check_fits(*aligned.shape, self.model.weights, self.what)
         layers = sorted({layer for layer, _ in given.heads})
         columns = [layers.index(layer) * count + head for layer, head in given.heads]
         found: dict[int, dict[Link, float]] = {}
 
         def take(numbers: Sequence[int], batch: dict[Row, WordWeights]) -> None:
-            own = weighed_links(batch[given.row].of_heads(columns), given.rule)
-            found.update(zip(numbers, own, strict=True))
+            links = weighed_links(batch[given.row].of_heads(columns), given.rule)
+            found.update(zip(numbers, links, strict=True))
 
         aligned.feed(
             take,
@@ -93,6 +96,29 @@ class Aligner:
 
 
 @dataclass
+class Counted:
+    """What is counted of the links of a corpus while they are written.
+
+    Attributes:
+        aligned: how many pairs have links.
+        links: how many links they have.
+        counts: of the aligned pairs of each part as `count_links` has them; none without gold links.
+    """
+
+    aligned: int = 0
+    links: int = 0
+    counts: list[Tensor] = field(default_factory=list)
+
+    def add(self, pairs: WordPairs, found: Mapping[int, Mapping[Link, float]]) -> None:
+        """Counts the links of a part of the corpus, by number of the pair in it."""
+        self.aligned += len(found)
+        self.links += sum(map(len, found.values()))
+        if pairs.links:
+            gold = [pairs.links[number] for number in found]
+            self.counts.append(count_links(list(found.values()), gold))
+
+
+@dataclass
 class CorpusLinks:
     """Aligns a corpus part by part, and counts what it finds.
 
@@ -102,9 +128,8 @@ class CorpusLinks:
         backward: the model of the other direction; None: links are those of `forward` alone.
         origin: where the pairs come from, in words.
         pairs: how many were gone through.
-        aligned: how many of them have links.
-        links: how many links they have.
-        counts: of the aligned pairs of each part as `count_links` has them; none without gold links.
+        alone: of the links of `forward`.
+        written: of the links that are written: the same, or those of both directions.
         first_unaligned: the number of the first pair without links, and why it has none.
     """
 
@@ -113,9 +138,8 @@ class CorpusLinks:
     backward: Aligner | None = None
     origin: str = ""
     pairs: int = 0
-    aligned: int = 0
-    links: int = 0
-    counts: list[Tensor] = field(default_factory=list)
+    alone: Counted = field(default_factory=Counted)
+    written: Counted = field(default_factory=Counted)
     first_unaligned: tuple[int, str] | None = None
 
     def write(self) -> None:
@@ -135,44 +159,37 @@ class CorpusLinks:
         """Raises InputError at the end where no pair could be aligned, so that no file is written."""
         for part in parts_of(self.forward.model, asked, PART):
             yield from self._part(part, total)
-        if not self.aligned:
+        if not self.written.aligned:
             number, why = self.first_unaligned or (0, "there are none")
             msg = f"None of the {self.pairs} pairs can be aligned; of pair {number + 1}: {why}."
             raise InputError(msg)
 
     def _part(self, pairs: WordPairs, total: int) -> Iterator[FoundLinks]:
         self.origin, before = pairs.origin, self.pairs
-        found, unaligned = self._links(pairs, total)
+        found, unaligned = self._links(self.forward, pairs, "Aligning pairs", total)
+        self.alone.add(pairs, found)
+        if self.backward is not None:
+            what = "Aligning pairs, other direction"
+            turned, _ = self._links(self.backward, pairs.turned(), what, total)
+            back = {number: exchanged_links(links) for number, links in turned.items()}
+            found = joined_links(found, back, self.settings.how_symmetrized)
+            unaligned = {number: why for number, why in unaligned.items() if number not in found}
+        self.written.add(pairs, found)
         self.pairs += len(pairs)
-        self.aligned += len(found)
-        self.links += sum(map(len, found.values()))
         if unaligned and self.first_unaligned is None:
             number, why = min(unaligned.items())
             self.first_unaligned = before + number, why
-        if pairs.links:
-            gold = [pairs.links[number] for number in found]
-            self.counts.append(count_links(list(found.values()), gold))
         for number, (source, target) in enumerate(pairs.words):
             yield FoundLinks(source, target, found.get(number, {}))
 
-    def _links(self, pairs: WordPairs, total: int) -> _Found:
-        """As `Aligner.links`; of both directions where there are two."""
+    def _links(self, aligner: Aligner, pairs: WordPairs, what: str, total: int) -> _Found:
         tell, before = self.settings.progress, self.pairs
 
-        def of(aligner: Aligner, own: WordPairs, what: str) -> _Found:
-            def told(done: int, _: int) -> None:
-                if tell is not None:
-                    tell(what, before + done, total)
+        def told(done: int, _: int) -> None:
+            if tell is not None:
+                tell(what, before + done, total)
 
-            return aligner.links(own, self.settings, told)
-
-        found, unaligned = of(self.forward, pairs, "Aligning pairs")
-        if self.backward is None:
-            return found, unaligned
-        turned, _ = of(self.backward, pairs.turned(), "Aligning pairs, other direction")
-        back = {number: exchanged_links(links) for number, links in turned.items()}
-        joined = joined_links(found, back, self.settings.how_symmetrized)
-        return joined, {number: why for number, why in unaligned.items() if number not in joined}
+        return aligner.links(pairs, self.settings, told)
 
 
 def write_links(path: str | Path | None, found: Iterator[FoundLinks]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from attnlab.alignment import Link, Symmetrization, count_links, symmetrized
-from attnlab.core import InputError, usable_device
+from attnlab.core import InputError, NothingUsableError, usable_device
 from attnlab.models import Model
 from attnlab.questions.align.chosen_heads import (
     BothDirections,
@@ -88,17 +88,22 @@ def other_direction(
         return None
     model = reverse_model(settings)
     exchanged = None if statistical is None else statistical.exchanged
-    if pairs.links:
-        found = halves(model, pairs, settings, what=_WHAT, turned=True)
-        aligned, read, calibration = found.aligned, found.read, found.calibration
-        paths = greedy_paths(calibration)
-        chosen = choices(calibration, paths, exchanged, aligned.shape[1]).get(wanted)
-    else:
-        turned = pairs.turned()
-        aligned = AlignedPairs(model, turned, memory=settings.memory)
-        read = aligned.read(settings, _WHAT)
-        calibration = part_of(turned, read)
-        chosen = heads_without_gold(calibration, exchanged)
+    pairs = pairs.in_case_of(model)
+    try:
+        if pairs.links:
+            found = halves(model, pairs, settings, what=_WHAT, turned=True)
+            aligned, read, calibration = found.aligned, found.read, found.calibration
+            paths = greedy_paths(calibration)
+            chosen = choices(calibration, paths, exchanged, aligned.shape[1]).get(wanted)
+        else:
+            turned = pairs.turned()
+            aligned = AlignedPairs(model, turned, memory=settings.memory)
+            read = aligned.read(settings, _WHAT)
+            calibration = part_of(turned, read)
+            chosen = heads_without_gold(calibration, exchanged)
+    except NothingUsableError as error:
+        msg = f"By the model of the other direction, {model.label}: {error}"
+        raise NothingUsableError(msg) from error
     if chosen is None:
         msg = "Nothing tells the heads of the other direction apart in these pairs; give more of them."
         raise InputError(msg)

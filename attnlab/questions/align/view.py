@@ -33,6 +33,10 @@ from attnlab.questions.align.score_figures import draw_calibration, draw_scores,
 from attnlab.questions.align.time_view import is_of_times, times_contents, times_terminal
 from attnlab.results import Contents, DrawnFigure, Result, ShownTable, TerminalTable, rows_shown
 
+# What a result is about that the page shows.
+_FACTS = (
+    "Pairs", "Heads chosen on", "Heads from", "Model of the other direction", "Its heads", "Links",
+)  # fmt: skip
 # Defaults that are so near to the chosen heads leave little to gain.
 NEAR = 0.02
 # Of the heads a terminal shows the first ones.
@@ -63,11 +67,7 @@ def contents(result: Result) -> Contents:
         return times_contents(result)
     details = result.details
     facts = {"Model": str(result.about["Model"])} if "Model" in result.about else {}
-    facts |= {
-        name: str(result.about[name])
-        for name in ("Pairs", "Heads chosen on", "Heads from", "Links")
-        if name in result.about
-    }
+    facts |= {name: str(result.about[name]) for name in _FACTS if name in result.about}
     facts["Heads"] = (
         f"{_listed(details['chosen'])}, {_READ[details['row']]} ({details['row']} row), of "
         f"{details['layers']} x {details['heads_per_layer']}"
@@ -80,7 +80,13 @@ def contents(result: Result) -> Contents:
         ShownTable(GENERATION.file, "While the model writes, and under teacher forcing"),
     )
     return Contents(
-        [answer_of(result), *_for_engines(result), *_beside(result), *_written(result)],
+        [
+            answer_of(result),
+            *_of_both(result),
+            *_for_engines(result),
+            *_beside(result),
+            *_written(result),
+        ],
         facts | _configuration(details["configuration"], details["row"]),
         list(_figures(result)),
         shown,
@@ -160,6 +166,11 @@ def _tables_of_links(result: Result) -> Iterator[TerminalTable]:
         )
 
 
+def _answers(result: Result) -> list[str]:
+    """What came out, in sentences, but for what stands beside it."""
+    return [answer_of(result), *_of_both(result), *_for_engines(result), *_written(result)]
+
+
 def _systems_shown(result: Result) -> TerminalTable:
     systems = result.systems
     estimates: list[Estimate] = [one for one in (AER, PRECISION, RECALL) if _known(systems, one)]
@@ -178,7 +189,7 @@ def _systems_shown(result: Result) -> TerminalTable:
     )  # fmt: skip
     return TerminalTable(
         (name, heads, *columns), rows, tuple(columns),
-        caption=" ".join([answer_of(result), *_for_engines(result), *_written(result)]), gap=1, prose=(name,),
+        caption=" ".join(_answers(result)), gap=1, prose=(name,),
     )  # fmt: skip
 
 
@@ -237,6 +248,7 @@ def _figures(result: Result) -> Iterator[DrawnFigure]:
     details, heads = result.details, result.heads
     gold, pairs = bool(details["gold"]), details["pairs"]
     names = "the chosen heads" if len(details["chosen"]) > 1 else "the chosen head"
+    names = names if details["links_of"] == CHOSEN else details["links_of"]
     if measured(heads) or _WITHOUT_GOLD.name in heads:
         what = AER.column.heading if measured(heads) else _WITHOUT_GOLD.heading
         below = f" Below: links of {names} in pairs." if pairs else ""
@@ -288,9 +300,11 @@ def _configuration(given: Mapping[str, Any], row: Row) -> dict[str, str]:
     lines["CTranslate2"] = nothing
     if told is not None:
         fields = ((name, value) for name, value in told.items() if name != "heads")
-        lines["CTranslate2"] = ", ".join(f"{name} = {json.dumps(value)}" for name, value in fields)
+        line = ", ".join(f"{name} = {json.dumps(value)}" for name, value in fields)
+        del lines["CTranslate2"]
+        lines[f"CTranslate2, {_named(told['heads'])}"] = line
     if marian is not None:
-        lines["Marian"] = f"{MARIAN_LAYER}: {marian[MARIAN_LAYER]}"
+        lines[f"Marian, {_named(marian['heads'])}"] = f"{MARIAN_LAYER}: {marian[MARIAN_LAYER]}"
     return lines
 
 
@@ -307,15 +321,39 @@ def _for_engines(result: Result) -> Iterator[str]:
         own = result.details["chosen"] == heads and result.details["row"] == ENGINE_ROW
         row = rows.get(CHOSEN if own else CHOICE_NAMES[choice])
         if heads and row is not None and _known(systems, AER):
-            many = "heads" if len(heads) > 1 else "head"
             score = f", AER {AER.shown(row)}" if pd.notna(row[AER.name]) else ""
-            told.append(f"{program} can {takes} {many} {_listed(heads)}{score}")
+            told.append(f"{program} can {takes} {_named(heads)}{score}")
     if told:
         yield f"Engines read the step that predicts the word ({ENGINE_ROW} row): {'; '.join(told)}."
 
 
+def _of_both(result: Result) -> Iterator[str]:
+    """How good the links of both directions are, where these are written."""
+    systems, name = result.systems, result.details["links_of"]
+    if name == CHOSEN or not _known(systems, AER):
+        return
+    row, own = systems.set_index("system").loc[name], _chosen_row(systems)[AER.name]
+    if pd.isna(row[AER.name]):
+        return
+    away = row[AER.name] - own
+    side = (
+        "as good as"
+        if round(away, 3) == 0
+        else f"{_points(away)} {'above' if away > 0 else 'below'}"
+    )
+    yield (
+        f"The links that are written are of {name.removeprefix(f'{CHOSEN} of ')}: AER "
+        f"{AER.shown(dict(row))}, {side} those of the {CHOSEN} alone."
+    )
+
+
 def _known(table: pd.DataFrame, estimate: Estimate) -> bool:
     return estimate.name in table and bool(table[estimate.name].notna().any())
+
+
+def _named(heads: list[list[int]]) -> str:
+    """The word for heads with their names."""
+    return f"{'heads' if len(heads) > 1 else 'head'} {_listed(heads)}"
 
 
 def _listed(heads: list[list[int]]) -> str:
@@ -354,7 +392,7 @@ def _compared(result: Result) -> str:
     """The first sentence of the answer."""
     details, systems = result.details, result.systems
     one, chosen = len(details["chosen"]) == 1, _chosen_row(systems)
-    heads = f"{'head' if one else 'heads'} {_listed(details['chosen'])}, {_READ[details['row']]},"
+    heads = f"{_named(details['chosen'])}, {_READ[details['row']]},"
     if not _known(systems, AER):
         return _without_gold(result, heads, chosen)
     score = f"AER {AER.shown(chosen)} on {counted(int(chosen['pairs']), 'pair')}"
@@ -421,7 +459,7 @@ def _without_gold(result: Result, heads: str, chosen: Mapping[Any, Any]) -> str:
 
 
 def _beside(result: Result) -> list[str]:
-    """What aligns without attention, what is found by chance, and how much a better choice could gain."""
+    """What aligns without a choice, what is found by chance, and how much a better choice could gain."""
     systems = result.systems
     if not _known(systems, AER):
         return []

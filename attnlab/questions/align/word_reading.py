@@ -46,11 +46,13 @@ class WordPairs:
         gold: both sides with the positions of their words.
         links: gold links of each pair; none without gold.
         origin: where the pairs come from, in words.
+        lowercase: whether both sides are in lower case, for a model that reads no capitals.
     """
 
     gold: Gold
     links: tuple[GoldLinks, ...]
     origin: str
+    lowercase: bool = False
 
     def __len__(self) -> int:
         return len(self.gold.source)
@@ -68,7 +70,13 @@ class WordPairs:
         """The same with source and target exchanged."""
         assert self.gold.target is not None  # noqa: S101 - these are pairs
         sides = replace(self.gold, source=self.gold.target, target=self.gold.source, pairs=())
-        return WordPairs(sides, tuple(one.turned() for one in self.links), self.origin)
+        return replace(self, gold=sides, links=tuple(one.turned() for one in self.links))
+
+    def in_case_of(self, other: "Model | WordPairs") -> "WordPairs":
+        """The same in lower case, where a model reads no capitals or other pairs have none."""
+        if self.lowercase or not other.lowercase:
+            return self
+        return replace(self, gold=self.gold.lowered(), lowercase=True)
 
     def with_other_sources(self) -> "WordPairs":
         """Each target beside the source of the next pair, of like length: nothing there is translated."""
@@ -197,7 +205,7 @@ def _own_pairs(model: Model, count: int | None) -> WordPairs:
         msg = "The sentences have no translations; give pairs of source, tab and translation."
         raise InputError(msg)
     links = tuple(gold_links((source, target) for target, source in one) for one in own.pairs)
-    return WordPairs(own, links, texts.origin)
+    return WordPairs(own, links, texts.origin, model.lowercase)
 
 
 def _linked_pairs(model: Model, asked: AskedPairs) -> Iterator[_Linked]:
@@ -247,10 +255,8 @@ def _named(model: Model, found: Sequence[_Linked], origin: str) -> WordPairs:
         msg = f"There are no sentence pairs in {origin}; give at least one."
         raise InputError(msg)
     texts = [(" ".join(source), " ".join(target)) for source, target, _ in found]
-    if model.lowercase:
-        texts = [(source.lower(), target.lower()) for source, target in texts]
     links = tuple(one for *_, one in found if one is not None)
-    return WordPairs(gold_of_texts(texts), links, origin)
+    return WordPairs(gold_of_texts(texts), links, origin).in_case_of(model)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from zoo import random_models
 from zoo.random_models import PAIRS, tokenizer
 
 import attnlab
-from attnlab.alignment import scored, symmetrized
+from attnlab.alignment import count_links, read_links, scored, symmetrized
 from attnlab.alignment.heads_file import read_heads, write_heads
 from attnlab.cli.app import app
 from attnlab.core.errors import InputError
@@ -30,6 +30,7 @@ from attnlab.questions.align import (
     corpus_links,
     generated_words,
     other_direction,
+    word_reading,
 )
 from attnlab.questions.align.aligning import align
 from attnlab.questions.align.chosen_heads import Chosen, Part, halves
@@ -41,6 +42,7 @@ from attnlab.questions.align.question import (
     PairsInBoth,
     PairsNotAligned,
     TranslationsNotAligned,
+    both_named,
 )
 from attnlab.questions.align.word_reading import AskedPairs, _knows, pairs_of
 from attnlab.reading.sentences import read_sentences
@@ -511,11 +513,19 @@ def test_a_corpus_in_both_directions(
         name: tmp_path / "both" / f"{name}.json" for name in ("heads", "reverse_heads")
     }
     links = tmp_path / "links"
-    again = align(model, pairs, reverse=back, links=links, **given)
+    gold = gold_file(tmp_path, pairs)
+    again = align(model, gold=gold, reverse=back, links=links, **given)
     assert links_in_file(links) == links_in_file(tmp_path / "both" / "links.pharaoh")
-    align(model, pairs, heads=given["heads"], links=tmp_path / "alone")
+    alone = align(model, gold=gold, heads=given["heads"], links=tmp_path / "alone")
     assert links_in_file(links)[3] == links_in_file(tmp_path / "alone")[3] != set()
-    assert again.systems["links"].iloc[0] == sum(map(len, links_in_file(links)))
+    # The heads of one direction have the score of their own links, both directions that of theirs.
+    own, both = again.systems.to_dict("records")
+    assert own == alone.systems.iloc[0].to_dict()
+    assert (both["system"], both["heads"]) == (both_named("grow-diag-final-and"), "")
+    assert both["links"] == sum(map(len, links_in_file(links)))
+    gold_links_of = [one.links for one in read_links(gold)]
+    counts = count_links(links_in_file(links), gold_links_of)
+    assert both["aer"] == pytest.approx(float(scored(counts, "aer")))
     align(model, pairs, reverse=back, links=tmp_path / "weights.jsonl", **given)
     for line in (tmp_path / "weights.jsonl").read_text(encoding="utf-8").splitlines():
         assert all(0 < weight <= 1 for weight in json.loads(line)["weights"])
@@ -530,8 +540,80 @@ def test_both_directions_without_gold_links(tmp_path: Path) -> None:
     both, one = (links_in_file(tmp_path / name / "links.pharaoh") for name in ("both", "alone"))
     assert all(own <= joined for own, joined in zip(one, both, strict=True))
     assert both != one
-    assert found.systems["links"].iloc[0] == sum(map(len, both))
+    assert found.systems["links"].tolist() == [sum(map(len, links)) for links in (one, both)]
+    assert found.systems["system"].tolist() == ["chosen heads", both_named("union")]
     assert read_heads(tmp_path / "both" / "reverse_heads.json").aer is None
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_pair_that_the_other_direction_reads_is_not_told_to_have_no_links(
+    given: bool, tmp_path: Path
+) -> None:
+    config = random_models.marian().config
+    config.max_position_embeddings = 22
+    model, back = (MarianMTModel(config), tokenizer()), saved_model(tmp_path / "back")
+    long = " ".join(["the cat"] * 12)
+    gold = gold_file(tmp_path, [*PAIRS[:3], (long, long), *PAIRS[3:], (" ".join([long] * 9), long)])
+    found = align(model, gold=gold, reverse=back, **QUICK)
+    found.save(tmp_path / "both")
+    if given:
+        heads = {name: tmp_path / "both" / f"{name}.json" for name in ("heads", "reverse_heads")}
+        found = align(model, gold=gold, reverse=back, links=tmp_path / "links", **heads)
+    (note,) = (one for one in found.notes if isinstance(one, PairsNotAligned))
+    assert (note.count, note.total, note.first) == (1, len(PAIRS) + 2, len(PAIRS) + 2)
+    lines = links_in_file(tmp_path / "both" / "links.pharaoh")
+    assert (lines[3], lines[-1]) == (lines[3] or None, set())
+
+
+class _Lowercase(Model):
+    """A model that reads no capitals."""
+
+    lowercase = True  # type: ignore[assignment]  # a property there
+
+
+@pytest.mark.parametrize("reads", ["forward", "backward"])
+def test_each_direction_reads_texts_in_its_own_case(
+    reads: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pairs and calibration alike; a model without capitals makes lower case what it reads first."""
+    folder = saved_model(tmp_path / "back")
+    build = _Lowercase if reads == "backward" else Model
+    back = build(MarianMTModel.from_pretrained(folder), tokenizer())
+    monkeypatch.setattr(other_direction, "model_of_languages", lambda *_: back)
+    forward = (_Lowercase if reads == "forward" else Model)(random_models.marian(), tokenizer())
+    read: dict[int, set[str]] = {}
+    sentences = word_reading.read_sentences
+
+    def reading(model: Any, texts: Any, *more: Any) -> Any:
+        read.setdefault(id(model), set()).update(*texts)
+        return sentences(model, texts, *more)
+
+    monkeypatch.setattr(word_reading, "read_sentences", reading)
+    capitals = [(source.title(), target.title()) for source, target in PAIRS]
+    gold = gold_file(tmp_path, capitals)
+    align(forward, gold=gold, calibration=gold, reverse=folder, **QUICK)
+    texts = {text for pair in capitals for text in pair}
+    lower = {text.lower() for text in texts}
+    assert read[id(back)] == lower
+    assert read[id(forward)] == (lower if reads == "forward" else texts)
+
+
+def test_which_of_two_files_of_heads_does_not_fit_is_told(tmp_path: Path) -> None:
+    config = random_models.marian().config
+    config.max_position_embeddings, config.decoder_layers = 22, 2
+    model = saved_model(tmp_path / "forward", random_models.bart)
+    back = saved_model(tmp_path / "back", lambda: MarianMTModel(config))
+    gold = gold_file(tmp_path, PAIRS)
+    align(model, gold=gold, reverse=back, **QUICK).save(tmp_path / "both")
+    heads, reverse = (tmp_path / "both" / f"{name}.json" for name in ("heads", "reverse_heads"))
+    given: dict[str, Any] = {"gold": gold, "reverse": back, "links": tmp_path / "links"}
+    with pytest.raises(InputError, match="The heads of the other direction are those of"):
+        align(model, heads=heads, reverse_heads=heads, **given)
+    with pytest.raises(InputError, match="The heads are those of"):
+        align(model, heads=reverse, reverse_heads=reverse, **given)
+    long = " ".join(["the cat"] * 12)
+    with pytest.raises(InputError, match=r"By the model of the other direction, .*: None of the"):
+        align(model, [(long, long)] * 3, reverse=back, **QUICK)
 
 
 def test_what_is_told_of_one_direction_alone_is_refused() -> None:
