@@ -14,7 +14,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -46,6 +46,8 @@ SHORTEST, LONGEST = 8, 40
 MEMORY_PAIRS = (10_000, 40_000)
 LAYERS, HEADS, DIM = 3, 4, 256
 TARGET_RATIO, TARGET_GROWTH = 1.3, 1.1
+# What aligning is measured against: a whole pass, and one of the layers alone.
+BARE = ("bare", "layers")
 # The decoder layer whose heads align, by case.
 CASES = {"first": 0, "last": LAYERS - 1}
 
@@ -74,9 +76,9 @@ def draw_pairs(count: int) -> Iterator[tuple[str, str]]:
     return ((sentence(), sentence()) for _ in range(count))
 
 
-def write_pairs(file: Path, count: int) -> None:
+def write_pairs(file: Path, pairs: Iterable[tuple[str, str]]) -> None:
     """A line a pair, source, tab, target."""
-    write_text(file, "".join(f"{source}\t{target}\n" for source, target in draw_pairs(count)))
+    write_text(file, "".join(f"{source}\t{target}\n" for source, target in pairs))
 
 
 def heads_of(folder: Path, layer: int) -> Path:
@@ -108,38 +110,47 @@ def measure_time(count: int) -> pd.DataFrame:
         for part in range(-1, ROUNDS):
             # The first call of everything is slow, so one round goes before those that count.
             own = drawn[:share] if part < 0 else drawn[part * share : (part + 1) * share]
-            write_text(file, "".join(f"{source}\t{target}\n" for source, target in own))
+            write_pairs(file, own)
             row: dict[str, float] = {"round": part, "pairs": len(own)}
-            row["bare_cpu_seconds"], row["bare_seconds"] = seconds_of_bare(model, tokenizer, own)
+            row |= seconds_of_bare(model, tokenizer, own)
             for name, layer in CASES.items():
-                found = seconds_of(partial(write_links, model, tokenizer, file, layer))
-                row[f"{name}_cpu_seconds"], row[f"{name}_seconds"] = found
-                row[f"{name}_cpu_ratio"] = row[f"{name}_cpu_seconds"] / row["bare_cpu_seconds"]
-                row[f"{name}_clock_ratio"] = row[f"{name}_seconds"] / row["bare_seconds"]
+                row |= timed(name, partial(write_links, model, tokenizer, file, layer))
+                for against in BARE:
+                    for clock in ("cpu_seconds", "seconds"):
+                        ratio = row[f"{name}_{clock}"] / row[f"{against}_{clock}"]
+                        row[f"{name}_over_{against}_{clock.removesuffix('seconds')}ratio"] = ratio
             rows.append(row)
     return pd.DataFrame(rows[1:])
 
 
-def seconds_of(work: Callable[[], None]) -> tuple[float, float]:
-    """Seconds of the processor and of the clock that something takes."""
+def timed(name: str, work: Callable[[], None]) -> dict[str, float]:
+    """Seconds of the processor and of the clock that something takes, as columns of that name."""
     start = time.process_time(), time.perf_counter()
     work()
-    return time.process_time() - start[0], time.perf_counter() - start[1]
+    return {
+        f"{name}_cpu_seconds": time.process_time() - start[0],
+        f"{name}_seconds": time.perf_counter() - start[1],
+    }
 
 
 def seconds_of_bare(
     model: MarianMTModel, tokenizer: PreTrainedTokenizerFast, pairs: list[tuple[str, str]]
-) -> tuple[float, float]:
-    """A teacher-forced pass over batches that are ready to be read, on torch's fused attention."""
+) -> dict[str, float]:
+    """Teacher-forced passes over batches that are ready to be read, on torch's fused attention.
+
+    Whole, and of the layers alone: without scores of the vocabulary, and without a cache for decoding.
+    """
     loaded = Model(model, tokenizer)
-    evaluator = evaluator_of(loaded, read_sentences(loaded, pairs), BATCH)
+    batches = evaluator_of(loaded, read_sentences(loaded, pairs), BATCH).batches
 
-    def read() -> None:
+    def read(run: Callable[..., object]) -> None:
         with torch.inference_mode():
-            for batch in evaluator.batches:
-                model(**batch.inputs)
+            for batch in batches:
+                run(**batch.inputs)
 
-    return seconds_of(read)
+    return timed("bare", partial(read, model)) | timed(
+        "layers", partial(read, partial(model.base_model, use_cache=False))
+    )
 
 
 def measure_memory(pairs: int) -> int:
@@ -155,7 +166,7 @@ def print_peak(pairs: int) -> None:
     model = build_model(len(tokenizer))
     with TemporaryDirectory() as folder:
         file = Path(folder) / "pairs.tsv"
-        write_pairs(file, pairs)
+        write_pairs(file, draw_pairs(pairs))
         write_links(model, tokenizer, file, CASES["first"])
     unit = 1 if sys.platform == "darwin" else 1024
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
@@ -188,8 +199,14 @@ def readme(folder: Path) -> str:
     """The README of the result, from its tables and facts."""
     times, memory = read_table(folder, "table"), read_table(folder, "memory")
     cases = [
-        {"name": name, "cpu": times[f"{name}_cpu_ratio"], "clock": times[f"{name}_clock_ratio"]}
+        {
+            "name": name,
+            "against": against,
+            "cpu": times[f"{name}_over_{against}_cpu_ratio"],
+            "clock": times[f"{name}_over_{against}_ratio"],
+        }
         for name in CASES
+        for against in BARE
     ]
     return render(
         __file__, read_facts(folder), cases=cases, few=memory.iloc[0], many=memory.iloc[1],

@@ -47,6 +47,7 @@ def readme(folder: Path) -> str:
         near=list(near_defaults(systems)),
         reached=list(reached_counts(tables["contrasts"])),
         engine_row=engine_row(tables["heads"], main["model"]),
+        engine_models=len(tables["engines"][MODEL].drop_duplicates()) if "engines" in tables else 0,
         engines=shown_engines(tables["engines"]) if "engines" in tables else None,
         directions=shown_directions(tables["directions"], systems)
         if "directions" in tables

@@ -44,6 +44,8 @@ from experiments.shared.runs import kept_run
 
 OUT = RESULTS / "alignment"
 TABLES = ("systems", "heads", "steps", "calibration", "generation")
+# Those that not every model has.
+OPTIONAL = ("generation", "directions")
 SEED = 0
 # Of numbers in tables: more than any figure that is said, and far below what another draw would change.
 DIGITS = 6
@@ -51,7 +53,10 @@ DIGITS = 6
 
 def main() -> None:
     """Trains what is not there, aligns with each model, and writes tables, figure and README."""
-    chosen = _parser().parse_args()
+    parser = _parser()
+    chosen = parser.parse_args()
+    if any(seed not in range(chosen.seeds) for seed in chosen.both_directions):
+        parser.error(f"--both-directions takes seeds from 0 to {chosen.seeds - 1}")
     with quiet():
         for model, run, back in _models(chosen):
             own = None if model["text"] == EMBEDDED else gold_of(model["text"], chosen.data)
@@ -171,9 +176,12 @@ def _described(run: Run, found: Result) -> dict[str, Any]:
 
 
 def publish(folder: Path, model: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> None:
-    """Puts the rows of one model into the tables of a folder, in place of those that it had."""
+    """Puts the rows of one model into the tables of a folder, in place of all that it had."""
     for name, table in tables.items():
         put_rows(folder, name, model, table.round(DIGITS))
+    for name in OPTIONAL:
+        if name not in tables and (folder / f"{name}.csv").exists():
+            put_rows(folder, name, model, read_table(folder, name).drop(columns=[*model])[:0])
 
 
 def write_result(folder: Path, command: str) -> None:

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -118,9 +119,10 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
 @recomputes("align_speed")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
     table = pd.read_csv(folder / "table.csv")
-    for name in ("first", "last"):
-        ratio = table[f"{name}_cpu_seconds"] / table["bare_cpu_seconds"]
-        pd.testing.assert_series_equal(table[f"{name}_cpu_ratio"], ratio, check_names=False)
+    for name, bare in product(("first", "last"), ("bare", "layers")):
+        ratio = table[f"{name}_cpu_seconds"] / table[f"{bare}_cpu_seconds"]
+        again = table[f"{name}_over_{bare}_cpu_ratio"]
+        pd.testing.assert_series_equal(again, ratio, check_names=False)
 
 
 @recomputes("check")

@@ -10,7 +10,8 @@ import torch
 from planted_layers import layer, stochastic
 from safetensors.torch import save_file
 from zoo import random_models
-from zoo.random_models import ALL, PAIRS, SENTENCES, TWO_STACKS, tokenizer
+from zoo.analyzed import ANALYZED
+from zoo.random_models import ALL, PAIRS, SENTENCES, TWO_STACKS, seeded, tokenizer
 
 from attnlab.core.errors import AttnlabError, InputError
 from attnlab.reading import hooks as taps
@@ -56,7 +57,8 @@ def test_no_layer_runs_behind_the_last_one_that_is_wanted(
     name: str, in_blocks: bool, spread: bool
 ) -> None:
     """Unless accelerate spread the model, whose weights are moved back where layers end."""
-    model, site = ALL[name](), ["cross"] if name in TWO_STACKS else None
+    model, site = ALL[name]().eval(), ["cross"] if name in TWO_STACKS else None
+    before = final_states_of(model, texts(name)[0])
     if spread:
         model.hf_device_map = {"encoder": "cpu", "decoder": "disk"}
     whole = capture((model, TOKENIZER), texts(name), sites=site, keep_matrices=99).kept.matrices
@@ -76,6 +78,31 @@ def test_no_layer_runs_behind_the_last_one_that_is_wanted(
     assert ran == ({*range(len(later))} if spread else {0})
     kept = keeper.kept().matrices
     assert kept.keys() == {at for at in whole if at[2] == 0}
+    for at, matrix in kept.items():
+        torch.testing.assert_close(matrix, whole[at])
+    assert torch.equal(final_states_of(model, texts(name)[0]), before)
+
+
+def final_states_of(model, text) -> torch.Tensor:
+    """What the model makes of one sentence, or of its tokens once more, run as anyone runs it."""
+    source = TOKENIZER(
+        text if isinstance(text, str) else text[0], return_tensors="pt", return_token_type_ids=False
+    )
+    more = {} if isinstance(text, str) else {"decoder_input_ids": source["input_ids"]}
+    with torch.no_grad():
+        return model.base_model(**source, **more)[0]
+
+
+@pytest.mark.parametrize("layers", [[0], [1]])
+def test_some_of_several_layers_that_share_a_module(layers: list[int]) -> None:
+    model = seeded(ANALYZED["albert"])
+    whole = capture((model, TOKENIZER), SENTENCES, keep_matrices=99).kept.matrices
+    wanted = selection_of(layers, None, None, 0)
+    reading = prepare((model, TOKENIZER), SENTENCES, whole=False, selection=wanted)
+    keeper = MatrixKeeper(99, 2**20, torch.float32)
+    replace(reading, in_blocks=False).feed([keeper])
+    kept = keeper.kept().matrices
+    assert kept.keys() == {at for at in whole if at[2] in layers}
     for at, matrix in kept.items():
         torch.testing.assert_close(matrix, whole[at])
 
