@@ -79,7 +79,14 @@ def alignment(
         ],
         columns=["layer", "head", "row"],
     )  # fmt: skip
-    properties = ("confidence", "coverage", "monotonicity", "agreement", "score_without_gold")
+    properties = (
+        "confidence",
+        "coverage",
+        "monotonicity",
+        "agreement",
+        "score_without_gold",
+        "alike",
+    )
     for name in properties:
         heads[name] = generator.random(len(heads))
     heads["chosen"] = [

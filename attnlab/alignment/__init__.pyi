@@ -13,7 +13,6 @@ from .head_choice import engine_sets as engine_sets
 from .head_choice import greedy_path as greedy_path
 from .head_choice import head_properties as head_properties
 from .head_choice import published_sets as published_sets
-from .head_choice import without_gold as without_gold
 from .heads_file import MARIAN_LAYER as MARIAN_LAYER
 from .heads_file import AlignmentHeads as AlignmentHeads
 from .heads_file import CTranslate2Heads as CTranslate2Heads

@@ -183,11 +183,6 @@ def _agreement(best: Int[Tensor, "head word"]) -> Float64[Tensor, " head"]:
     return same / max(1, words * (heads - 1))
 
 
-def without_gold(properties: HeadProperties, count: int) -> tuple[int, ...]:
-    """The heads of the highest score, best first, of equal ones the lowest number first."""
-    return tuple(properties.score.sort(descending=True, stable=True).indices[:count].tolist())
-
-
 def engine_sets(layers: int, heads: int) -> Mapping[str, tuple[tuple[int, int], ...]]:
     """The (layer, head) that engines average unless told otherwise, by what they are; the same ones once.
 

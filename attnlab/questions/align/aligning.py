@@ -329,7 +329,7 @@ def _score(system: System, settings: AlignmentSettings, pairs: WordPairs) -> dic
 
 def _without_links(statistical: BothDirections | None) -> str:
     """What heads are chosen by where there are no gold links."""
-    return "what heads look like" if statistical is None else "a statistical aligner"
+    return "words written alike" if statistical is None else "a statistical aligner"
 
 
 def _heads_file(

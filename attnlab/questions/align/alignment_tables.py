@@ -11,7 +11,6 @@ from torch import Tensor
 
 from attnlab.alignment import (
     GreedyPath,
-    HeadProperties,
     Row,
     count_heads,
     head_properties,
@@ -20,7 +19,13 @@ from attnlab.alignment import (
     scored,
 )
 from attnlab.evaluation import Steps
-from attnlab.questions.align.chosen_heads import Chosen, Part, best_set, greedy_paths
+from attnlab.questions.align.chosen_heads import (
+    Chosen,
+    Part,
+    alike_shares,
+    best_set,
+    greedy_paths,
+)
 from attnlab.questions.align.compared_systems import System
 from attnlab.questions.align.question import (
     AER_CHANGE,
@@ -79,7 +84,7 @@ def head_rows(
     """The table `heads`: what they look like in the one part, and their scores in the other."""
     tables = []
     for row, words in report.weights.items():
-        table = _of_row(head_properties(calibration.weights[row]), row, chosen, per_layer)
+        table = _of_row(calibration, row, chosen, per_layer)
         rows = table.to_dict("records")
         add_scores(rows, count_heads(words, report.gold), seed)
         tables.append(pd.DataFrame(rows))
@@ -88,15 +93,11 @@ def head_rows(
 
 def property_rows(part: Part, chosen: Chosen, per_layer: int) -> pd.DataFrame:
     """The table `heads` without gold links."""
-    return _ordered(
-        [
-            _of_row(head_properties(words), row, chosen, per_layer)
-            for row, words in part.weights.items()
-        ]
-    )
+    return _ordered([_of_row(part, row, chosen, per_layer) for row in part.weights])
 
 
-def _of_row(properties: HeadProperties, row: Row, chosen: Chosen, per_layer: int) -> pd.DataFrame:
+def _of_row(part: Part, row: Row, chosen: Chosen, per_layer: int) -> pd.DataFrame:
+    properties = head_properties(part.weights[row])
     count = len(properties.score)
     return pd.DataFrame(
         {
@@ -108,6 +109,7 @@ def _of_row(properties: HeadProperties, row: Row, chosen: Chosen, per_layer: int
             "monotonicity": properties.monotonicity,
             "agreement": properties.agreement,
             "score_without_gold": properties.score,
+            "alike": alike_shares(part)[row],
             "chosen": [row == chosen.row and head in chosen.heads for head in range(count)],
         }
     )

@@ -1,11 +1,12 @@
-"""Which heads are chosen: by gold links, by those of a statistical aligner, or by what heads look like."""
+"""Which heads are chosen: by gold links, by those of a statistical aligner, or by words written alike."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float64, Int
 from torch import Tensor
 
 from attnlab.alignment import (
@@ -19,6 +20,7 @@ from attnlab.alignment import (
     Words,
     WordWeights,
     align_both,
+    count_heads,
     count_set,
     fit_statistical_aligner,
     gold_grid,
@@ -27,7 +29,6 @@ from attnlab.alignment import (
     head_properties,
     scored,
     weighed_links,
-    without_gold,
     words_of,
 )
 from attnlab.core import InputError
@@ -245,22 +246,42 @@ def _of_heads(words: WordWeights, heads: Sequence[int]) -> WordWeights:
 def heads_without_gold(part: Part, statistical: "BothDirections | None") -> Chosen | None:
     """The set that is nearest to the links of a statistical aligner, which has learned from text alone.
 
-    Without one the head of the highest score (`head_properties`), in the row in which it links more of the
-    words that are written alike on both sides: nothing else there tells the rows apart. None where no pair
-    has two words with tokens on both sides.
+    Without one the head that links most words that are written alike on both sides (`alike_shares`); of those
+    within one standard error of it the one of the highest score (`head_properties`), as the
+    one-standard-error rule has it (Breiman et al. 1984). None where no pair has two words with tokens on both
+    sides.
     """
     if statistical is not None:
         return best_set(greedy_paths(part.with_links(statistical.links(part.words))))
-    alike = part.with_links([_written_alike(*words) for words in part.words])
-    properties = {row: head_properties(words) for row, words in part.weights.items()}
-    if not any(one.score.any() for one in properties.values()):
+    scores = {row: head_properties(words).score for row, words in part.weights.items()}
+    if not any(one.any() for one in scores.values()):
         return None
-    heads = [Chosen(row, without_gold(one, 1)) for row, one in properties.items()]
-    return max(heads, key=lambda one: float(scored(alike.counts(one), "recall")))
+    shares = alike_shares(part)
+    most = max(float(one.max()) for one in shares.values())
+    count = sum(len(_written_alike(*words)) for words in part.words)
+    # Without such words nothing tells heads apart but their scores.
+    near = most - math.sqrt(most * (1 - most) / count) if count else -1.0
+    fit = [
+        (float(score), Chosen(row, (head,)))
+        for row, own in scores.items()
+        for head, score in enumerate(own)
+        if shares[row][head] >= near
+    ]
+    return max(fit, key=lambda one: one[0])[1]
+
+
+def alike_shares(part: Part) -> dict[Row, Float64[Tensor, " head"]]:
+    """Of the words that stand once on both sides, written alike, the share that each head links; by row.
+
+    Such words are names, numbers and punctuation: links that are known without anyone who made them.
+    """
+    alike = part.with_links([_written_alike(*words) for words in part.words])
+    return {
+        row: scored(count_heads(words, alike.gold), "recall") for row, words in part.weights.items()
+    }
 
 
 def _written_alike(source: Words, target: Words) -> frozenset[Link]:
-    """Links between words that stand once on both sides: names, numbers, punctuation."""
     once = {
         word for word in set(source) & set(target) if source.count(word) == target.count(word) == 1
     }

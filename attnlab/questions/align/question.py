@@ -174,6 +174,13 @@ HEADS = Table(
             "Geometric mean of confidence, coverage, monotonicity and agreement, 0 to 1.",
             3,
         ),
+        Column(
+            "alike",
+            "alike",
+            "Share of the words that stand once on both sides, written alike (names, numbers, punctuation), "
+            "that the head links.",
+            3,
+        ),
         Column("chosen", "chosen", "Whether the head is among those that are chosen."),
     ),
     keys=("layer", "head", "row"),
@@ -543,7 +550,8 @@ QUESTION = Question(
             "of the chosen heads may be too low; choose them on other pairs."
         ),
         NoGold: "There are no gold links, so heads are chosen by those of a statistical aligner (or, with "
-        "few pairs or --quick, by what heads look like), and nothing says how good their links are.",
+        "few pairs or --quick, by words that are written alike on both sides), and nothing says how good "
+        "their links are.",
         NotGenerated: "How links differ where the model writes the translation itself was not measured: its "
         "configuration names no token that translations begin with, and references begin with none of a "
         "language.",

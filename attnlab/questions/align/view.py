@@ -52,6 +52,7 @@ _READ = {"input": "read one step later", "output": "read at the step that predic
 _WITHOUT_GOLD = HEADS["score_without_gold"]
 _CHOSEN = HEADS["chosen"].heading
 _PROPERTIES = tuple(HEADS[name] for name in ("confidence", "coverage", "monotonicity", "agreement"))
+_ALIKE = HEADS["alike"]
 # Beginning of the address that shows the links of one head.
 _ADDRESS = "#head="
 # Bytes of the page for links of single heads, and what a link and a kind of links of a head take.
@@ -125,6 +126,8 @@ def _legend(systems: pd.DataFrame, headings: Collection[str]) -> str | None:
         said.append(
             f"{_WITHOUT_GOLD.heading}: geometric mean of {four}, which gold links are not needed for"
         )
+    if _ALIKE.heading in headings:
+        said.append(f"{_ALIKE.heading}: share of words written alike on both sides that are linked")
     if _CHOSEN in headings:
         said.append(f"{_CHOSEN}: heads that are chosen together, which need not be the best alone")
     return f"{'; '.join(said)}." if said else None
@@ -211,6 +214,7 @@ def _heads_shown(heads: pd.DataFrame, total: int) -> TerminalTable:
         HEADS["head"],
         *([AER.column, PRECISION.column, RECALL.column] if gold else _PROPERTIES),
         _WITHOUT_GOLD,
+        _ALIKE,
         HEADS["chosen"],
     ]
     by = "AER on these pairs" if gold else _WITHOUT_GOLD.heading

@@ -18,7 +18,16 @@ from zoo import random_models
 from zoo.random_models import PAIRS, tokenizer
 
 import attnlab
-from attnlab.alignment import count_links, read_links, scored, symmetrized
+from attnlab.alignment import (
+    WordWeights,
+    count_links,
+    gold_grid,
+    gold_links,
+    head_properties,
+    read_links,
+    scored,
+    symmetrized,
+)
 from attnlab.alignment.heads_file import read_heads, write_heads
 from attnlab.cli.app import app
 from attnlab.core.errors import InputError
@@ -33,7 +42,13 @@ from attnlab.questions.align import (
     word_reading,
 )
 from attnlab.questions.align.aligning import align
-from attnlab.questions.align.chosen_heads import Chosen, Part, halves
+from attnlab.questions.align.chosen_heads import (
+    Chosen,
+    Part,
+    alike_shares,
+    halves,
+    heads_without_gold,
+)
 from attnlab.questions.align.question import (
     CHOICE_NAMES,
     AlignmentSettings,
@@ -822,6 +837,58 @@ def test_translations_that_cannot_be_aligned_are_left_out_of_both_sides(
     assert row["aer"] == row["generated_aer"] == pytest.approx(aer_of(shown, "chosen"))
 
 
+def planted_part(shares: dict[str, list[float]], words: list[tuple[str, str]]) -> Part:
+    """Heads that link that share of the words of each pair at the same place, and the others to the next."""
+    model = Model(random_models.marian(), tokenizer())
+    pairs = pairs_of(model, AskedPairs(pairs=words))
+    size = len(words[0][0].split())
+    there = torch.ones(len(words), size, dtype=torch.bool)
+    weights = {}
+    for row, own in shares.items():
+        grid = torch.zeros(len(words), len(own), size, size)
+        for head, share in enumerate(own):
+            for number in range(len(words)):
+                for place in range(size):
+                    right = place < round(share * size)
+                    grid[number, head, place, place if right else (place + 1) % size] = 1
+        weights[row] = WordWeights(grid, there, there)
+    numbers = tuple(range(len(words)))
+    return Part(pairs, numbers, weights, gold_grid([gold_links(())] * len(words), size, size))
+
+
+def test_without_gold_the_head_is_taken_that_links_words_written_alike() -> None:
+    """Of those within one standard error the one of the best score; all where no word is written alike."""
+    words = [("the cat sees a dog , red 7 .", "il cat sees un dog , rosso 7 .")] * 4
+    part = planted_part({"output": [1 / 3, 2 / 3], "input": [0.0, 1.0]}, words)
+    shares = alike_shares(part)
+    # Of nine words six are alike: at 1, 2, 4, 5, 7 and 8.
+    assert [one.tolist() for one in shares.values()] == [
+        pytest.approx([2 / 6, 4 / 6]),
+        pytest.approx([0, 1]),
+    ]
+    assert heads_without_gold(part, None) == Chosen("input", (1,))
+    scores = {row: head_properties(one).score for row, one in part.weights.items()}
+    best = max(float(one.max()) for one in scores.values())
+    other = [(source, "il gatto vede un cane e rosso otto ora") for source, _ in words]
+    found = heads_without_gold(
+        planted_part({"output": [1 / 3, 2 / 3], "input": [0.0, 1.0]}, other), None
+    )
+    assert found is not None
+    assert float(scores[found.row][found.heads[0]]) == pytest.approx(best)
+
+
+@pytest.mark.parametrize(("count", "near"), [(1, True), (40, False)])
+def test_one_standard_error_decides_which_heads_are_as_good(count: int, near: bool) -> None:
+    """Five of six words and four of six: the same for six words, not for 240."""
+    part = planted_part({"output": [5 / 6, 4 / 6]}, [("1 2 3 4 5 6", "1 2 3 4 5 6")] * count)
+    # The better one is less confident, so its score is lower.
+    sharp = part.weights["output"].weights[:, 0]
+    sharp.copy_(0.6 * sharp + 0.4 / 6)
+    scores = head_properties(part.weights["output"]).score
+    assert scores[0] < scores[1]
+    assert heads_without_gold(part, None) == Chosen("output", (1 if near else 0,))
+
+
 def test_pairs_of_single_words_tell_no_heads_apart(tmp_path: Path) -> None:
     pairs = [("cat", "gatto"), ("dog", "cane")]
     with pytest.raises(InputError, match="No pair has two words with tokens on both sides"):
@@ -935,7 +1002,7 @@ def test_what_heads_were_chosen_by_is_said(tmp_path: Path) -> None:
     gold = gold_file(tmp_path, PAIRS)
     chosen = {
         "gold links": align(model, gold=gold, **QUICK),
-        "what heads look like": align(model, PAIRS),
+        "words written alike": align(model, PAIRS),
     }
     for by, found in chosen.items():
         assert found.details["chosen_by"] == by
