@@ -97,6 +97,20 @@ def of_engines(systems: Mapping[Choice, pd.DataFrame]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def of_alike(systems: pd.DataFrame) -> pd.DataFrame:
+    """One row: the head chosen by words written alike, and by how much the best single one is better.
+
+    Args:
+        systems: the table `systems` of `attnlab align` without a statistical aligner, choosing unsupervised.
+    """
+    by_name = systems.set_index("system")
+    chosen, single = by_name.loc[CHOSEN], by_name.loc[CHOICE_NAMES["single"]]
+    names = ("row", "heads", "pairs", "aer", "aer_low", "aer_high")
+    ends = {"": "", "_low": "_high", "_high": "_low"}
+    worse = {f"worse{end}": -single[f"aer_change{other}"] for end, other in ends.items()}
+    return pd.DataFrame([{name: chosen[name] for name in names} | worse])
+
+
 def of_directions(systems: pd.DataFrame) -> pd.DataFrame:
     """The rows of `systems` of the chosen heads, of those of the other direction, and of both."""
     both = [both_named(how) for how in SYMMETRIZATIONS]

@@ -23,7 +23,7 @@ FEWEST_MODELS = 3
 # Numbers of layers that models were to have.
 LAYERS = (1, 3, 6)
 TABLES = (
-    "models", "systems", "heads", "calibration", "contrasts", "generation", "engines", "directions",
+    "models", "systems", "heads", "calibration", "contrasts", "generation", "engines", "directions", "alike",
 )  # fmt: skip
 
 
@@ -55,6 +55,7 @@ def readme(folder: Path) -> str:
         both=list(both_directions(tables["directions"], systems)) if "directions" in tables else [],
         one_direction=one_direction(systems, main["model"]),
         by_looks=by_looks(tables["heads"]),
+        alike=by_alike(tables["alike"]) if "alike" in tables else None,
         drawn_of=[
             {"name": kind_name(key), "pairs": span(own["calibration_pairs"], ".0f")}
             for key, own in models.groupby(KIND, sort=True)
@@ -242,6 +243,18 @@ def by_looks(heads: pd.DataFrame) -> dict[str, Any]:
         "most": f"{worse.max():.1f}",
         "worse": int((worse > 100 * hoped).sum()),
         "models": len(worse),
+    }
+
+
+def by_alike(table: pd.DataFrame) -> dict[str, Any]:
+    """How much worse heads chosen by words written alike are than the best single head, over models."""
+    worse = 100 * table["worse"]
+    hoped = WANTED["heads chosen without gold links"].most
+    return {
+        "most": f"{worse.max():.1f}",
+        "mean": f"{worse.mean():.1f}",
+        "worse": int((worse > 100 * hoped).sum()),
+        "models": len(table),
     }
 
 

@@ -27,7 +27,7 @@ from attnlab.models import Run, choice
 from attnlab.questions.align.aligning import align
 from attnlab.questions.align.question import OF_ENGINES
 from attnlab.results import Result
-from experiments.alignment.contrasts import contrasts, of_directions, of_engines
+from experiments.alignment.contrasts import contrasts, of_alike, of_directions, of_engines
 from experiments.alignment.corpus import TEXTS, Gold, gold_of, write_corpus, write_exchanged
 from experiments.alignment.figure import EMBEDDED, draw_systems
 from experiments.alignment.models import demo_settings, settings_of
@@ -145,6 +145,7 @@ def measured(
     tables["contrasts"] = contrasts(tables["systems"], tables["calibration"])
     told = {choice: aligned(choose=choice, quick=True).tables["systems"] for choice in OF_ENGINES}
     tables["engines"] = of_engines(told)
+    tables["alike"] = of_alike(aligned(choose="unsupervised", quick=True).tables["systems"])
     if back is not None:
         both = aligned(reverse=str(back.folder), quick=True)
         tables["directions"] = of_directions(both.tables["systems"])
