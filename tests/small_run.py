@@ -1,5 +1,7 @@
 """A run directory small enough to train in a test."""
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +80,13 @@ def untrained_run(folder: Path, *, pairs: int, heads: int, attention: str) -> Pa
     tokenizers.save(folder)
     write_json(folder / RECORD, new_record(settings, corpus, {}, "attnlab train"))
     return folder
+
+
+def exchanged_run(folder: Path, copy: Path) -> Path:
+    """A copy of a run that says of itself to translate in the other direction."""
+    shutil.copytree(folder, copy)
+    settings = json.loads((copy / "settings.json").read_text())
+    languages = settings["corpus"]["pair"].split("-")
+    settings["corpus"]["pair"] = "-".join(reversed(languages))
+    (copy / "settings.json").write_text(json.dumps(settings))
+    return copy

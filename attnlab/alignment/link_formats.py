@@ -141,7 +141,8 @@ def _to_the_last(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 def _pair(columns: Sequence[str], where: str) -> tuple[Words, Words]:
     if len(columns) < 2:
-        msg = f"{where} has no tab; write source, tab, target."
+        what = "has no tab" if columns[0].strip() else "is blank"
+        msg = f"{where} {what}; write source, tab, target."
         raise InputError(msg)
     source, target = (tuple(side.split()) for side in columns[:2])
     if not source or not target:

@@ -241,6 +241,7 @@ def by_looks(heads: pd.DataFrame) -> dict[str, Any]:
     )
     return {
         "most": f"{worse.max():.1f}",
+        "mean": f"{worse.mean():.1f}",
         "worse": int((worse > 100 * hoped).sum()),
         "models": len(worse),
     }

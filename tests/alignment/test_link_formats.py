@@ -215,7 +215,7 @@ def test_tab_separated(write) -> None:
 def test_blank_lines_at_the_end_do_no_harm(write) -> None:
     pairs = "the house\tla casa\nyes\tsì\n"
     assert list(read_pairs(write("pairs.tsv", f"{pairs}\n \n"))) == PAIRS[:2]
-    with pytest.raises(InputError, match="line 2, has no tab"):
+    with pytest.raises(InputError, match="line 2, is blank; write source"):
         list(read_pairs(write("pairs.tsv", pairs.replace("\n", "\n\n", 1))))
     for name, text in {"gold.tsv": XLWA, "en-it.A3": GIZA}.items():
         plain = list(read_links(write(name, text)))

@@ -110,10 +110,24 @@ def run(words: list[str]) -> None:
         less = "--fit-sentences 2"
     if words[0] == "analyze" and words[1].startswith("sentence-transformers"):
         less = less.replace(FEW, "")
-    done = CliRunner().invoke(app, [*words, *less.split()], catch_exceptions=True)
+    done = CliRunner().invoke(
+        app, [*without(words, less.split()), *less.split()], catch_exceptions=True
+    )
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     assert done.exit_code == 0, (words, done.output)
+
+
+def without(words: list[str], others: list[str]) -> list[str]:
+    """The words but for the options, with their values, that stand among others too."""
+    taken, kept = {word for word in others if word.startswith("--")}, []
+    rest = iter(words)
+    for word in rest:
+        if word not in taken:
+            kept.append(word)
+        elif word not in {"--quick", "--no-bleu"}:
+            next(rest)
+    return kept
 
 
 def install(folder: Path) -> None:

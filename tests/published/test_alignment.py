@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from small_run import SETTINGS, snapshot
+from small_run import SETTINGS, exchanged_run, snapshot
 
 from attnlab.alignment.statistical_aligner import words_of
 from attnlab.corpora.corpus import draw_embedded
@@ -149,33 +149,34 @@ def test_means_over_models_are_of_three_and_more() -> None:
 
 
 def test_a_model_of_the_embedded_grammar_is_published(small_run: Path, tmp_path: Path) -> None:
-    run = load(small_run)
-    tables = experiment.measured(run, None, run, sentences=8)
+    run, out = load(small_run), tmp_path / "out"
+    back = load(exchanged_run(small_run, tmp_path / "back"))
+    tables = experiment.measured(run, None, back, sentences=8)
     model: dict[str, Any] = {"text": "embedded", "layers": 1, "seed": 0}
     for seed in (0, 1, 0):
-        experiment.publish(tmp_path, model | {"seed": seed}, tables)
-        experiment.write_result(tmp_path, f"command {seed}")
+        experiment.publish(out, model | {"seed": seed}, tables)
+        experiment.write_result(out, f"command {seed}")
     assert tables["engines"]["choice"].tolist() == [CHOICE_NAMES[one] for one in OF_ENGINES]
     for row in tables["engines"].to_dict("records"):
         first = tables["systems"].set_index("system").loc[FIRST_HEAD, "aer"]
         assert row["aer"] + row["first_head"] == pytest.approx(first)
     assert len(tables["directions"]) == 2 + len(SYMMETRIZATIONS)
     for name, table in tables.items():
-        published = read_table(tmp_path, name)
+        published = read_table(out, name)
         assert published["seed"].tolist() == [0] * len(table) + [1] * len(table)
-    assert read_facts(tmp_path)["commands"] == ["command 1", "command 0"]
-    described = read_table(tmp_path, "models").iloc[0]
+    assert read_facts(out)["commands"] == ["command 1", "command 0"]
+    described = read_table(out, "models").iloc[0]
     assert described["steps"] == run.metrics()[-1]["step"]
     assert described["reported_pairs"] == described["calibration_pairs"] == 4
-    text = (tmp_path / "README.md").read_text("utf-8")
+    text = (out / "README.md").read_text("utf-8")
     assert "Number of models: 2 of embedded grammar, 1 layer." in text
     # Four pairs have no interval.
-    aer = read_table(tmp_path, "systems").iloc[0]["aer"]
+    aer = read_table(out, "systems").iloc[0]["aer"]
     assert f"AER is {100 * aer:.1f};" in text.replace("\n", " ")
     assert "nan" not in text
     assert "## What engines can be told of" in text
     assert "## Both directions" in text
-    assert (tmp_path / "systems.svg").exists()
+    assert (out / "systems.svg").exists()
 
 
 def _tiny_data(folder: Path) -> Path:

@@ -156,7 +156,7 @@ def test_many_heads_are_not_all_named_and_lines_to_copy_are_json() -> None:
     assert "2.0, 1.3" not in answer_of(found)
     assert "0.0, 0.1, 0.2, 0.3, 1.0, 1.1, 1.2, 1.3 and 4 more" in answer_of(found)
     facts = alignment().contents().facts
-    assert facts["generation_config.json"] == '"alignment_heads": [[0, 2]]'
+    assert facts["generation_config.json (of Whisper)"] == '"alignment_heads": [[0, 2]]'
     assert facts["CTranslate2, heads 2.1 and 2.3"] == (
         "alignment_layer = 2, alignment_heads = 2, head_order = [1, 3, 0, 2]"
     )

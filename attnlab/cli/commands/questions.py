@@ -92,6 +92,13 @@ def _check_beforehand(
         check_matrices_there(Path(source))
     elif "embeddings" not in question.sources or not Path(source).exists():
         check_source_there(source, matrices="matrices" in question.sources)
+    for name in question.writes:
+        path = getattr(settings, name)
+        if path is not None and Path(path).exists() and not overwrite:
+            msg = (
+                f"{path} exists; add --overwrite to replace it, or name another file with --{name}."
+            )
+            raise InputError(msg)
     settings.check_source(source)
     check_texts_there(settings)
 

@@ -152,7 +152,7 @@ def _with_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -> R
     if wanted not in found:
         raise InputError(_NOTHING_TELLS)
     chosen = found[wanted]
-    other = other_direction(pairs, wanted, settings, statistical)
+    other = other_direction(model, pairs, wanted, settings, statistical)
     systems = [
         of_heads(CHOSEN, "choice", report, chosen),
         *other_heads(report, found, wanted, aligned.shape),
@@ -213,7 +213,7 @@ def _without_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -
     chosen = heads_without_gold(part, statistical)
     if chosen is None:
         raise InputError(_NOTHING_TELLS)
-    other = other_direction(pairs, "unsupervised", settings, statistical)
+    other = other_direction(model, pairs, "unsupervised", settings, statistical)
     engines = (
         {}
         if statistical is None
@@ -256,7 +256,7 @@ def _with_given_heads(model: Model, settings: AlignmentSettings) -> Result:
     given, other = read_heads(settings.heads), None
     if settings.reverse_heads is not None:
         heads = read_heads(settings.reverse_heads)
-        other = Aligner(reverse_model(settings), heads, "heads of the other direction")
+        other = Aligner(reverse_model(model, settings), heads, "heads of the other direction")
     corpus = CorpusLinks(Aligner(model, given), settings, other)
     corpus.write()
     alone, both = corpus.alone, corpus.written

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from attnlab.alignment import Link, Symmetrization, count_links, symmetrized
 from attnlab.core import InputError, NothingUsableError, usable_device
-from attnlab.models import Model
+from attnlab.corpora import split_pair
+from attnlab.models import Model, Run
 from attnlab.questions.align.chosen_heads import (
     BothDirections,
     Chosen,
@@ -50,11 +51,15 @@ class OtherDirection:
     links: Mapping[int, Mapping[Link, float]]
 
 
-def reverse_model(settings: AlignmentSettings) -> Model:
+def reverse_model(forward: Model, settings: AlignmentSettings) -> Model:
     """The model of the other direction, its tokenizer set to the languages, on the device.
 
+    Args:
+        forward: the model of the pairs.
+        settings: those of the question.
+
     Raises:
-        InputError: see `model_of_languages`.
+        InputError: it translates in another direction, where both are runs; see `model_of_languages`.
     """
     exchanged = replace(
         settings,
@@ -63,11 +68,20 @@ def reverse_model(settings: AlignmentSettings) -> Model:
     )
     assert settings.reverse is not None  # noqa: S101 - it is asked for
     model = model_of_languages(settings.reverse, exchanged)
+    if isinstance(forward, Run) and isinstance(model, Run):
+        own, other = (split_pair(run.settings.corpus.pair) for run in (forward, model))
+        if other != own[::-1]:
+            msg = (
+                f"The model of the other direction translates {'-'.join(other)}, and this one "
+                f"{'-'.join(own)}; give one of {'-'.join(own[::-1])}."
+            )
+            raise InputError(msg)
     model.move_to(usable_device(settings.device))
     return model
 
 
 def other_direction(
+    forward: Model,
     pairs: WordPairs,
     wanted: Choice,
     settings: AlignmentSettings,
@@ -76,6 +90,7 @@ def other_direction(
     """Heads of the model of the other direction, chosen as those of this one; None where there is none.
 
     Args:
+        forward: the model of the pairs.
         pairs: with gold links or without.
         wanted: how heads are chosen.
         settings: those of the question.
@@ -86,7 +101,7 @@ def other_direction(
     """
     if settings.reverse is None:
         return None
-    model = reverse_model(settings)
+    model = reverse_model(forward, settings)
     exchanged = None if statistical is None else statistical.exchanged
     pairs = pairs.in_case_of(model)
     try:

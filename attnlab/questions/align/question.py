@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from attnlab.alignment import ENGINE_ROW, FromWord, Row, Symmetrization
-from attnlab.core import BATCH_SIZE, Column, Estimate, InputError, Note, Option, Table
+from attnlab.core import BATCH_SIZE, Column, Estimate, InputError, Note, Option, Table, check_there
 from attnlab.evaluation import (
     ENOUGH_FOR_INTERVALS,
     MEMORY,
@@ -28,6 +28,7 @@ BEST_ROW = "best"
 FROM_WORD: tuple[FromWord, ...] = get_args(FromWord)
 SYMMETRIZATIONS: tuple[Symmetrization, ...] = get_args(Symmetrization)
 SYMMETRIZED: Symmetrization = "grow-diag-final-and"
+HEADS_WANTED = "name a heads.json that attnlab align wrote"
 # Numbers of pairs with gold links that heads are chosen on, to see how many are needed.
 CALIBRATION_SIZES = (10, 25, 50, 100, 200)
 # Whose links stand on the page.
@@ -431,6 +432,20 @@ class AlignmentSettings(DeviceSettings):
             msg = f"choose is {self.choose}, for engines that read the {ENGINE_ROW} row; leave row out."
             raise InputError(msg)
         self._check_reverse()
+
+    def check_source(self, source: object) -> None:  # noqa: ARG002 - whatever it is
+        """Raises InputError for a file that is not there, before a model is loaded."""
+        files = {
+            "pairs": "name a file with source, tab, target on each line",
+            "gold": "name a file of gold links",
+            "calibration": "name a file of other pairs with gold links",
+            "heads": HEADS_WANTED,
+            "reverse_heads": HEADS_WANTED,
+        }
+        for name, wanted in files.items():
+            path = getattr(self, name)
+            if isinstance(path, str | Path):
+                check_there(path, wanted)
 
     def _check_reverse(self) -> None:
         """Raises InputError for what is told of the other direction, where something else is missing."""

@@ -228,8 +228,12 @@ def _words_of(model: Model, asked: AskedPairs) -> Iterable[tuple[Words, Words]]:
         check_is_text(pairs)
         if not _is_read_as_corpus(pairs):
             return read_pairs(pairs)
-        own = model.settings.corpus.pair if isinstance(model, Run) else DEFAULT_PAIR
-        rows = read_pair_file(Path(pairs), split_pair(asked.languages or own))
+        own = split_pair(model.settings.corpus.pair if isinstance(model, Run) else DEFAULT_PAIR)
+        languages = own if asked.languages is None else split_pair(asked.languages)
+        if isinstance(model, Run) and languages == own[::-1]:
+            msg = f"pair is {asked.languages}, and {model.label} translates {'-'.join(own)}; leave pair out."
+            raise InputError(msg)
+        rows = read_pair_file(Path(pairs), languages)
         return ((tuple(source.split()), tuple(target.split())) for source, target in rows)
     if not pairs or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
         msg = "Pairs must be a list of (source, target) with at least one entry."

@@ -12,6 +12,7 @@ import jaxtyping
 import pandas as pd
 import pytest
 import torch
+from small_run import exchanged_run
 from transformers import MarianMTModel
 from typer.testing import CliRunner
 from zoo import random_models
@@ -631,6 +632,43 @@ def test_which_of_two_files_of_heads_does_not_fit_is_told(tmp_path: Path) -> Non
         align(model, [(long, long)] * 3, reverse=back, **QUICK)
 
 
+def test_directions_that_do_not_fit_are_refused(small_run: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="translates en-it, and this one en-it; give one of it-en"):
+        align(small_run, sentences=12, reverse=small_run, **QUICK)
+    pairs = jsonl_file(tmp_path / "pairs.jsonl", PAIRS, ("en", "it"))
+    with pytest.raises(InputError, match="pair is it-en, and .* translates en-it; leave pair out"):
+        align(small_run, pairs, pair="it-en", **QUICK)
+
+
+def test_files_that_are_not_there_are_told_before_the_model_is_loaded(tmp_path: Path) -> None:
+    for name in ("pairs", "gold", "calibration", "heads"):
+        settings = AlignmentSettings(**{name: tmp_path / "nowhere"})
+        with pytest.raises(InputError, match=r"There is no file .*nowhere; name a"):
+            settings.check_source("a model")
+
+
+def test_links_that_are_there_are_not_replaced_unasked(tmp_path: Path) -> None:
+    model, heads = chosen_heads(tmp_path)
+    for one in model:
+        one.save_pretrained(tmp_path / "model")
+    links = tmp_path / "links"
+    links.write_text("precious\n")
+    words = [
+        "align",
+        str(tmp_path / "model"),
+        "--gold",
+        str(tmp_path / "gold.tsv"),
+        "--heads",
+        str(heads),
+    ]
+    words += ["--links", str(links), "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, words)
+    assert isinstance(done.exception, InputError) or done.exit_code == 2
+    assert links.read_text() == "precious\n"
+    assert CliRunner().invoke(app, [*words, "--overwrite"]).exit_code == 0
+    assert links.read_text() != "precious\n"
+
+
 def test_what_is_told_of_one_direction_alone_is_refused() -> None:
     for given, message in (
         ({"symmetrize": "union"}, "symmetrize is of links of both directions; give reverse"),
@@ -644,7 +682,7 @@ def test_what_is_told_of_one_direction_alone_is_refused() -> None:
 
 
 def test_heads_of_the_other_direction_are_chosen_alike(
-    small_run: Path, monkeypatch: pytest.MonkeyPatch
+    small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learned, given = [], []
     fitted, choices = aligning.statistical_aligner, other_direction.choices
@@ -660,7 +698,8 @@ def test_heads_of_the_other_direction_are_chosen_alike(
     monkeypatch.setattr("attnlab.questions.align.chosen_heads.FEWEST_TRAINING", 1)
     monkeypatch.setattr(aligning, "statistical_aligner", fitting)
     monkeypatch.setattr(other_direction, "choices", choosing)
-    align(small_run, sentences=12, reverse=small_run, choose="unsupervised")
+    back = exchanged_run(small_run, tmp_path / "back")
+    align(small_run, sentences=12, reverse=back, choose="unsupervised")
     (both,), (exchanged, *_) = learned, given
     assert exchanged.forward is both.backward
     assert exchanged.backward is both.forward
