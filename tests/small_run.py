@@ -85,8 +85,8 @@ def untrained_run(folder: Path, *, pairs: int, heads: int, attention: str) -> Pa
 def exchanged_run(folder: Path, copy: Path) -> Path:
     """A copy of a run that says of itself to translate in the other direction."""
     shutil.copytree(folder, copy)
-    settings = json.loads((copy / "settings.json").read_text())
-    languages = settings["corpus"]["pair"].split("-")
-    settings["corpus"]["pair"] = "-".join(reversed(languages))
-    (copy / "settings.json").write_text(json.dumps(settings))
+    record = json.loads((copy / RECORD).read_text())
+    languages = record["settings"]["corpus"]["pair"].split("-")
+    record["settings"]["corpus"]["pair"] = "-".join(reversed(languages))
+    write_json(copy / RECORD, record)
     return copy
