@@ -306,7 +306,7 @@ def _configuration(given: Mapping[str, Any], row: Row) -> dict[str, str]:
         fields = ((name, value) for name, value in told.items() if name != "heads")
         line = ", ".join(f"{name} = {json.dumps(value)}" for name, value in fields)
         del lines["CTranslate2"]
-        lines[f"CTranslate2, {_named(told['heads'])}"] = line
+        lines[f"CTranslate2, {_named(sorted(told['heads']))}"] = line
     if marian is not None:
         lines[f"Marian, {_named(marian['heads'])}"] = f"{MARIAN_LAYER}: {marian[MARIAN_LAYER]}"
     return lines
@@ -317,16 +317,14 @@ def _for_engines(result: Result) -> Iterator[str]:
     rows = {row["system"]: row for row in result.systems.to_dict("records")}
     given, systems = result.details["configuration"], result.systems
     told = []
-    for program, choice, takes in (
-        ("CTranslate2", "one-layer", "average"),
-        ("Marian", "first-head", "take"),
-    ):
+    for program, choice in (("CTranslate2", "one-layer"), ("Marian", "first-head")):
         heads = (given[program.lower()] or {"heads": []})["heads"]
         own = result.details["chosen"] == heads and result.details["row"] == ENGINE_ROW
         row = rows.get(CHOSEN if own else CHOICE_NAMES[choice])
         if heads and row is not None and _known(systems, AER):
             score = f", AER {AER.shown(row)}" if pd.notna(row[AER.name]) else ""
-            told.append(f"{program} can {takes} {_named(heads)}{score}")
+            takes = "average" if len(heads) > 1 else "take"
+            told.append(f"{program} can {takes} {_named(sorted(heads))}{score}")
     if told:
         yield f"Engines read the step that predicts the word ({ENGINE_ROW} row): {'; '.join(told)}."
 
