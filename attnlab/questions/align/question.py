@@ -263,7 +263,7 @@ WORDS = Table(
 
 @dataclass(frozen=True)
 class PairsNotAligned(Note):
-    """Pairs whose tokens do not match their words: they have no links.
+    """Pairs that cannot be aligned: they have no links.
 
     Attributes:
         count: how many.
@@ -280,7 +280,7 @@ class PairsNotAligned(Note):
 
 @dataclass(frozen=True)
 class TranslationsNotAligned(Note):
-    """Translations that a model wrote and whose tokens do not match their words: they are not scored.
+    """Translations that a model wrote and that cannot be aligned: they are not scored.
 
     Attributes:
         count: how many.
@@ -528,15 +528,15 @@ def notes_on_intervals(scored: int) -> list[Note]:
 
 def _not_aligned(note: PairsNotAligned) -> str:
     return (
-        f"{note.count} of {note.total} pairs have no links, since their tokens do not match their words; "
-        f"the first is pair {note.first}: {note.reason}."
+        f"{note.count} of {note.total} pairs cannot be aligned and have no links; the first is pair "
+        f"{note.first}: {note.reason}."
     )
 
 
 def _not_scored(note: TranslationsNotAligned) -> str:
     return (
-        f"Of {note.total} translations that the model wrote {note.count} are left out, since their tokens do "
-        f"not match their words; the first is of pair {note.first}: {note.reason}."
+        f"Of {note.total} translations that the model wrote {note.count} cannot be aligned and are left out; "
+        f"the first is of pair {note.first}: {note.reason}."
     )
 
 
