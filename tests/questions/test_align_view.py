@@ -519,3 +519,13 @@ def test_a_result_is_saved_and_drawn_again(tmp_path: Path) -> None:
     loaded = Result.load(found.save(tmp_path / "r"))
     assert answer_of(loaded) == answer_of(found)
     assert list(loaded.figures) == list(found.figures)
+
+
+def test_without_gold_links_the_terminal_lists_heads_by_words_written_alike() -> None:
+    found = alignment(gold=False)
+    heads = found.heads[found.heads["row"] == found.details["row"]]
+    ordered = heads.sort_values("alike", ascending=False).head(10)
+    table = list(found.terminal())[1]
+    assert [row[0] for row in table.rows] == [
+        f"{one.layer}.{one.head}" for one in ordered.itertuples()
+    ]

@@ -217,7 +217,7 @@ def _heads_shown(heads: pd.DataFrame, total: int) -> TerminalTable:
         _ALIKE,
         HEADS["chosen"],
     ]
-    by = "AER on these pairs" if gold else _WITHOUT_GOLD.heading
+    by = "AER on these pairs" if gold else "words written alike"
     row = heads["row"].iloc[0]
     title = f"\nHeads alone, {_READ[row]} ({row} row): the best {len(heads)} of {total} by {by}"
     columns = [column for column in wanted if column.name in named]
@@ -237,12 +237,14 @@ def _curve(result: Result) -> pd.DataFrame:
 
 
 def _best_heads(result: Result) -> pd.DataFrame:
-    """The first heads by AER, or without gold links by the score without them; none without both."""
+    """The first heads by AER, or without gold links by words written alike; none without both."""
     heads = _of_row(result)
     if measured(heads):
         ordered = heads.sort_values(AER.name, kind="stable")
-    elif _WITHOUT_GOLD.name in heads:
-        ordered = heads.sort_values(_WITHOUT_GOLD.name, ascending=False, kind="stable")
+    elif _ALIKE.name in heads:
+        ordered = heads.sort_values(
+            [_ALIKE.name, _WITHOUT_GOLD.name], ascending=False, kind="stable"
+        )
     else:
         return heads.head(0)
     return ordered.head(_BEST)
