@@ -145,8 +145,13 @@ def _recorded(folder: Path) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
-def check_file_free(path: str | Path, *, overwrite: bool) -> None:
+def check_file_free(path: str | Path, *, overwrite: bool, option: str = "--out") -> None:
     """Raises when a file to be written exists and may not be replaced, is a folder, or of a run.
+
+    Args:
+        path: of the file.
+        overwrite: whether it may be replaced.
+        option: that names it.
 
     Raises:
         InputError: see above, or nothing can be written there.
@@ -157,7 +162,7 @@ def check_file_free(path: str | Path, *, overwrite: bool) -> None:
         msg = f"{path} is a folder; name a file to write to."
         raise InputError(msg)
     if path.exists() and not overwrite:
-        msg = f"{path} exists; add --overwrite to replace it, or name another file with --out."
+        msg = f"{path} exists; add --overwrite to replace it, or name another file with {option}."
         raise InputError(msg)
     check_writable(path.parent)
 

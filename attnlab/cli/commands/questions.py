@@ -93,12 +93,10 @@ def _check_beforehand(
     elif "embeddings" not in question.sources or not Path(source).exists():
         check_source_there(source, matrices="matrices" in question.sources)
     for name in question.writes:
-        path = getattr(settings, name)
-        if path is not None and Path(path).exists() and not overwrite:
-            msg = (
-                f"{path} exists; add --overwrite to replace it, or name another file with --{name}."
-            )
-            raise InputError(msg)
+        if (path := getattr(settings, name)) is not None:
+            from attnlab.results import check_file_free
+
+            check_file_free(path, overwrite=overwrite, option=f"--{name}")
     settings.check_source(source)
     check_texts_there(settings)
 

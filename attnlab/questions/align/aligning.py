@@ -9,7 +9,6 @@ import pandas as pd
 import torch
 
 from attnlab.alignment import (
-    ENGINE_ROW,
     MARIAN_LAYER,
     AlignmentHeads,
     FoundLinks,
@@ -136,13 +135,16 @@ def align(source: Source, settings: AlignmentSettings) -> Result:
         raise InputError(msg)
     model = model_of_languages(loaded, settings)
     model.move_to(device)
+    back = None if settings.reverse is None else reverse_model(model, settings)
     if settings.heads is not None:
-        return _with_given_heads(model, settings)
+        return _with_given_heads(model, back, settings)
     pairs = pairs_of(model, asked_pairs(settings))
-    return (_with_gold if pairs.links else _without_gold)(model, pairs, settings)
+    return (_with_gold if pairs.links else _without_gold)(model, back, pairs, settings)
 
 
-def _with_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -> Result:
+def _with_gold(
+    model: Model, back: Model | None, pairs: WordPairs, settings: AlignmentSettings
+) -> Result:
     aligned, read, calibration, report = halves(model, pairs, settings)
     others = [] if settings.calibration is None else calibration.words
     statistical = statistical_aligner(model, [*pairs.words, *others], settings)
@@ -152,7 +154,7 @@ def _with_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -> R
     if wanted not in found:
         raise InputError(_NOTHING_TELLS)
     chosen = found[wanted]
-    other = other_direction(model, pairs, wanted, settings, statistical)
+    other = other_direction(back, pairs, wanted, settings, statistical)
     systems = [
         of_heads(CHOSEN, "choice", report, chosen),
         *other_heads(report, found, wanted, aligned.shape),
@@ -163,7 +165,7 @@ def _with_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -> R
     generated = compare_generated(model, report, chosen, settings)
     by = "gold links" if wanted != "unsupervised" else _without_links(statistical)
     score = _score(systems[0], settings, pairs) | {"sentences": len(calibration.numbers)}
-    back = [one for one in systems if one.name == REVERSE]
+    reverse = [one for one in systems if one.name == REVERSE]
     beside = "that stand between them" if settings.calibration is None else calibration.pairs.origin
     per_layer = aligned.shape[1]
     return _result(
@@ -188,7 +190,7 @@ def _with_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -> R
         ],
         heads=_Heads(
             _heads_file(model, chosen, aligned.shape, settings, by=by, score=score),
-            _reverse_file(other, settings, by, *(_score(one, settings, pairs) for one in back)),
+            _reverse_file(other, settings, by, *(_score(one, settings, pairs) for one in reverse)),
             {name: one for name, one in found.items() if name in OF_ENGINES},
         ),
         kept=_kept(
@@ -197,7 +199,9 @@ def _with_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -> R
     )
 
 
-def _without_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -> Result:
+def _without_gold(
+    model: Model, back: Model | None, pairs: WordPairs, settings: AlignmentSettings
+) -> Result:
     if settings.wanted not in {None, "unsupervised"}:
         msg = (
             "Heads are chosen by gold links, and there are none; give gold, or choose unsupervised."
@@ -213,7 +217,7 @@ def _without_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -
     chosen = heads_without_gold(part, statistical)
     if chosen is None:
         raise InputError(_NOTHING_TELLS)
-    other = other_direction(model, pairs, "unsupervised", settings, statistical)
+    other = other_direction(back, pairs, "unsupervised", settings, statistical)
     engines = (
         {}
         if statistical is None
@@ -222,12 +226,11 @@ def _without_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -
     per_layer = aligned.shape[1]
     kept = _kept(part, chosen, read.numbers, settings, other, per_layer=per_layer)
     alone = found_links(read, chosen)
-    systems = _scoreless(
-        addresses(chosen.heads, per_layer), chosen.row, len(alone), sum(map(len, alone.values()))
-    )
+    named = addresses(chosen.heads, per_layer)
+    systems = [_scoreless(CHOSEN, len(alone), sum(map(len, alone.values())), chosen.row, named)]
     if other is not None:
-        lines = [len(one.weights) for one in kept.links]
-        systems += _scoreless_of_both(settings, sum(map(bool, lines)), sum(lines))
+        links = sum(len(one.weights) for one in kept.links)
+        systems.append(_scoreless(both_named(settings.how_symmetrized), kept.aligned, links))
     by, score = _without_links(statistical), {"sentences": len(read.numbers)}
     return _result(
         model,
@@ -250,20 +253,21 @@ def _without_gold(model: Model, pairs: WordPairs, settings: AlignmentSettings) -
     )
 
 
-def _with_given_heads(model: Model, settings: AlignmentSettings) -> Result:
+def _with_given_heads(model: Model, back: Model | None, settings: AlignmentSettings) -> Result:
     """The links of all pairs by heads that were chosen before; memory does not grow with the pairs."""
     assert settings.heads is not None  # noqa: S101 - that is what this is for
     given, other = read_heads(settings.heads), None
-    if settings.reverse_heads is not None:
-        heads = read_heads(settings.reverse_heads)
-        other = Aligner(reverse_model(model, settings), heads, "heads of the other direction")
+    if back is not None and settings.reverse_heads is not None:
+        other = Aligner(back, read_heads(settings.reverse_heads), "heads of the other direction")
     corpus = CorpusLinks(Aligner(model, given), settings, other)
     corpus.write()
     alone, both = corpus.alone, corpus.written
     named = addresses(given.numbers, given.heads_per_layer)
-    systems, counted = _scoreless(named, given.row, alone.aligned, alone.links), [alone]
+    systems = [_scoreless(CHOSEN, alone.aligned, alone.links, given.row, named)]
+    counted = [alone]
     if other is not None:
-        systems += _scoreless_of_both(settings, both.aligned, both.links)
+        name = both_named(settings.how_symmetrized)
+        systems.append(_scoreless(name, both.aligned, both.links))
         counted.append(both)
     for row, one in zip(systems, counted, strict=True):
         if one.counts:
@@ -294,16 +298,13 @@ def _with_given_heads(model: Model, settings: AlignmentSettings) -> Result:
     )
 
 
-def _scoreless(heads: str, row: Row, pairs: int, links: int) -> list[dict[str, Any]]:
-    """The row of the chosen heads, before any score."""
-    chosen = {"system": CHOSEN, "kind": "choice", "row": row, "heads": heads}
-    return [{**chosen, "pairs": pairs, "links": links}]
-
-
-def _scoreless_of_both(settings: AlignmentSettings, pairs: int, links: int) -> list[dict[str, Any]]:
-    """The row of the links of both directions, before any score."""
-    row = {"system": both_named(settings.how_symmetrized), "kind": "choice", "row": "", "heads": ""}
-    return [{**row, "pairs": pairs, "links": links}]
+def _scoreless(
+    system: str, pairs: int, links: int, row: str = "", heads: str = ""
+) -> dict[str, Any]:
+    """A row of `systems` before any score; links of two models are of no one row, and no one's heads."""
+    return {
+        "system": system, "kind": "choice", "row": row, "heads": heads, "pairs": pairs, "links": links,
+    }  # fmt: skip
 
 
 def _notes_on_pairs(
@@ -381,18 +382,19 @@ class _Heads(NamedTuple):
     reverse: AlignmentHeads | None = None
     engines: Mapping[Choice, Chosen] = MappingProxyType({})
 
-    def for_engine(self, choice: Choice) -> tuple[tuple[int, int], ...]:
-        """The (layer, head) that are best for an engine: the chosen ones where no others are known."""
-        if choice in self.engines:
-            return _layers_and_heads(self.engines[choice], self.chosen.heads_per_layer)
-        return self.chosen.heads
+    def for_engine(self, choice: Choice) -> tuple[tuple[tuple[int, int], ...], Row]:
+        """The (layer, head) that are best for an engine and their row, else the chosen ones."""
+        if choice not in self.engines:
+            return self.chosen.heads, self.chosen.row
+        found = self.engines[choice]
+        return _layers_and_heads(found, self.chosen.heads_per_layer), found.row
 
     def configuration(self) -> dict[str, Any]:
         """What other programs take; None where one of them cannot be told of any of these heads."""
-        per_layer, row = self.chosen.heads_per_layer, self.chosen.row
-        own = ENGINE_ROW if self.engines else row
-        one_layer, first = self.for_engine("one-layer"), self.for_engine("first-head")
-        told, layer = ctranslate2_heads(one_layer, per_layer, own), marian_layer(first, own)
+        one_layer, row = self.for_engine("one-layer")
+        told = ctranslate2_heads(one_layer, self.chosen.heads_per_layer, row)
+        first, row = self.for_engine("first-head")
+        layer = marian_layer(first, row)
         return {
             "generation_config": whisper_heads(self.chosen.heads),
             "ctranslate2": told
@@ -411,9 +413,10 @@ class _Heads(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """What a result keeps of the links: of all pairs, and what the page shows of the first."""
+    """What a result keeps of the links: of all pairs, of how many there are any, and what the page shows."""
 
     links: list[FoundLinks]
+    aligned: int
     shown: list[dict[str, Any]]
 
 
@@ -448,7 +451,7 @@ def _kept(
                 "links": {"chosen": _listed(links[number]), **alone},
             }
         )
-    return _Kept(every, shown)
+    return _Kept(every, len(links), shown)
 
 
 def _listed(links: Collection[Link]) -> list[list[int]]:

@@ -109,7 +109,7 @@ def _of_row(part: Part, row: Row, chosen: Chosen, per_layer: int) -> pd.DataFram
             "monotonicity": properties.monotonicity,
             "agreement": properties.agreement,
             "score_without_gold": properties.score,
-            "alike": alike_shares(part)[row],
+            "alike": alike_shares(part, row),
             "chosen": [row == chosen.row and head in chosen.heads for head in range(count)],
         }
     )

@@ -256,7 +256,7 @@ def heads_without_gold(part: Part, statistical: "BothDirections | None") -> Chos
     scores = {row: head_properties(words).score for row, words in part.weights.items()}
     if not any(one.any() for one in scores.values()):
         return None
-    shares = alike_shares(part)
+    shares = {row: alike_shares(part, row) for row in part.weights}
     most = max(float(one.max()) for one in shares.values())
     count = sum(len(_written_alike(*words)) for words in part.words)
     # Without such words nothing tells heads apart but their scores.
@@ -270,15 +270,13 @@ def heads_without_gold(part: Part, statistical: "BothDirections | None") -> Chos
     return max(fit, key=lambda one: one[0])[1]
 
 
-def alike_shares(part: Part) -> dict[Row, Float64[Tensor, " head"]]:
-    """Of the words that stand once on both sides, written alike, the share that each head links; by row.
+def alike_shares(part: Part, row: Row) -> Float64[Tensor, " head"]:
+    """Of the words that stand once on both sides, written alike, the share that each head links.
 
     Such words are names, numbers and punctuation: links that are known without anyone who made them.
     """
     alike = part.with_links([_written_alike(*words) for words in part.words])
-    return {
-        row: scored(count_heads(words, alike.gold), "recall") for row, words in part.weights.items()
-    }
+    return scored(count_heads(part.weights[row], alike.gold), "recall")
 
 
 def _written_alike(source: Words, target: Words) -> frozenset[Link]:

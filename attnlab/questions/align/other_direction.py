@@ -81,7 +81,7 @@ def reverse_model(forward: Model, settings: AlignmentSettings) -> Model:
 
 
 def other_direction(
-    forward: Model,
+    model: Model | None,
     pairs: WordPairs,
     wanted: Choice,
     settings: AlignmentSettings,
@@ -90,7 +90,7 @@ def other_direction(
     """Heads of the model of the other direction, chosen as those of this one; None where there is none.
 
     Args:
-        forward: the model of the pairs.
+        model: that of the other direction.
         pairs: with gold links or without.
         wanted: how heads are chosen.
         settings: those of the question.
@@ -99,9 +99,8 @@ def other_direction(
     Raises:
         InputError: the model cannot be read on the pairs, or nothing tells its heads apart.
     """
-    if settings.reverse is None:
+    if model is None:
         return None
-    model = reverse_model(forward, settings)
     exchanged = None if statistical is None else statistical.exchanged
     pairs = pairs.in_case_of(model)
     try:

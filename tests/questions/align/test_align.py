@@ -899,7 +899,7 @@ def test_without_gold_the_head_is_taken_that_links_words_written_alike() -> None
     """Of those within one standard error the one of the best score; all where no word is written alike."""
     words = [("the cat sees a dog , red 7 .", "il cat sees un dog , rosso 7 .")] * 4
     part = planted_part({"output": [1 / 3, 2 / 3], "input": [0.0, 1.0]}, words)
-    shares = alike_shares(part)
+    shares = {row: alike_shares(part, row) for row in ("output", "input")}
     # Of nine words six are alike: at 1, 2, 4, 5, 7 and 8.
     assert [one.tolist() for one in shares.values()] == [
         pytest.approx([2 / 6, 4 / 6]),
