@@ -10,10 +10,6 @@ writes benchmarks/align_speed/.
 import argparse
 import platform
 import random
-import resource
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -30,7 +26,6 @@ from attnlab.models import Model
 from attnlab.questions.align.aligning import align
 from attnlab.questions.align.corpus_links import PART
 from attnlab.reading import read_sentences
-from experiments.capture_speed.run import TYPES, build_tokenizer
 from experiments.shared.readme import (
     BENCHMARKS,
     read_facts,
@@ -39,10 +34,12 @@ from experiments.shared.readme import (
     write_facts,
     write_readme,
 )
+from experiments.shared.speed import add_peak_option, peak_bytes, print_peak, timed, word_tokenizer
 
 SEED = 0
 PAIRS, ROUNDS, BATCH = 10_000, 5, 32
 SHORTEST, LONGEST = 8, 40
+TYPES = 5_000
 MEMORY_PAIRS = (10_000, 40_000)
 LAYERS, HEADS, DIM = 3, 4, 256
 TARGET_RATIO, TARGET_GROWTH = 1.3, 1.1
@@ -102,7 +99,7 @@ def write_links(
 
 def measure_time(count: int) -> pd.DataFrame:
     """One row a round: seconds, bare and of each case, of the same pairs."""
-    tokenizer = build_tokenizer()
+    tokenizer = word_tokenizer(TYPES)
     model = build_model(len(tokenizer))
     share, drawn, rows = count // ROUNDS, list(draw_pairs(count)), []
     with TemporaryDirectory() as folder:
@@ -121,16 +118,6 @@ def measure_time(count: int) -> pd.DataFrame:
                         row[f"{name}_over_{against}_{clock.removesuffix('seconds')}ratio"] = ratio
             rows.append(row)
     return pd.DataFrame(rows[1:])
-
-
-def timed(name: str, work: Callable[[], None]) -> dict[str, float]:
-    """Seconds of the processor and of the clock that something takes, as columns of that name."""
-    start = time.process_time(), time.perf_counter()
-    work()
-    return {
-        f"{name}_cpu_seconds": time.process_time() - start[0],
-        f"{name}_seconds": time.perf_counter() - start[1],
-    }
 
 
 def seconds_of_bare(
@@ -153,23 +140,14 @@ def seconds_of_bare(
     )
 
 
-def measure_memory(pairs: int) -> int:
-    """Most bytes that a process of its own held while it aligned so many pairs."""
-    command = [sys.executable, __file__, "--peak-of", str(pairs)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return int(done.stdout.split()[-1])
-
-
-def print_peak(pairs: int) -> None:
-    """Runs in the process of its own."""
-    tokenizer = build_tokenizer()
+def work_for_peak(pairs: int) -> None:
+    """What the process does whose memory is measured."""
+    tokenizer = word_tokenizer(TYPES)
     model = build_model(len(tokenizer))
     with TemporaryDirectory() as folder:
         file = Path(folder) / "pairs.tsv"
         write_pairs(file, draw_pairs(pairs))
         write_links(model, tokenizer, file, CASES["first"])
-    unit = 1 if sys.platform == "darwin" else 1024
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
 
 
 def main() -> None:
@@ -177,14 +155,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=BENCHMARKS / "align_speed")
     parser.add_argument("--pairs", type=int, default=PAIRS, help="for a quick try: fewer")
-    parser.add_argument("--peak-of", type=int, help=argparse.SUPPRESS)
+    add_peak_option(parser)
     options = parser.parse_args()
     if options.peak_of is not None:
-        print_peak(options.peak_of)
+        work_for_peak(options.peak_of)
+        print_peak()
         return
     times = measure_time(options.pairs)
     memory = pd.DataFrame(
-        [(count, measure_memory(count)) for count in MEMORY_PAIRS], columns=["pairs", "peak_bytes"]
+        [(count, peak_bytes(__file__, count)) for count in MEMORY_PAIRS],
+        columns=["pairs", "peak_bytes"],
     )
     write_table(options.out / "table.csv", times)
     write_table(options.out / "memory.csv", memory)

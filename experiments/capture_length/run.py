@@ -26,7 +26,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from attnlab import capture
 from attnlab.core import write_table
 from attnlab.reading import MatrixKeeper, prepare, selection_of
-from experiments.capture_speed.run import TYPES, build_tokenizer
+from experiments.capture_speed.run import TYPES
 from experiments.shared.readme import (
     BENCHMARKS,
     read_facts,
@@ -35,6 +35,7 @@ from experiments.shared.readme import (
     write_facts,
     write_readme,
 )
+from experiments.shared.speed import word_tokenizer
 
 SEED = 0
 LENGTHS = (512, 1_024, 2_048, 4_096, 8_192, 16_384)
@@ -118,7 +119,7 @@ WAYS: dict[str, Callable[[Any, Any, str], Any]] = {
 
 def measure_here(way: str, tokens: int) -> dict[str, float]:
     """Seconds of one call, and by how many bytes the process grew during it at most."""
-    tokenizer = build_tokenizer()
+    tokenizer = word_tokenizer(TYPES)
     model = build_model(len(tokenizer))
     text = draw_text(tokens)
     # The first call of everything is slow, and takes memory that stays.

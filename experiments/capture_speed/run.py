@@ -10,17 +10,13 @@ writes benchmarks/capture_speed/.
 import argparse
 import platform
 import random
-import resource
-import subprocess
-import sys
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+from transformers import BertConfig, BertModel
 
 from attnlab.core import write_table
 from attnlab.labels import HeadFunctions, TextSide
@@ -34,6 +30,7 @@ from experiments.shared.readme import (
     write_facts,
     write_readme,
 )
+from experiments.shared.speed import add_peak_option, peak_bytes, print_peak, timed, word_tokenizer
 
 SEED = 0
 SENTENCES, TOKENS, BATCH = 2_000, 24, 32
@@ -48,24 +45,6 @@ SHAPE = {
     "intermediate_size": 1_536,
 }
 TARGET_RATIO, TARGET_GROWTH = 1.3, 1.1
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-
-
-def build_tokenizer() -> PreTrainedTokenizerFast:
-    """Words w0, w1, ...; [CLS] before and [SEP] behind a sentence."""
-    types = [*SPECIAL, *(f"w{number}" for number in range(TYPES))]
-    inner = Tokenizer(models.WordLevel({t: n for n, t in enumerate(types)}, unk_token="[UNK]"))
-    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    inner.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=inner,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-    )
 
 
 def build_model(types: int) -> BertModel:
@@ -110,7 +89,7 @@ WORDS = {
 
 def measure_time(count: int) -> pd.DataFrame:
     """One row a round: seconds of processor and of clock, bare and of each case, on the same sentences."""
-    tokenizer = build_tokenizer()
+    tokenizer = word_tokenizer(TYPES)
     model = build_model(len(tokenizer))
     sentences = draw_sentences(count)
     share = count // ROUNDS
@@ -120,20 +99,24 @@ def measure_time(count: int) -> pd.DataFrame:
     for part in range(ROUNDS):
         texts = sentences[part * share : (part + 1) * share]
         row: dict[str, float] = {"round": part, "sentences": len(texts)}
-        row["bare_cpu_seconds"], row["bare_seconds"] = seconds_of_bare(model, tokenizer, texts)
+        row |= seconds_of_bare(model, tokenizer, texts)
         for name, consumers in CASES.items():
             fed = consumers(len(tokenizer))
-            start = time.process_time(), time.perf_counter()
-            prepare((model, tokenizer), texts).feed(fed, batch_size=BATCH)
-            row[f"{name}_cpu_seconds"] = time.process_time() - start[0]
-            row[f"{name}_seconds"] = time.perf_counter() - start[1]
+            row |= timed(name, partial(read_all, model, tokenizer, texts, fed))
             row[f"{name}_cpu_ratio"] = row[f"{name}_cpu_seconds"] / row["bare_cpu_seconds"]
             row[f"{name}_clock_ratio"] = row[f"{name}_seconds"] / row["bare_seconds"]
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def seconds_of_bare(model: BertModel, tokenizer: object, texts: list[str]) -> tuple[float, float]:
+def read_all(
+    model: BertModel, tokenizer: object, texts: list[str], consumers: list[Consumer]
+) -> None:
+    """What is timed: from texts to counts."""
+    prepare((model, tokenizer), texts).feed(consumers, batch_size=BATCH)
+
+
+def seconds_of_bare(model: BertModel, tokenizer: object, texts: list[str]) -> dict[str, float]:
     """The model alone over the batches that capture makes, ready to be read."""
     sentences = read_sentences(Model(model, tokenizer), texts)
     heads = SHAPE["num_attention_heads"]
@@ -141,27 +124,20 @@ def seconds_of_bare(model: BertModel, tokenizer: object, texts: list[str]) -> tu
         sentences.source.axis([sentence.source for sentence in batch], model.device)
         for batch in sentences.batches(BATCH, weights_a_cell=heads)
     ]
-    start = time.process_time(), time.perf_counter()
-    with torch.inference_mode():
-        for axis in work:
-            model(input_ids=axis.ids, attention_mask=axis.real.long())
-    return time.process_time() - start[0], time.perf_counter() - start[1]
+
+    def read() -> None:
+        with torch.inference_mode():
+            for axis in work:
+                model(input_ids=axis.ids, attention_mask=axis.real.long())
+
+    return timed("bare", read)
 
 
-def measure_memory(sentences: int) -> int:
-    """Most bytes that a process of its own held while it counted all of so many sentences."""
-    command = [sys.executable, __file__, "--peak-of", str(sentences)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return int(done.stdout.split()[-1])
-
-
-def print_peak(sentences: int) -> None:
-    """Runs in the process of its own."""
-    tokenizer = build_tokenizer()
+def work_for_peak(sentences: int) -> None:
+    """What the process does whose memory is measured."""
+    tokenizer = word_tokenizer(TYPES)
     model, consumers = build_model(len(tokenizer)), statistics_and_functions(len(tokenizer))
     prepare((model, tokenizer), draw_sentences(sentences)).feed(consumers, batch_size=BATCH)
-    unit = 1 if sys.platform == "darwin" else 1024
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
 
 
 def main() -> None:
@@ -169,14 +145,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=BENCHMARKS / "capture_speed")
     parser.add_argument("--sentences", type=int, default=SENTENCES, help="for a quick try: fewer")
-    parser.add_argument("--peak-of", type=int, help=argparse.SUPPRESS)
+    add_peak_option(parser)
     options = parser.parse_args()
     if options.peak_of is not None:
-        print_peak(options.peak_of)
+        work_for_peak(options.peak_of)
+        print_peak()
         return
     times = measure_time(options.sentences)
     memory = pd.DataFrame(
-        [(count, measure_memory(count)) for count in MEMORY_SENTENCES],
+        [(count, peak_bytes(__file__, count)) for count in MEMORY_SENTENCES],
         columns=["sentences", "peak_bytes"],
     )
     write_table(options.out / "table.csv", times)

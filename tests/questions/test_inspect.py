@@ -14,7 +14,7 @@ from zoo import random_models
 import attnlab
 from attnlab.core.errors import InputError
 from attnlab.core.files import write_tensors
-from attnlab.questions.inspect.explanations import words_of
+from attnlab.questions.inspect.inspection import words_of
 from attnlab.questions.inspect.question import QUESTION, NoCommonWord, UnknownWords
 from attnlab.questions.inspect.view import draw_moves
 from attnlab.results.report import write_report
