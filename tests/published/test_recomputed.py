@@ -145,7 +145,7 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
     experiment = script("capture_length")
     table = pd.read_csv(folder / "table.csv")
     tokens = experiment.LENGTHS[0]
-    tokenizer = experiment.build_tokenizer()
+    tokenizer = experiment.word_tokenizer(experiment.TYPES)
     found = experiment.run_capture(
         experiment.build_model(len(tokenizer)),
         tokenizer,
