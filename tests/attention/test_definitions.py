@@ -22,6 +22,7 @@ from attnlab.attention.kernels.feature_products import favor_exponents, orthogon
 from attnlab.attention.mechanism import Traits
 from attnlab.attention.mechanisms.linformer import LinformerAttention, share_projections
 from attnlab.attention.mechanisms.sigma import SigmaAttention
+from attnlab.attention.mechanisms.softmax import softmax_with_sinks
 from attnlab.attention.registry import MECHANISMS, make
 from attnlab.core.errors import AttnlabError, InputError
 
@@ -63,6 +64,16 @@ def test_full_equals_the_loop_and_a_wide_band(causal: bool) -> None:
     for spec in ("full", "band(window=7)", "topk(k=7)", "longformer(window=6, global_tokens=[])"):
         matrix = make(spec, causal=causal).implied_matrix(query, key, visible)
         torch.testing.assert_close(matrix, expected, **CLOSE)
+
+
+def test_a_sink_takes_its_share_of_a_row_also_where_all_keys_are_seen() -> None:
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(2, 3, 4, 4, generator=generator, dtype=torch.float64)
+    sinks = torch.tensor([0.5, -1.0, 2.0])
+    seen = torch.ones_like(scores, dtype=torch.bool)
+    expected = scores.exp() / (scores.exp().sum(-1, keepdim=True) + sinks.exp()[:, None, None])
+    for mask in (None, seen):
+        torch.testing.assert_close(softmax_with_sinks(scores, mask, sinks.double()), expected)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -107,6 +118,19 @@ def test_sigma_counts_no_more_keys_than_its_budget() -> None:
     seen = mechanism.support(query, key, visible).sum(-1)
     assert int(seen.max()) == mechanism.slots() == 9
     assert not torch.equal(seen[0, 0], seen[0, 1])  # heads draw their own
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_sigma_draws_its_entries_among_every_key_that_a_row_may_attend(causal: bool) -> None:
+    query, key, _, visible = ragged(5)
+    drawn = torch.zeros(5, 5, dtype=torch.bool)
+    for seed in range(60):
+        spec = f"sigma(window=0, num_pos=0, extra=1, seed={seed})"
+        mechanism = make(spec, causal=causal, heads=query.shape[1], vocabulary=1)
+        assert isinstance(mechanism, SigmaAttention)
+        whole = visible.all(-1)  # without padding every token may be drawn
+        drawn |= mechanism.support(query, key, visible)[whole].any(0).any(0)
+    assert torch.equal(drawn, torch.ones_like(drawn).tril() if causal else torch.ones_like(drawn))
 
 
 @pytest.mark.parametrize("missing", ["heads", "vocabulary"])

@@ -307,6 +307,22 @@ def test_words_stay_in_their_boxes_and_boxes_apart(sizes: tuple[int, int]) -> No
     check_inside(figure)
 
 
+@pytest.mark.parametrize("sizes", [(3, 9), (60, 45)])
+def test_lines_join_the_middles_of_two_words(sizes: tuple[int, int]) -> None:
+    figure = draw_pair(alignment(sizes=[sizes]).details["pairs"][0], gold=True)
+    found, sources = boxes(figure), min(sizes[0], MOST_WORDS)
+    middles = [
+        {round(box.get_x() + box.get_width() / 2, 6) for box in row}
+        for row in (found[:sources], found[sources:])
+    ]
+    lines = [c for c in figure.axes[0].collections if isinstance(c, LineCollection)]
+    segments = [segment for line in lines for segment in line.get_segments()]
+    assert segments
+    for (start, _), (end, _) in segments:
+        assert round(float(start), 6) in middles[0]
+        assert round(float(end), 6) in middles[1]
+
+
 def test_long_sentences_are_cut_and_say_so() -> None:
     one = alignment(sizes=[(60, 45)]).details["pairs"][0]
     one["sure"] = one["possible"] = [[0, 0], [59, 44]]
