@@ -134,7 +134,7 @@ def test_nobody_waits_for_one_that_failed(tmp_path: Path) -> None:
     ]
     assert second == [
         "done",
-        "ToldElsewhereError process 1 cannot go on 2",
-        "ToldElsewhereError process 0 cannot go on 2",
+        "ReportedElsewhereError process 1 cannot go on 2",
+        "ReportedElsewhereError process 0 cannot go on 2",
         "done",
     ]

@@ -285,7 +285,7 @@ class PerHead(Mechanism):
                 key[:, heads],
                 value[:, heads],
                 visible,
-                **_told(told, heads, mechanism),
+                **_of_heads(told, heads, mechanism),
             )
             for heads, mechanism in self.parts()
         ]
@@ -304,7 +304,7 @@ class PerHead(Mechanism):
                 query[:, heads],
                 key[:, heads],
                 visible,
-                **_told(told, heads, mechanism),
+                **_of_heads(told, heads, mechanism),
             )
             for heads, mechanism in self.parts()
         ]
@@ -373,7 +373,7 @@ def _of(bias: Tensor | None, heads: list[int]) -> Tensor | None:
     return bias if bias is None or bias.shape[1] == 1 else bias[:, heads]
 
 
-def _told(told: CallContext, heads: list[int], mechanism: Mechanism) -> CallContext:
+def _of_heads(told: CallContext, heads: list[int], mechanism: Mechanism) -> CallContext:
     """What a group is told: its heads' part, and nothing that its mechanism does not know."""
     part: CallContext = {**told}
     if (bias := told.get("bias")) is not None:

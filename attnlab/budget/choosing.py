@@ -60,7 +60,7 @@ class Candidate:
         """Its implied matrices `[batch, head, query, key]`."""
         # A module that is there already is not moved.
         return self.mechanism.to(layer.query.device).implied_matrix(
-            layer.query, layer.key, layer.visible, **layer.told()
+            layer.query, layer.key, layer.visible, **layer.call_context()
         )
 
 

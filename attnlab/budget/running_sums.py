@@ -217,10 +217,12 @@ def measure(
     weights = layer.weights[:, list(heads)]
     query, key = layer.query[:, list(heads)], layer.key[:, list(heads)]
     if isinstance(mechanism, MaskedSoftmax):
-        allowed = mechanism.support(query, key, layer.visible, **layer.told(heads)) & rows
+        allowed = mechanism.support(query, key, layer.visible, **layer.call_context(heads)) & rows
         l1 = _renormalised(weights, allowed).sum(-1)
     else:
-        matrix = mechanism.implied_matrix(query, key, layer.visible, **layer.told(heads)) * rows
+        matrix = (
+            mechanism.implied_matrix(query, key, layer.visible, **layer.call_context(heads)) * rows
+        )
         allowed = matrix != 0
         l1 = (matrix - weights).abs().sum((-2, -1))
     nonzeros = (

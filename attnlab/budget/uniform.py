@@ -80,7 +80,7 @@ def uniform_mechanisms() -> dict[str, Uniform]:
     """The mechanisms by their names in tables; those of other distributions by `Mechanism.at_budget`."""
     known = mechanisms()
     found = {
-        "band": Uniform(known["band"], lambda room: map(Band, room.windows())),
+        "band": Uniform(known["band"], lambda space: map(Band, space.windows())),
         "longformer": Uniform(known["longformer"], _longformer),
         "bigbird": Uniform(known["bigbird"], _bigbird),
         **{
@@ -90,9 +90,9 @@ def uniform_mechanisms() -> dict[str, Uniform]:
         "sigma offsets": Uniform(known["sigma"], _sigma_offsets),
         "linear": Uniform(known["linear"], _linear),
         "linformer (not trained)": Uniform(
-            known["linformer"], lambda room: (Linformer(k, room.longest) for k in room.sizes())
+            known["linformer"], lambda space: (Linformer(k, space.longest) for k in space.sizes())
         ),
-        "top-k": Uniform(known["topk"], lambda room: map(TopK, room.sizes()), "oracle"),
+        "top-k": Uniform(known["topk"], lambda space: map(TopK, space.sizes()), "oracle"),
     }
     for name, kind in known.items():
         if any(kind.at_budget(LEAST_BUDGET, causal=one) is not None for one in (False, True)):
@@ -139,39 +139,39 @@ def uniform(
     return list(dict.fromkeys(made))
 
 
-def _longformer(room: SearchSpace) -> Iterable[Specification]:
-    ends = [(0,)] if room.causal else [(0,), (0, -1)]
-    return (Longformer(window, 1, end) for window in room.windows() for end in ends)
+def _longformer(space: SearchSpace) -> Iterable[Specification]:
+    ends = [(0,)] if space.causal else [(0,), (0, -1)]
+    return (Longformer(window, 1, end) for window in space.windows() for end in ends)
 
 
-def _bigbird(room: SearchSpace) -> Iterable[Specification]:
+def _bigbird(space: SearchSpace) -> Iterable[Specification]:
     return (
         BigBird(block, drawn, ends)
         for block in (1, 2)
         for ends in (1, 2)
-        for drawn in (0, *room.sizes(block, 4))
+        for drawn in (0, *space.sizes(block, 4))
     )
 
 
-def _sigma(columns: str, room: SearchSpace) -> Iterable[Specification]:
+def _sigma(columns: str, space: SearchSpace) -> Iterable[Specification]:
     return (
-        Sigma(window, count, columns) for count in SIGMA_COLUMNS for window in room.beside(count)
+        Sigma(window, count, columns) for count in SIGMA_COLUMNS for window in space.beside(count)
     )
 
 
-def _sigma_offsets(room: SearchSpace) -> Iterable[Specification]:
+def _sigma_offsets(space: SearchSpace) -> Iterable[Specification]:
     return (
         Sigma(window, 0, extra=count, entries="offsets")
         for count in SIGMA_COLUMNS
-        for window in room.beside(count)
+        for window in space.beside(count)
     )
 
 
-def _linear(room: SearchSpace) -> Iterable[Specification]:
-    return Linear("elu"), Linear("taylor"), *(Linear("favor", size) for size in room.sizes())
+def _linear(space: SearchSpace) -> Iterable[Specification]:
+    return Linear("elu"), Linear("taylor"), *(Linear("favor", size) for size in space.sizes())
 
 
-def _of_plugin(kind: type[Mechanism], room: SearchSpace) -> Iterable[Specification]:
-    sizes = (size for size in room.sizes() if size >= LEAST_BUDGET)
-    written = (kind.at_budget(size, causal=room.causal) for size in sizes)
+def _of_plugin(kind: type[Mechanism], space: SearchSpace) -> Iterable[Specification]:
+    sizes = (size for size in space.sizes() if size >= LEAST_BUDGET)
+    written = (kind.at_budget(size, causal=space.causal) for size in sizes)
     return (one for one in written if one is not None)

@@ -17,7 +17,7 @@ from attnlab.cli.commands import own_commands
 from attnlab.cli.commands.questions import command_of
 from attnlab.cli.commands.study_commands import study
 from attnlab.cli.output import print_error, with_output
-from attnlab.core import AttnlabError, InputError, ToldElsewhereError
+from attnlab.core import AttnlabError, InputError, ReportedElsewhereError
 from attnlab.core.installed import __version__
 from attnlab.results import own_questions, questions
 
@@ -204,7 +204,7 @@ def main() -> None:
     except AttnlabError as error:
         if debug:
             traceback.print_exc()
-        if not isinstance(error, ToldElsewhereError):
+        if not isinstance(error, ReportedElsewhereError):
             print_error(f"Error: {error}")
         sys.exit(error.exit_status)
     except Exception as error:  # noqa: BLE001 - the last door before the user

@@ -19,7 +19,7 @@ from attnlab.core import (
     INTERRUPTED,
     AttnlabError,
     InputError,
-    ToldElsewhereError,
+    ReportedElsewhereError,
     briefly,
     check_characters,
     expand_user,
@@ -57,14 +57,14 @@ def warn_once() -> Iterator[None]:
     """For what all of several processes refuse alike: the first one says why.
 
     Raises:
-        ToldElsewhereError: instead of an `AttnlabError`, in the others.
+        ReportedElsewhereError: instead of an `AttnlabError`, in the others.
     """
     try:
         yield
     except AttnlabError as error:
         if first_of_several():
             raise
-        raise ToldElsewhereError(str(error)) from error
+        raise ReportedElsewhereError(str(error)) from error
 
 
 def first_of_several() -> bool:
@@ -182,7 +182,7 @@ class Command(_PlainHelp, TyperCommand):
                 if not was_stopped() or isinstance(error, AttnlabError | typer.Exit):
                     raise
             with suppress(OSError):  # a terminal that is closed
-                print_error(_told_interrupted(written))
+                print_error(_interruption_message(written))
             raise typer.Exit(INTERRUPTED)
 
 
@@ -200,7 +200,7 @@ def _near(option: str, others: list[str]) -> list[str]:
     return [by_name[name] for name in get_close_matches(option.strip("-"), by_name, cutoff=_LIKE)]
 
 
-def _told_interrupted(written: list[Path]) -> str:
+def _interruption_message(written: list[Path]) -> str:
     there = [str(path) for path in dict.fromkeys(written) if path.exists()]
     if not there:
         return "Interrupted before anything was finished; nothing that existed changed."

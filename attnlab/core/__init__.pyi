@@ -31,7 +31,7 @@ from .errors import AttnlabError as AttnlabError
 from .errors import InputError as InputError
 from .errors import Note as Note
 from .errors import NothingUsableError as NothingUsableError
-from .errors import ToldElsewhereError as ToldElsewhereError
+from .errors import ReportedElsewhereError as ReportedElsewhereError
 from .errors import reason as reason
 from .files import MATRIX_SUFFIXES as MATRIX_SUFFIXES
 from .files import check_files_in as check_files_in

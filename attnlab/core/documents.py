@@ -119,7 +119,7 @@ def fitting(schema: Callable[..., Document], value: Any) -> Document:
         # As text, since only then are lists tuples and tables dataclasses where nothing else is converted.
         found: Document = _adapter(schema).validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
-        raise InputError(_told(error.errors(include_url=False)[0])) from error
+        raise InputError(_message_of(error.errors(include_url=False)[0])) from error
     return found
 
 
@@ -130,7 +130,7 @@ def _adapter(schema: Any) -> Any:
     return TypeAdapter(schema)
 
 
-def _told(fault: Any) -> str:
+def _message_of(fault: Any) -> str:
     """A fault that pydantic found: field, what is expected, what was found."""
     # Names of types stand in the path where several are allowed.
     field = ".".join(str(part) for part in fault["loc"] if not _names_type(part)) or "it"

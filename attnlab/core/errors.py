@@ -23,7 +23,7 @@ class NothingUsableError(InputError):
     """None of the texts that were handed in can be used, though others might be."""
 
 
-class ToldElsewhereError(AttnlabError):
+class ReportedElsewhereError(AttnlabError):
     """What the first of several processes tells the user; the command line prints nothing more."""
 
 

@@ -135,7 +135,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary, permissions = _new_file_beside(path)
+        temporary, permissions = _temporary_file(path)
         yield temporary
         # Afterwards, because a writer may have put a new file in this one's place.
         temporary.chmod(permissions)
@@ -156,7 +156,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
                 temporary.unlink(missing_ok=True)
 
 
-def _new_file_beside(path: Path) -> tuple[Path, int]:
+def _temporary_file(path: Path) -> tuple[Path, int]:
     """An empty file in the folder of `path`, with a name that starts alike, and its permissions.
 
     These are those of any new file of the user's; files of `tempfile` can be read by their owner only.
@@ -220,7 +220,7 @@ def set_usual_permissions(folder: str | Path) -> None:
     Raises:
         OSError: the folder cannot be written.
     """
-    probe, permissions = _new_file_beside(Path(folder) / "permissions")
+    probe, permissions = _temporary_file(Path(folder) / "permissions")
     probe.unlink()
     for path in Path(folder).iterdir():
         if path.is_file() and not path.is_symlink():

@@ -4,7 +4,7 @@ import os
 
 from attnlab.core.errors import InputError
 
-_TOLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 def launched() -> tuple[int, int, int] | None:
@@ -13,7 +13,7 @@ def launched() -> tuple[int, int, int] | None:
     Raises:
         InputError: what should be a number is none.
     """
-    if not all(os.environ.get(name) for name in _TOLD):
+    if not all(os.environ.get(name) for name in _VARIABLES):
         return None
     index, count = _number("RANK"), _number("WORLD_SIZE")
     if index >= count:

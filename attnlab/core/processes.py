@@ -20,7 +20,13 @@ from safetensors.torch import load, save
 from torch import Tensor, distributed
 from torch.distributed.rendezvous import rendezvous
 
-from attnlab.core.errors import INTERRUPTED, AttnlabError, InputError, ToldElsewhereError, reason
+from attnlab.core.errors import (
+    INTERRUPTED,
+    AttnlabError,
+    InputError,
+    ReportedElsewhereError,
+    reason,
+)
 from attnlab.core.launcher import launched
 from attnlab.core.signals import ending_at_once
 
@@ -151,7 +157,7 @@ class Processes:
 
         Raises:
             AttnlabError: another process failed; the first process raises it with the message.
-            ToldElsewhereError: the same in every other process, so that a user reads it once.
+            ReportedElsewhereError: the same in every other process, so that a user reads it once.
         """
         if self.count == 1:
             yield
@@ -163,21 +169,21 @@ class Processes:
             except _FailedTogether as failure:
                 if not self._line.open and self._failed_first():
                     raise AttnlabError(failure.message) from failure
-                raise self._as_told(failure.message, failure.exit_status) from None
+                raise self._as_reported(failure.message, failure.exit_status) from None
             except KeyboardInterrupt as error:
                 if self._failed_first():
                     raise
-                raise _told_elsewhere(str(error), INTERRUPTED) from error
+                raise _reported_elsewhere(str(error), INTERRUPTED) from error
             except Exception as error:
                 mine = (_sentence(error), getattr(error, "exit_status", 1))
                 if not self._line.open:
                     if self._failed_first():
                         raise
-                    raise _told_elsewhere(*mine) from error
-                told = self._told(mine)
+                    raise _reported_elsewhere(*mine) from error
+                told = self._first_failure(mine)
                 if self.first and told == mine:
                     raise
-                raise self._as_told(*told) from error
+                raise self._as_reported(*told) from error
 
     @contextmanager
     def on_its_own(self) -> Iterator[None]:
@@ -201,7 +207,7 @@ class Processes:
         except RuntimeError:  # what keeps the store is gone
             return False
 
-    def _told(self, mine: tuple[str, int]) -> tuple[str, int]:
+    def _first_failure(self, mine: tuple[str, int]) -> tuple[str, int]:
         """Tells the others of a failure; what comes back is that of the first process that failed."""
         try:
             self._exchanged(b"!" + wrapped(mine))
@@ -209,9 +215,9 @@ class Processes:
             return mine if failure.lost else (failure.message, failure.exit_status)
         return mine
 
-    def _as_told(self, message: str, status: int) -> AttnlabError:
+    def _as_reported(self, message: str, status: int) -> AttnlabError:
         if not self.first:
-            return _told_elsewhere(message, status)
+            return _reported_elsewhere(message, status)
         error = AttnlabError(message)
         error.exit_status = status
         return error
@@ -244,8 +250,8 @@ def launched_processes() -> Processes:
     return Processes(*found) if found else Processes()
 
 
-def _told_elsewhere(message: str, status: int) -> ToldElsewhereError:
-    error = ToldElsewhereError(message)
+def _reported_elsewhere(message: str, status: int) -> ReportedElsewhereError:
+    error = ReportedElsewhereError(message)
     error.exit_status = status
     return error
 

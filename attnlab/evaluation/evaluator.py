@@ -195,7 +195,7 @@ class Evaluator(ShortRepr):
             written = self.model.generate(
                 batch.inputs["input_ids"],
                 attention_mask=batch.inputs["attention_mask"],
-                **self.sentences.told_to_begin(pairs, self.model.device),
+                **self.sentences.forced_beginning(pairs, self.model.device),
                 **GREEDY,
                 max_length=self.sentences.most_tokens,
             )

@@ -37,7 +37,7 @@ Languages: TypeAlias = tuple[str, str]
 FEWEST_WORDS = 4
 MOST_WORDS = 16
 # Pairs between two calls of `progress`.
-_TOLD = 250
+_PAIRS_A_REPORT = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def draw_pairs(
                 for language in languages
             )
             pairs.append(_paired(source, target))
-            if progress is not None and (len(pairs) % _TOLD == 0 or len(pairs) == count):
+            if progress is not None and (len(pairs) % _PAIRS_A_REPORT == 0 or len(pairs) == count):
                 progress("Drawing sentences", len(pairs), count)
     return pairs
 

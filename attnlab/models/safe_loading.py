@@ -195,12 +195,12 @@ def _refuse(
         (sorted(superfluous), "not part of the model that config.json describes"),
         (sorted(infinite), "not finite"),
     ]
-    told = [_told(names, fault) for names, fault in faults if names]
+    told = [_fault_of(names, fault) for names, fault in faults if names]
     if told:
         raise DamagedModelError("; ".join(told))
 
 
-def _told(names: list[str], fault: str) -> str:
+def _fault_of(names: list[str], fault: str) -> str:
     shown = ", ".join(names[:NAMES_SHOWN])
     if len(names) > NAMES_SHOWN:
         shown += f" and {len(names) - NAMES_SHOWN} more"

@@ -73,7 +73,7 @@ class Observed:
     sentences: tuple[int, ...]
     scores: Float[Tensor, "batch head query key"] | None = None
 
-    def told(self, heads: Sequence[int] | None = None) -> CallContext:
+    def call_context(self, heads: Sequence[int] | None = None) -> CallContext:
         """What a mechanism is told besides queries, keys and padding; None stands for all heads."""
         told: CallContext = {"token_ids": self.token_ids}
         if self.scores is not None:

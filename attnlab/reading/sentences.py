@@ -200,7 +200,7 @@ class Sentences:
         """Every other one, from the one with index `first`."""
         return replace(self, usable=self.usable[first::2])
 
-    def told_to_begin(self, batch: Sequence[Sentence], device: torch.device) -> dict[str, Any]:
+    def forced_beginning(self, batch: Sequence[Sentence], device: torch.device) -> dict[str, Any]:
         """What `generate` is told so that translations are in the language of their references.
 
         That is to begin with the code that these all have in front, behind the marks before it; nothing where

@@ -154,7 +154,7 @@ def older_results(run: str | Path) -> list[Path]:
 
 
 @dataclass(frozen=True)
-class _Written:
+class _StoredRecord:
     """What `result.json` holds."""
 
     format: Literal["attnlab result 1"]
@@ -169,8 +169,8 @@ class _Written:
 
 
 def _record(values: Any, kinds_of_notes: Mapping[str, type[Note]]) -> ResultRecord:
-    found = fitting(_Written, values)
-    _check_known(values, _Written, "it")
+    found = fitting(_StoredRecord, values)
+    _check_known(values, _StoredRecord, "it")
     outside = [name for name in found.tables if Path(name).name != name]
     if outside:
         msg = f"tables names {briefly(outside[0])}, which is no file in its folder"

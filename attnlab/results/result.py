@@ -114,7 +114,7 @@ class Result:
         own = getattr(self.asked.viewer, "notebook", None)
         if own is not None:
             return str(own(self))
-        return table_with_notes(self.table, self._columns(), self.told)
+        return table_with_notes(self.table, self._columns(), self.note_texts)
 
     @property
     def asked(self) -> Question:
@@ -127,7 +127,7 @@ class Result:
         return self.tables[self.asked.tables[0].name]
 
     @property
-    def told(self) -> list[str]:
+    def note_texts(self) -> list[str]:
         """The notes as sentences."""
         return describe_notes(self.notes)
 
@@ -169,7 +169,7 @@ class Result:
         folder, files = Path(folder), files_of(self.asked)
         check_free(folder, files, self.extra, overwrite=overwrite)
         with replacing_result(folder, files.last, files.older) as aside:
-            for name, table in self._written().items():
+            for name, table in self._tables_by_file().items():
                 write_table(aside / name, table)
             if self.arrays:
                 write_tensors(aside / ARRAYS, self.arrays)
@@ -177,7 +177,7 @@ class Result:
                 self.matrices.write(aside / MATRICES)
             for name, write in self.extra.items():
                 write(aside / name)
-            write_record(aside, self._record(), self._written())
+            write_record(aside, self._record(), self._tables_by_file())
             write_text(aside / EXPLANATION, self._explanation())
             self.report(aside)
         return folder
@@ -202,9 +202,9 @@ class Result:
         return write_contents(
             folder,
             self._record(),
-            self._written(),
+            self._tables_by_file(),
             self.contents(),
-            notes=self.told,
+            notes=self.note_texts,
             declared=self.asked.tables,
             figures=FIGURES,
         )
@@ -253,7 +253,7 @@ class Result:
         """Prints what its command prints: its tables, the answers below them, and the notes."""
         for table in self.terminal():
             print_shown(table)
-        for note in self.told:
+        for note in self.note_texts:
             print(f"Note: {note}")  # noqa: T201
 
     def to_latex(
@@ -303,7 +303,7 @@ class Result:
             frame = frame[columns_chosen(frame, chosen)]
         return declared_columns(frame, f"{name}.csv", self.asked.tables)
 
-    def _written(self) -> dict[str, pd.DataFrame]:
+    def _tables_by_file(self) -> dict[str, pd.DataFrame]:
         """The tables by file."""
         return {f"{name}.csv": table for name, table in self.tables.items()}
 
@@ -318,7 +318,7 @@ class Result:
         )
 
     def _explanation(self) -> str:
-        notes = (f"Note: {note}\n" for note in self.told)
+        notes = (f"Note: {note}\n" for note in self.note_texts)
         tables = (
             table.explained(set(map(str, self.tables[table.name])))
             for table in self.asked.tables

@@ -229,13 +229,13 @@ def _computed(
     missing: Sequence[Cell], plan: Plan, settings: RunningSettings
 ) -> Generator[tuple[Outcome, int], None, None]:
     if not missing or (settings.jobs is None and settings.cluster is None):
-        return compute_in_turn(_told_of(missing, plan, settings))
+        return compute_in_turn(_announced(missing, plan, settings))
     return compute_on_cluster(
         missing, jobs=settings.jobs, cluster=settings.cluster, connected=settings.connected
     )
 
 
-def _told_of(cells: Sequence[Cell], plan: Plan, settings: RunningSettings) -> Iterator[Cell]:
+def _announced(cells: Sequence[Cell], plan: Plan, settings: RunningSettings) -> Iterator[Cell]:
     for cell in cells:
         if settings.begun is not None:
             settings.begun(plan, cell)

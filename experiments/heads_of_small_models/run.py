@@ -123,7 +123,7 @@ def measure_importance(run: Run, treebank: Path, out: Path) -> list[str]:
     write_table(out / "importance.csv", found.importance)
     write_table(out / "removal.csv", found.cumulative)
     write_table(out / "agreement_of_measures.csv", found.rank_agreement)
-    return found.told
+    return found.note_texts
 
 
 def measure_pruning(run: Run, treebank: Path, out: Path) -> list[str]:

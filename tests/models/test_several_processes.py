@@ -130,10 +130,10 @@ def test_of_a_refusal_one_process_tells(trainings: Trainings) -> None:
     for name, words in {"exists": "already holds a run", "gone": "not a run directory"}.items():
         assert first[name][0] == "InputError"
         assert words in first[name][1]
-        assert second[name] == ["ToldElsewhereError", first[name][1]]
+        assert second[name] == ["ReportedElsewhereError", first[name][1]]
     assert first["full"][0] == "AttnlabError"
     assert "Could not write a checkpoint" in first["full"][1]
-    assert second["full"][0] == "ToldElsewhereError"
+    assert second["full"][0] == "ReportedElsewhereError"
     assert "[transformers]" not in trainings.printed
 
 

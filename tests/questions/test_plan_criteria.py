@@ -227,7 +227,9 @@ def test_weights_lost_and_weights_times_norms_are_loops(name: str) -> None:
                 cross=layer.site == "cross",
                 heads=layer.query.shape[1],
             ).double()
-            matrices = made.implied_matrix(layer.query, layer.key, layer.visible, **layer.told())
+            matrices = made.implied_matrix(
+                layer.query, layer.key, layer.visible, **layer.call_context()
+            )
             for head in (one.head for one in unit):
                 for i in range(layer.weights.shape[2]):
                     for j in range(layer.weights.shape[3]):

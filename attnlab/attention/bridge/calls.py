@@ -248,7 +248,7 @@ def _ids_given(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any])
     return ids if isinstance(ids, Tensor) and not torch.is_floating_point(ids) else None
 
 
-def _ids_beside(encoded: Any) -> Tensor | None:
+def _ids_attached(encoded: Any) -> Tensor | None:
     """The ids that an encoder output was made from; None when it does not say.
 
     A whole output carries them as an entry, which beams repeat with the others; its first tensor
@@ -259,7 +259,7 @@ def _ids_beside(encoded: Any) -> Tensor | None:
     if isinstance(encoded, Tensor):
         return getattr(encoded, READ_IDS, None)
     ids = encoded.get(READ_IDS) if isinstance(encoded, ModelOutput) else None
-    return _ids_beside(encoded[0]) if ids is None else ids
+    return _ids_attached(encoded[0]) if ids is None else ids
 
 
 def _noting_source(record: CallRecord) -> Any:
@@ -280,7 +280,7 @@ def _noting_target(record: CallRecord) -> Any:
 
 def _noting_memory(record: CallRecord) -> Any:
     def note(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        ids = _ids_beside(_given(module, args, kwargs, "encoder_hidden_states"))
+        ids = _ids_attached(_given(module, args, kwargs, "encoder_hidden_states"))
         # Inside a whole model the output may have been projected on its way.
         if ids is not None or not record.inside:
             record.ids["cross"] = ids
@@ -321,7 +321,7 @@ def _noting_call(record: CallRecord) -> Any:
     def note(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         record.inside = True
         record.weights = bool(kwargs.get("output_attentions"))
-        record.ids["cross"] = _ids_beside(_given(module, args, kwargs, "encoder_outputs"))
+        record.ids["cross"] = _ids_attached(_given(module, args, kwargs, "encoder_outputs"))
 
     return note
 

@@ -80,7 +80,7 @@ def _blocks(groups: Sequence[Group], query: Tensor, key: Tensor, context: Contex
     free = context.visible is None and context.scoring is None
     free = free and not any(_looks_inside(part) for part in parts)
     address = (
-        tuple((tuple(heads), _written(part)) for heads, part in groups),
+        tuple((tuple(heads), _specified(part)) for heads, part in groups),
         (len(query), *shape, context.first_query, str(query.device)),
     )
     if free and address in _MASKS:
@@ -101,7 +101,7 @@ def _looks_inside(part: Any) -> bool:
     return bool(getattr(part, "uses_tokens", False) or getattr(part, "uses_offsets", False))
 
 
-def _written(part: Any) -> Hashable:
+def _specified(part: Any) -> Hashable:
     return part.spec, part.causal, part.cross
 
 

@@ -86,7 +86,7 @@ def demo(
         console.print(passed, text, sep="", soft_wrap=True)
 
     if not begun:
-        say(f"This takes one to two minutes on two processor cores{_told_busy()}")
+        say(f"This takes one to two minutes on two processor cores{_busy_machine()}")
     with quiet():
         _train(folder, settings, say, begun=begun, overwrite=overwrite)
         scores = _translate(folder, settings, say)
@@ -122,7 +122,7 @@ def _is_begun(folder: Path, settings: DemoSettings) -> bool:
         return False
 
 
-def _told_busy() -> str:
+def _busy_machine() -> str:
     """That others have the processors, so that all takes longer; empty where they have not."""
     cores = os.cpu_count() or 1
     # Windows does not say.

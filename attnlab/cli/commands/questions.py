@@ -152,7 +152,10 @@ def print_result(result: "Result", folder: Path | None, form: str = AS_TEXT, **b
             extra = [folder / name for name in result.extra]
             written = {"folder": folder} | ({"extra": extra} if extra else {})
         print_json(
-            **{name: result.tables[name] for name in tables}, notes=result.told, **written, **beside
+            **{name: result.tables[name] for name in tables},
+            notes=result.note_texts,
+            **written,
+            **beside,
         )
         return
     if form != AS_TEXT:

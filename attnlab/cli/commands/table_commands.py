@@ -122,17 +122,17 @@ def _print(frame: "pd.DataFrame", columns: "tuple[Column, ...]") -> None:
         column.narrow: [cell(value, column) for value in frame[column.name]] for column in columns
     }
     numbers = [column.narrow for column in columns if is_number(frame[column.name])]
-    for names in beside_each_other(cells, results().width):
+    for names in side_by_side(cells, results().width):
         drawn = new_table(*names, numbers=numbers)
         for row in zip(*(cells[name] for name in names), strict=True):
             drawn.add_row(*row)
         print_table(drawn)
 
 
-def beside_each_other(cells: "Mapping[str, Sequence[str]]", width: int) -> list[list[str]]:
+def side_by_side(cells: "Mapping[str, Sequence[str]]", width: int) -> list[list[str]]:
     """Columns in groups that are as wide as a terminal at most, each beside those that name the row.
 
-    >>> beside_each_other({"head": ["0"], "a": ["x" * 4], "b": ["y" * 4]}, 14)
+    >>> side_by_side({"head": ["0"], "a": ["x" * 4], "b": ["y" * 4]}, 14)
     [['head', 'a'], ['head', 'b']]
     """
     # A space before each cell, and one between columns.

@@ -100,7 +100,7 @@ def _evaluator(model: Model, report: Part, settings: AlignmentSettings) -> Evalu
     """The model with the reported pairs; None where nothing says how their translations begin."""
     texts = [report.pairs.gold.texts[number] for number in report.numbers]
     sentences = read_sentences(model, texts)
-    begun = sentences.told_to_begin(sentences.usable, model.model.device)
+    begun = sentences.forced_beginning(sentences.usable, model.model.device)
     if model.model.config.decoder_start_token_id is None and not begun:
         return None
     return evaluator_of(model, sentences, settings.batch_size)

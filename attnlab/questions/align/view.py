@@ -43,7 +43,7 @@ NEAR = 0.02
 _BEST = 10
 _MOST_NAMED = 8
 # What is said of systems beside the chosen heads, by their kind.
-_BESIDE = {
+_COMPARED = {
     "baseline": "Without a choice",
     "control": "Where there is nothing to find",
     "bound": "Chosen alike, but on these very pairs",
@@ -85,8 +85,8 @@ def contents(result: Result) -> Contents:
             answer_of(result),
             *_of_both(result),
             *_for_engines(result),
-            *_beside(result),
-            *_written(result),
+            *_comparisons(result),
+            *_when_generated(result),
         ],
         facts | _configuration(details["configuration"], details["row"]),
         list(_figures(result)),
@@ -171,7 +171,7 @@ def _tables_of_links(result: Result) -> Iterator[TerminalTable]:
 
 def _answers(result: Result) -> list[str]:
     """What came out, in sentences, but for what stands beside it."""
-    return [answer_of(result), *_of_both(result), *_for_engines(result), *_written(result)]
+    return [answer_of(result), *_of_both(result), *_for_engines(result), *_when_generated(result)]
 
 
 def _systems_shown(result: Result) -> TerminalTable:
@@ -462,14 +462,14 @@ def _without_gold(result: Result, heads: str, chosen: Mapping[Any, Any]) -> str:
     return f"{_capital(heads)} {how}; without gold links nothing says how good these links are."
 
 
-def _beside(result: Result) -> list[str]:
+def _comparisons(result: Result) -> list[str]:
     """What aligns without a choice, what is found by chance, and how much a better choice could gain."""
     systems = result.systems
     if not _known(systems, AER):
         return []
     known, said = systems[systems[AER.name].notna()], []
     own = _chosen_row(systems)[AER.name]
-    for kind, begins in _BESIDE.items():
+    for kind, begins in _COMPARED.items():
         rows = known[known["kind"] == kind].sort_values(AER.name, kind="stable").to_dict("records")
         if not rows:
             continue
@@ -481,7 +481,7 @@ def _beside(result: Result) -> list[str]:
     return said
 
 
-def _written(result: Result) -> Iterator[str]:
+def _when_generated(result: Result) -> Iterator[str]:
     """What the chosen heads say of words that the model writes itself, beside teacher forcing."""
     for row in result.tables.get(GENERATION.name, pd.DataFrame()).to_dict("records"):
         low, high = (

@@ -89,7 +89,7 @@ def _translated(model: Any, sentences: Sentences, batch_size: int) -> Iterator[l
     for batch in sentences.batches(batch_size, weights_a_cell=1):
         inputs = inputs_of(model, {"source": sentences.axes(batch, model.device)["source"]})
         longest = max(max(len(one.source), len(one.labels)) for one in batch)
-        told = sentences.told_to_begin(batch, model.device)
+        told = sentences.forced_beginning(batch, model.device)
         rows = model.generate(
             **{name: inputs[name] for name in ("input_ids", "attention_mask")}, **told,
             **GREEDY, max_length=min(sentences.most_tokens, MOST_TIMES * longest),

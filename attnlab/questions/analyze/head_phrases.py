@@ -187,7 +187,7 @@ def _uncompared(summary: pd.DataFrame) -> list[str]:
     return [role for role in roles if role in known and not known[role].against_untrained]
 
 
-_BESIDE = {HOLDS: "above", BORDERLINE: "about", BELOW: "below", UNDECIDED: "against"}
+_AGAINST = {HOLDS: "above", BORDERLINE: "about", BELOW: "below", UNDECIDED: "against"}
 # The others are shares, and shown in percent.
 _NO_SHARES = ("mean_rank_correlation", "mean_slope")
 _OTHER_HALF = "argmax_accuracy_choosing"
@@ -233,7 +233,7 @@ def _figure(found: Any, which: str, status: str) -> str:
     values = [getattr(found, which + name) * (100 if share else 1) for name in names]
     value, low, high, threshold = (rounded(one, 0 if share else 2) for one in values)
     unit = " %" if share else ""
-    return f"{value}{unit} [{low}, {high}], {_BESIDE[status]} {threshold}{unit}"
+    return f"{value}{unit} [{low}, {high}], {_AGAINST[status]} {threshold}{unit}"
 
 
 def evidence_phrase(found: Any) -> str:

@@ -30,7 +30,11 @@ from attnlab.matrices import (
     sides,
 )
 from attnlab.matrices.distances import distances
-from attnlab.questions.approximate.question import APPROXIMATION, TOLD, ApproximationSettings
+from attnlab.questions.approximate.question import (
+    APPROXIMATION,
+    LIMITS_SHOWN,
+    ApproximationSettings,
+)
 from attnlab.reading import load_arrays, prepared
 from attnlab.results import Result, notes_on_weights
 
@@ -103,13 +107,13 @@ def approximate(
         question="approximate",
         title=f"Structured fits of {about.get('File', 'matrices')}",
         tables=tables,
-        about=_told(settings) | about,
+        about=_limits_shown(settings) | about,
         notes=tuple(notes),
         details={"sizes": sorted({tuple(H.shape[-2:]) for H in arrays.values()})},
     )
 
 
-def _told(settings: ApproximationSettings) -> dict[str, str]:
+def _limits_shown(settings: ApproximationSettings) -> dict[str, str]:
     """What the fits may use, in words."""
     left, right = sides(settings.window, causal=settings.causal)
     most = f"at most {settings.budget} a row"
@@ -122,7 +126,7 @@ def _told(settings: ApproximationSettings) -> dict[str, str]:
         f"{entries}, {settings.values}",
         error if settings.error_entries(1) and settings.error_bound else "none",
     )
-    return dict(zip(TOLD, told, strict=True))
+    return dict(zip(LIMITS_SHOWN, told, strict=True))
 
 
 def _approximated(

@@ -81,7 +81,7 @@ def families_in(text: str) -> tuple[str, ...]:
 
 
 # What a result says of the room that fits had.
-TOLD = ("Window", "Entries", "Sparse error")
+LIMITS_SHOWN = ("Window", "Entries", "Sparse error")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from attnlab.core import rounded, shown
 from attnlab.labels import NO_STRUCTURE, NO_STRUCTURE_MEANS
 from attnlab.matrices import NO_FAMILY
 from attnlab.questions.approximate.approximation import REFERENCES
-from attnlab.questions.approximate.question import APPROXIMATION, TOLD
+from attnlab.questions.approximate.question import APPROXIMATION, LIMITS_SHOWN
 from attnlab.results import (
     ADDITIVE,
     BAND,
@@ -75,7 +75,7 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
     size = sizes[0] if len(sizes) == 1 else f"{len(sizes)} sizes"
     title = f"l1 distance, {_matrices(len(names))} of {size}"
     told = "; ".join(
-        f"{name.lower()}: {result.about[name]}" for name in TOLD if name in result.about
+        f"{name.lower()}: {result.about[name]}" for name in LIMITS_SHOWN if name in result.about
     )
     left = len(names) - _ROWS_SHOWN
     more = f"{_matrices(left, 'more ')}; --out DIR writes them all." if left > 0 else None

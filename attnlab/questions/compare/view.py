@@ -56,7 +56,7 @@ _LARGER = (MASS, BLEU_CHANGE)
 LIMITS = {MASS.name: 1.0, ERROR.name: 1.5}
 # Up to there an axis of a change is linear.
 _LINEAR = {LOSS_CHANGE.name: 0.1, BLEU_CHANGE.name: 1.0}
-_LEFT, _GAP, _TOP, _BESIDE = 1.9, 0.25, 0.75, 2
+_LEFT, _GAP, _TOP, _PER_ROW = 1.9, 0.25, 0.75, 2
 
 
 def contents(result: Result) -> Contents:
@@ -338,8 +338,8 @@ def draw_comparison(summary: pd.DataFrame, sites: str | None = None) -> Figure:
     cases = list(summary[["steps", "budget"]].dropna().drop_duplicates().itertuples(index=False))
     order = summary.groupby("mechanism")[ERROR.name].mean().sort_values(ascending=False)
     names = [str(name) for name in order.index]
-    width, height = (PAGE_WIDTH - _LEFT) / _BESIDE - _GAP, 0.2 * len(names) + 0.2
-    lines = -(-len(axes_shown) // _BESIDE)
+    width, height = (PAGE_WIDTH - _LEFT) / _PER_ROW - _GAP, 0.2 * len(names) + 0.2
+    lines = -(-len(axes_shown) // _PER_ROW)
     row = height + 0.75 + 0.15 * (lines > 1)
     with style():
         figure = blank(PAGE_WIDTH, _TOP + len(cases) * lines * row - 0.05)
@@ -348,7 +348,7 @@ def draw_comparison(summary: pd.DataFrame, sites: str | None = None) -> Figure:
             at = (summary["budget"] == budget).fillna(True)
             rows = summary[at & (summary["steps"] == steps)]
             for number, (estimate, label) in enumerate(axes_shown.items()):
-                line, column = divmod(number, _BESIDE)
+                line, column = divmod(number, _PER_ROW)
                 left, top = _LEFT + column * (width + _GAP), _TOP + (index * lines + line) * row
                 axes = panel(figure, left, top, width, height)
                 stretched = _draw(axes, rows, names, estimate)

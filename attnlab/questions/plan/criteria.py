@@ -197,7 +197,7 @@ class MatrixCosts:
         heads = [head.head for head in unit]
         mechanism = untaught((layer.site, layer.layer), candidate.specification, len(heads))
         matrix = mechanism.to(layer.query.device).implied_matrix(
-            layer.query[:, heads], layer.key[:, heads], layer.visible, **layer.told(heads)
+            layer.query[:, heads], layer.key[:, heads], layer.visible, **layer.call_context(heads)
         )
         applied = matrix * layer.real_queries[:, None, :, None]
         return float(self._cost(applied, layer, heads))

@@ -125,7 +125,7 @@ def plan(source: Source, settings: PlanSettings) -> Result:
     compared = question_named("compare").verb(
         model, budgets, mechanisms=(), against=SEARCHED,
         plans=[
-            BudgetedPlan(one.plan(), name, budget, "calibrated", _written(name, one))
+            BudgetedPlan(one.plan(), name, budget, "calibrated", _setting_of(name, one))
             for (budget, name), one in plans.items()
         ],
         **{name: getattr(settings, name) for name in _SHARED},
@@ -308,7 +308,7 @@ def _head_rows(
     return pd.DataFrame(rows)
 
 
-def _written(name: str, found: FoundPlan) -> str:
+def _setting_of(name: str, found: FoundPlan) -> str:
     if name != SEARCHED:
         by_site = {head.site: one.specification for head, one in found.entries.items()}
         return "; ".join(f"{site}={specification}" for site, specification in by_site.items())

@@ -181,10 +181,10 @@ def test_a_translation_is_written_in_the_language_of_its_reference(name: str) ->
         read = next(list(own.target or ()) for own in again.usable if own.number == one.number)
         assert rows[0, : len(read)].tolist() == read
     # Where accelerate keeps weights on 'meta', inputs are on the processor.
-    told = sentences.told_to_begin(sentences.usable, torch.device("meta"))
+    told = sentences.forced_beginning(sentences.usable, torch.device("meta"))
     assert told["decoder_input_ids"].device.type == "cpu"
     bart = written("bart")[1]
-    assert not bart.told_to_begin(bart.usable, torch.device("cpu"))
+    assert not bart.forced_beginning(bart.usable, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("name", ["gpt2", "marian"])
