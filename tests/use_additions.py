@@ -86,7 +86,7 @@ def mechanism() -> None:
 def label() -> None:
     """It is in the tables, with controls, and on the map of the page."""
     mine = analysis().labels.query("label == 'first'")
-    assert "holds" in set(mine["status"])
+    assert "confirmed" in set(mine["status"])
     assert {"first"} <= set(analysis().controls["label"])
     assert "first" in set(analysis().summary["role"])
     assert ">first<" in page("analysis")

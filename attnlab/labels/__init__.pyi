@@ -51,10 +51,10 @@ from .treebank import GoldSentence as GoldSentence
 from .treebank import load_treebank as load_treebank
 from .treebank import sentences_in as sentences_in
 from .untrained import untrained_twin as untrained_twin
-from .verdict import BELOW as BELOW
 from .verdict import BORDERLINE as BORDERLINE
-from .verdict import HOLDS as HOLDS
+from .verdict import CONFIRMED as CONFIRMED
 from .verdict import NOT_COMPARED as NOT_COMPARED
+from .verdict import REJECTED as REJECTED
 from .verdict import UNDECIDED as UNDECIDED
 from .verdict import UNKNOWN as UNKNOWN
 from .verdict import status_of as status_of

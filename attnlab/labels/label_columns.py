@@ -54,8 +54,8 @@ UNIT = Column("unit", "unit", "What is counted: sentences or links.")
 STATUS = Column(
     "status",
     "status",
-    "holds: the interval lies above the threshold; below: it lies below; borderline: it holds the "
-    "threshold; undecided: it holds the threshold, or lies above, and too little was counted to "
+    "confirmed: the interval lies above the threshold; rejected: it lies below; borderline: it contains "
+    "the threshold; undecided: it contains the threshold, or lies above, and too little was counted to "
     "confirm the label. Some rules ask for a second figure, which is in controls.csv: then the "
     "lesser of both counts.",
 )
@@ -66,15 +66,17 @@ STABILITY = Column(
     "the label hardly depends on which sentences there are, near 0.5 it is a coin toss.",
     2,
 )
-STANDS_STATUS = Column(
-    "stands_status",
+SIGNIFICANCE = Column(
+    "significance",
     "significance",
     "Against controls: confirmed where the label is, and the same head of an untrained model lies below "
     f"the threshold; a relation must also be followed {POINTS} more often than on shuffled words, by "
     "the interval of the difference. borderline: one of these is. rejected: one fails. not compared: "
-    "the controls were left out. In files confirmed is holds and rejected is below.",
+    "the controls were left out.",
 )
-STANDS = Column("stands", "significant", "Whether the label is significant, see stands_status.")
+SIGNIFICANT = Column(
+    "significant", "significant", "Whether the label is significant, see significance."
+)
 STRENGTH = Column(
     "strength",
     "strength",
@@ -156,8 +158,8 @@ CONTROLS = Table(
         STABILITY,
         *_control("untrained", "of the same head of an untrained model", "the untrained figure"),
         *_control("shuffled", "on sentences whose words are shuffled", "the shuffled figure"),
-        STANDS_STATUS,
-        STANDS,
+        SIGNIFICANCE,
+        SIGNIFICANT,
         STRENGTH,
     ),
     keys=(*HEAD_KEYS, "keys", "label", "control"),
@@ -197,10 +199,10 @@ LABELS = Table(
             "too little was counted for some label.",
         ),
         Column("label", "label", "The first of them."),
-        Column("borderline", "borderline", "Labels whose interval holds their threshold."),
+        Column("borderline", "borderline", "Labels whose interval contains their threshold."),
         Column("undecided", "undecided", "Labels for which too little was counted."),
         Column(
-            "standing",
+            "significant_labels",
             "significant labels",
             "Those of its labels that the same head of an untrained model does not carry (and, of "
             "relations, that shuffled words do not explain), or unknown or undecided as there.",
@@ -215,7 +217,7 @@ LABELS = Table(
         STATUS,
         STABILITY,
         STRENGTH,
-        STANDS_STATUS,
+        SIGNIFICANCE,
         *STRUCTURE_OF_HEAD,
         Column(
             "mass_on_special",
@@ -308,8 +310,8 @@ RELATIONS = Table(
         ),
         Column("untrained_status", "untrained status", "How it lies to its own threshold."),
         *GAIN,
-        STANDS_STATUS,
-        STANDS,
+        SIGNIFICANCE,
+        SIGNIFICANT,
     ),
 )
 KAPPA = Estimate(

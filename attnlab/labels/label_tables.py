@@ -1,4 +1,4 @@
-"""From verdicts to labels: what each head is, or `unknown` or `undecided` where nothing holds."""
+"""From verdicts to labels: what each head is, or `unknown` or `undecided` where nothing is confirmed."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,10 +10,10 @@ from attnlab.labels.counting import in_precedence, known_labels
 from attnlab.labels.counts import difference_interval
 from attnlab.labels.label_columns import GAIN, LINKS
 from attnlab.labels.verdict import (
-    BELOW,
     BORDERLINE,
-    HOLDS,
+    CONFIRMED,
     NOT_COMPARED,
+    REJECTED,
     STATUSES,
     UNDECIDED,
     UNKNOWN,
@@ -25,7 +25,12 @@ SEPARATOR = "; "
 _FIGURES = ("value", "value_low", "value_high", "status")
 _OF_RELATIONS = ("accuracy", "accuracy_low", "accuracy_high", "status")
 # What an untrained head's own status leaves of a label that a trained head carries.
-_BESIDE_UNTRAINED = {BELOW: HOLDS, BORDERLINE: BORDERLINE, UNDECIDED: UNDECIDED, HOLDS: BELOW}
+_BESIDE_UNTRAINED = {
+    REJECTED: CONFIRMED,
+    BORDERLINE: BORDERLINE,
+    UNDECIDED: UNDECIDED,
+    CONFIRMED: REJECTED,
+}
 
 
 def label_table(verdicts: pd.DataFrame) -> pd.DataFrame:
@@ -33,7 +38,7 @@ def label_table(verdicts: pd.DataFrame) -> pd.DataFrame:
 
     `labels` names all that hold, joined by `; `; `label` is the first of them in the order of
     precedence, for counting and for comparing with one structural label a head. `borderline` and
-    `undecided` name the labels of that status. Where none holds, `labels` and `label` are what
+    `undecided` name the labels of that status. Where none is confirmed, `labels` and `label` are what
     `without_label` says.
 
     Args:
@@ -44,14 +49,14 @@ def label_table(verdicts: pd.DataFrame) -> pd.DataFrame:
         names = {
             status: in_precedence(mine[mine["status"] == status]["label"]) for status in STATUSES
         }
-        holding = names[HOLDS] or [without_label(mine["status"])]
+        holding = names[CONFIRMED] or [without_label(mine["status"])]
         others = (SEPARATOR.join(names[status]) for status in (BORDERLINE, UNDECIDED))
         rows.append((*_key(head), SEPARATOR.join(holding), holding[0], *others))
     return pd.DataFrame(rows, columns=[*HEAD_COLUMNS, "labels", "label", BORDERLINE, UNDECIDED])
 
 
 def without_label(statuses: Iterable[str]) -> str:
-    """What a head is called of which no label holds: `unknown` or `undecided`.
+    """What a head is called of which no label is confirmed: `unknown` or `undecided`.
 
     It is `unknown` only where enough was counted for every label that applies at its site: one that
     is undecided may yet hold. A borderline label is no such label, since enough was counted for it.
@@ -59,7 +64,7 @@ def without_label(statuses: Iterable[str]) -> str:
     Args:
         statuses: of its labels.
 
-    >>> without_label(["below", "borderline"]), without_label(["below", "undecided"])
+    >>> without_label(["rejected", "borderline"]), without_label(["rejected", "undecided"])
     ('unknown', 'undecided')
     """
     return UNDECIDED if UNDECIDED in set(statuses) else UNKNOWN
@@ -75,15 +80,16 @@ def compare_controls(
     """Every verdict of the model beside those of its controls, one row per head and label.
 
     For each control NAME the columns `NAME_value`, `NAME_value_low`, `NAME_value_high` and `NAME_status` say
-    what the same head got there. `stands_status` says whether the label stands: it holds, and the
-    untrained model's head lies below the threshold. Where either is borderline, so is that.
-    `stands` is True where it holds. On shuffled sentences a label may stay (one back is one back
+    what the same head got there. `significance` says whether the label is significant: it is confirmed, and
+    the untrained model's head lies below the threshold. Where either is borderline, so is that.
+    `significant` is True where it is confirmed. On shuffled sentences a label may stay (one back is one back
     whatever stands there): what changes shows what the head goes by.
 
     A label that rests on a relation is held against the same relation of the controls, since a
-    control picks one of its own, which says little about this one; it stands when the relation does.
+    control picks one of its own, which says little about this one; it is significant when the relation is.
 
-    Labels whose `against_untrained` is False stand when they hold. `strength` is as in `with_strength`.
+    Labels whose `against_untrained` is False are significant when they are confirmed. `strength` is as in
+    `with_strength`.
 
     Args:
         tables: verdicts by name, `model` and `untrained` among them, all with `site` and `layer`.
@@ -100,14 +106,14 @@ def compare_controls(
             result = result.merge(other, on=keys, how="left", validate="one_to_one")
     known = known_labels()
     triples = zip(result["label"], result["status"], result["untrained_status"], strict=True)
-    stands = [
+    significance = [
         least_status(one, _BESIDE_UNTRAINED[other]) if known[label].against_untrained else one
         for label, one, other in triples
     ]
-    result = result.assign(stands_status=stands)
+    result = result.assign(significance=significance)
     if relations is not None and not relations.empty:
         result = _with_relations(result, relations)
-    return with_strength(result.assign(stands=result["stands_status"] == HOLDS))
+    return with_strength(result.assign(significant=result["significance"] == CONFIRMED))
 
 
 def with_strength(controls: pd.DataFrame) -> pd.DataFrame:
@@ -126,7 +132,7 @@ def with_strength(controls: pd.DataFrame) -> pd.DataFrame:
     with that of an untrained head: then nothing says what the figure would be without the function.
 
     Args:
-        controls: with `status` and `stands_status`.
+        controls: with `status` and `significance`.
     """
     known = known_labels()
     compared = controls["label"].map(lambda name: known[name].against_untrained).astype(bool)
@@ -140,7 +146,7 @@ def with_strength(controls: pd.DataFrame) -> pd.DataFrame:
     least = first.where(~asked, both)
     without_base = ~compared | (untrained >= controls["threshold"])
     strength = least.where(least.isna() | ~without_base, 0.0)
-    return controls.assign(strength=strength.mask(_status_shown(controls) == HOLDS, 1.0))
+    return controls.assign(strength=strength.mask(_status_shown(controls) == CONFIRMED, 1.0))
 
 
 def _progress(
@@ -154,18 +160,18 @@ def _progress(
 
 def _status_shown(controls: pd.DataFrame) -> "pd.Series[str]":
     """The status against controls, or the label's own where these were left out."""
-    against = controls["stands_status"]
+    against = controls["significance"]
     return against.where(against != NOT_COMPARED, controls["status"])
 
 
 def without_controls(table: pd.DataFrame, declared: Table) -> pd.DataFrame:
-    """Verdicts or relations of a model whose controls were left out: none of them stands.
+    """Verdicts or relations of a model whose controls were left out: none of them is significant.
 
     Every column that is declared is there; those of the controls are empty.
     """
     empty = pd.DataFrame(index=table.index, columns=[n for n in declared if n not in table])
     whole = pd.concat([table, empty], axis="columns").drop(columns=KEYS.name, errors="ignore")
-    whole = whole.assign(stands_status=NOT_COMPARED, stands=False)
+    whole = whole.assign(significance=NOT_COMPARED, significant=False)
     return with_strength(whole) if "strength" in whole else whole
 
 
@@ -184,8 +190,8 @@ def _with_relations(controls: pd.DataFrame, relations: pd.DataFrame) -> pd.DataF
     result = controls.copy()
     for theirs, mine in of_control.items():
         result.loc[resting, mine] = found[theirs].to_numpy()
-    pairs = zip(result.loc[resting, "status"], found["stands_status"], strict=True)
-    result.loc[resting, "stands_status"] = [least_status(*pair) for pair in pairs]
+    pairs = zip(result.loc[resting, "status"], found["significance"], strict=True)
+    result.loc[resting, "significance"] = [least_status(*pair) for pair in pairs]
     return result
 
 
@@ -195,7 +201,7 @@ def strongest_functions(controls: pd.DataFrame) -> pd.DataFrame:
     First comes what is significant, then what is borderline and has any strength, then the rest; among
     these the largest `strength`, of equals what is confirmed, then the first by precedence. Without
     controls what is confirmed comes first. Columns `function` and those of `Verdict`, `strength`,
-    `stands_status`.
+    `significance`.
 
     Args:
         controls: from `compare_controls`.
@@ -204,14 +210,14 @@ def strongest_functions(controls: pd.DataFrame) -> pd.DataFrame:
     status = _status_shown(controls)
     near = (status == BORDERLINE) & (controls["strength"] > 0)
     order = {
-        "order": (2 * (status == HOLDS) + near).astype(int),
+        "order": (2 * (status == CONFIRMED) + near).astype(int),
         "strength": controls["strength"],
-        "confirmed": controls["status"] == HOLDS,
+        "confirmed": controls["status"] == CONFIRMED,
         "precedence": -controls["label"].map(lambda name: known[name].precedence),
     }
     ranked = controls.assign(**order).sort_values([*order], ascending=False, na_position="last")
     best = ranked.drop_duplicates(HEAD_COLUMNS).sort_index()
-    columns = ["detail", *_SHOWN, "strength", "stands_status"]
+    columns = ["detail", *_SHOWN, "strength", "significance"]
     return best[[*HEAD_COLUMNS, "label", *columns]].rename(columns={"label": "function"})
 
 
@@ -245,8 +251,8 @@ def compare_relations(
     The offset baseline says what position alone would give; on shuffled words it falls to almost
     nothing and any preference for a kind of word exceeds it, so the rule itself says little there.
     What counts is the head's own accuracy on shuffled words, which it owes to the words alone:
-    `stands_status` holds where the head follows the relation, the interval of what accuracy exceeds that
-    one by (`gain_over_shuffled`) lies above `margin`, and the untrained model's head does not follow it.
+    `significance` is confirmed where the head follows the relation, the interval of what accuracy exceeds
+    that one by (`gain_over_shuffled`) lies above `margin`, and the untrained model's head does not follow it.
 
     Args:
         model: relations with `site` and `layer`, from `HeadFunctions.relations`.
@@ -274,8 +280,10 @@ def compare_relations(
     result = result.assign(**gain)
     beyond_words = [status_of(*ends, margin) for ends in zip(low, high, strict=True)]
     columns = result["status"], beyond_words, result["untrained_status"]
-    stands = [
+    significance = [
         least_status(one, beyond, _BESIDE_UNTRAINED[other])
         for one, beyond, other in zip(*columns, strict=True)
     ]
-    return result.assign(stands_status=stands, stands=[one == HOLDS for one in stands])
+    return result.assign(
+        significance=significance, significant=[one == CONFIRMED for one in significance]
+    )

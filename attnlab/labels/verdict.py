@@ -15,17 +15,17 @@ from attnlab.labels.label_columns import Rule
 UNKNOWN = "unknown"
 
 # How a figure lies to its threshold, from the least to the most that can be said for a label.
-BELOW, UNDECIDED, BORDERLINE, HOLDS = "below", "undecided", "borderline", "holds"
-STATUSES = (BELOW, UNDECIDED, BORDERLINE, HOLDS)
-# Of a label whose controls were left out: whether it stands is not known.
+REJECTED, UNDECIDED, BORDERLINE, CONFIRMED = "rejected", "undecided", "borderline", "confirmed"
+STATUSES = (REJECTED, UNDECIDED, BORDERLINE, CONFIRMED)
+# Of a label whose controls were left out: whether it is significant is not known.
 NOT_COMPARED = "not compared"
 
 
 def least_status(*statuses: str) -> str:
     """What can be said of all conditions together: the least of what can be said of each.
 
-    >>> least_status("holds", "borderline"), least_status("undecided", "below")
-    ('borderline', 'below')
+    >>> least_status("confirmed", "borderline"), least_status("undecided", "rejected")
+    ('borderline', 'rejected')
     """
     return min(statuses, key=STATUSES.index)
 
@@ -36,28 +36,28 @@ def decided(statuses: Sequence[str], *, enough: bool) -> str:
     One condition that fails rejects the label, however little was counted; without `enough` observations
     nothing confirms it, and a threshold within an interval may only be for want of them.
 
-    >>> decided(["holds", "below"], enough=False), decided(["holds", "borderline"], enough=False)
-    ('below', 'undecided')
-    >>> decided(["holds", "borderline"], enough=True), decided(["holds"], enough=True)
-    ('borderline', 'holds')
+    >>> decided(["confirmed", "rejected"], enough=False), decided(["confirmed", "borderline"], enough=False)
+    ('rejected', 'undecided')
+    >>> decided(["confirmed", "borderline"], enough=True), decided(["confirmed"], enough=True)
+    ('borderline', 'confirmed')
     """
     least = least_status(*statuses)
-    return least if enough or least == BELOW else UNDECIDED
+    return least if enough or least == REJECTED else UNDECIDED
 
 
 def status_of(low: float, high: float, threshold: float) -> str:
-    """How an interval lies to a threshold: `holds` above, `below`, `borderline` across it.
+    """How an interval lies to a threshold: `confirmed` above, `rejected` below, `borderline` across it.
 
     Without an interval (NaN) it is `undecided`.
 
     >>> status_of(0.91, 0.95, 0.9), status_of(0.88, 0.92, 0.9), status_of(0.1, 0.2, 0.9)
-    ('holds', 'borderline', 'below')
+    ('confirmed', 'borderline', 'rejected')
     """
     if math.isnan(low) or math.isnan(high) or math.isnan(threshold):
         return UNDECIDED
     if low >= threshold:
-        return HOLDS
-    return BELOW if high < threshold else BORDERLINE
+        return CONFIRMED
+    return REJECTED if high < threshold else BORDERLINE
 
 
 @dataclass(frozen=True)

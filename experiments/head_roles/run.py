@@ -88,7 +88,9 @@ def measured(
         trees = analyze(run, treebank=treebank, sites=("encoder",), **options)
         tables[TREES] = with_all_keys(trees).tables["labels"]
     rows = [table.assign(text=text) for text, table in tables.items()]
-    heads = pd.concat(rows, ignore_index=True).rename(columns={LABELS: "all", "standing": LABELS})
+    heads = pd.concat(rows, ignore_index=True).rename(
+        columns={LABELS: "all", "significant_labels": LABELS}
+    )
     test = load_evaluator(run, sentences=sentences)
     whole = {"sentences": len(test), "bleu": score(test.translations(), test.references).bleu}
     return heads[COLUMNS].replace({LABELS: {"unknown": NONE}}), whole

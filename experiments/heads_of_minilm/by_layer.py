@@ -12,7 +12,7 @@ from scipy.stats import bootstrap
 from statsmodels.stats.multitest import multipletests
 
 from attnlab.figures import INK, blank, panel, style
-from attnlab.labels import HOLDS
+from attnlab.labels import CONFIRMED
 
 DRAWS = 10_000
 COLOURS = {
@@ -117,9 +117,9 @@ def draw_grid(controls: pd.DataFrame) -> Figure:
     """Labels of every head, a row a layer and a column a head; pale where a label is not significant.
 
     Args:
-        controls: one row a head and label, with `status`, `stands` and `cell`, what to write there.
+        controls: one row a head and label, with `status`, `significant` and `cell`, what to write there.
     """
-    holding = controls[controls["status"] == HOLDS]
+    holding = controls[controls["status"] == CONFIRMED]
     layers, heads = int(controls["layer"].max()) + 1, int(controls["head"].max()) + 1
     width, height = 0.62, 0.5
     with style():
@@ -160,10 +160,10 @@ def _draw_cell(axes: Axes, layer: int, head: int, holding: pd.DataFrame) -> None
         axes.add_patch(
             Rectangle(
                 (head + 0.03, top + 0.03), 0.94, share - 0.06,
-                facecolor=COLOURS[row["label"]], alpha=1.0 if row["stands"] else PALE, linewidth=0,
+                facecolor=COLOURS[row["label"]], alpha=1.0 if row["significant"] else PALE, linewidth=0,
             )
         )  # fmt: skip
-        colour = "white" if row["stands"] else INK
+        colour = "white" if row["significant"] else INK
         text = row["cell"] if len(holding) == 1 else row["cell"].replace("\n", " ")
         axes.text(
             head + 0.5, top + share / 2, text,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.labels import BORDERLINE, HOLDS, POSITIONAL, TIE_BITS_PER_ROW, agreement_table
+from attnlab.labels import BORDERLINE, CONFIRMED, POSITIONAL, TIE_BITS_PER_ROW, agreement_table
 from attnlab.questions.analyze.head_phrases import count_labels, describe_agreement
 from experiments.heads_of_minilm.by_layer import DRAWS
 from experiments.heads_of_minilm.tables import (
@@ -36,13 +36,13 @@ def readme(folder: Path) -> str:
         of_words=of_words, tie_bits=TIE_BITS_PER_ROW, draws=DRAWS,
         counts=label_counts(labels, controls), sinks=sink_counts(controls),
         sink_threshold=sink_threshold(controls),
-        gains=of_words[of_words["stands"]].nlargest(3, "gain").to_dict("records"),
+        gains=of_words[of_words["significant"]].nlargest(3, "gain").to_dict("records"),
         claims=claims.assign(figures=[verdict_on(row) for row in claims.itertuples()]).to_dict("records"),
         structures=labels["structure"].str.replace("_", " ").value_counts().to_dict(),
         agreement=describe_agreement(agreement_table(labels)),
         positional_among_words=[f"{row.layer}.{row.head}" for row in among.itertuples()],
         marks=marks(controls), kept_on_shuffled=kept_on_shuffled(controls),
-        untrained_broad=((controls["untrained_status"] == HOLDS) & (controls["label"] == "broad")).sum(),
+        untrained_broad=((controls["untrained_status"] == CONFIRMED) & (controls["label"] == "broad")).sum(),
         rarest=rare.nlargest(1, "value").iloc[0],
         borderline=controls[controls["status"] == BORDERLINE].to_dict("records"),
         by_layer=standing_by_layer(controls),
@@ -58,28 +58,28 @@ def label_counts(labels: pd.DataFrame, controls: pd.DataFrame) -> dict[str, str]
     borderline = controls[controls["status"] == BORDERLINE]["label"].value_counts()
     return {
         "holding": count_labels(labels),
-        "standing": count_labels(labels.assign(labels=labels["standing"])),
+        "standing": count_labels(labels.assign(labels=labels["significant_labels"])),
         "borderline": ", ".join(f"{n} {label}" for label, n in borderline.items()) or "none",
     }
 
 
 def marks(controls: pd.DataFrame) -> list[dict[Any, Any]]:
     """Heads that are called syntactic for their attention to or from punctuation."""
-    syntactic = controls[(controls["status"] == HOLDS) & (controls["label"] == "syntactic")]
+    syntactic = controls[(controls["status"] == CONFIRMED) & (controls["label"] == "syntactic")]
     return syntactic[syntactic["detail"].str.startswith("punct")].to_dict("records")
 
 
 def kept_on_shuffled(controls: pd.DataFrame) -> list[dict[Any, Any]]:
     """Of the labels that rest on no relation, how many are confirmed on shuffled words too."""
     by_itself = controls["label"].isin(["positional", "sink", "broad"])
-    own = controls[(controls["status"] == HOLDS) & by_itself]
-    kept = own.assign(kept=own["shuffled_status"] == HOLDS).groupby("label", sort=False)["kept"]
+    own = controls[(controls["status"] == CONFIRMED) & by_itself]
+    kept = own.assign(kept=own["shuffled_status"] == CONFIRMED).groupby("label", sort=False)["kept"]
     return kept.agg(kept="sum", heads="count").reset_index().to_dict("records")
 
 
 def standing_by_layer(controls: pd.DataFrame) -> dict[str, list[int]]:
     """How many heads of each layer are positional, syntactic or a sink, against the controls."""
-    standing = controls[controls["stands"]]
+    standing = controls[controls["significant"]]
     layers = sorted(controls["layer"].unique())
     return {
         label: [

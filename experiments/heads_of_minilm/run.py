@@ -151,7 +151,7 @@ def measures_of_heads(analysis: Result, treebank: Path) -> pd.DataFrame:
             "untrained_positional_rate_of_words": twin_words,
             "syntactic_gain": syntactic["value"] - syntactic["control"],
             "untrained_syntactic_gain": syntactic["untrained_value"] - syntactic["control"],
-            "unknown": ~controls["stands"].groupby(["layer", "head"]).any(),
+            "unknown": ~controls["significant"].groupby(["layer", "head"]).any(),
             "untrained_unknown": float("nan"),  # that very model is the control
             "entropy_share": broad["value"],
             "untrained_entropy_share": broad["untrained_value"],
@@ -199,7 +199,7 @@ def labels_by_band(analysis: Result) -> pd.DataFrame:
     """How many heads of each band carry each label that is significant, with Wilson's interval."""
     labelling = with_all_keys(analysis)
     controls = labelling.controls
-    standing = controls[controls["stands"]]
+    standing = controls[controls["significant"]]
     of_words = standing[~standing["detail"].str.startswith("punct")]
     kinds = {
         "positional": standing[standing["label"] == "positional"],

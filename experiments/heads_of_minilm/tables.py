@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.labels import BORDERLINE, HOLDS, UNKNOWN
+from attnlab.labels import BORDERLINE, CONFIRMED, UNKNOWN
 from attnlab.questions.analyze.head_phrases import function_phrase
 
 LEVEL = 0.05
@@ -40,7 +40,7 @@ PUBLISHED = [
 
 def label_table(controls: pd.DataFrame) -> pd.DataFrame:
     """Every label that is confirmed or borderline with its figure, but for `broad`, told in a sentence."""
-    near = controls["status"].isin([HOLDS, BORDERLINE])
+    near = controls["status"].isin([CONFIRMED, BORDERLINE])
     rows = controls[near & (controls["label"] != "broad")]
     rows = rows.sort_values(["layer", "head", "label"])
     return pd.DataFrame(
@@ -55,14 +55,14 @@ def label_table(controls: pd.DataFrame) -> pd.DataFrame:
             "untrained": rows["untrained_value"].map("{:.3f}".format),
             "shuffled words": rows["shuffled_value"].map("{:.3f}".format),
             "rows or arcs": rows["denominator"],
-            "significant against controls": rows["stands_status"],
+            "significant against controls": rows["significance"],
         }
     )
 
 
 def strongest_table(labels: pd.DataFrame) -> pd.DataFrame:
     """The strongest function of every head that carries no label that is significant."""
-    unknown = labels[labels["standing"] == UNKNOWN].sort_values(["layer", "head"])
+    unknown = labels[labels["significant_labels"] == UNKNOWN].sort_values(["layer", "head"])
     rows = [
         {
             "head": f"{row.layer}.{row.head}",
@@ -93,7 +93,7 @@ def relation_table(relations: pd.DataFrame) -> pd.DataFrame:
             "special": (100 * rows["mass_on_special"]).map("{:.0f}".format),
             "arcs": rows["links"],
             "stability": rows["stability"].map("{:.2f}".format),
-            "significant against controls": rows["stands_status"],
+            "significant against controls": rows["significance"],
         }
     )
 

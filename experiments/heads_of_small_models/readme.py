@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.labels import BORDERLINE, HOLDS, LINKS, UNKNOWN, agreement_table
+from attnlab.labels import BORDERLINE, CONFIRMED, LINKS, UNKNOWN, agreement_table
 from experiments.heads_of_small_models.summary import (
     SITES,
     Models,
@@ -92,10 +92,12 @@ def label_counts(models: Models, ending: str) -> pd.DataFrame:
             row: dict[str, Any] = {"model": name, "site": site}
             row["heads"] = int((labels["site"] == site).sum())
             for label, table in own.groupby("label", sort=False):
-                near = [int((table["status"] == status).sum()) for status in (HOLDS, BORDERLINE)]
-                row[str(label)] = f"{near[0]}, {near[1]}, {int(table['stands'].sum())}"
+                near = [
+                    int((table["status"] == status).sum()) for status in (CONFIRMED, BORDERLINE)
+                ]
+                row[str(label)] = f"{near[0]}, {near[1]}, {int(table['significant'].sum())}"
             of_site = labels[labels["site"] == site]
-            unknown = [int((of_site[c] == UNKNOWN).sum()) for c in ("labels", "standing")]
+            unknown = [int((of_site[c] == UNKNOWN).sum()) for c in ("labels", "significant_labels")]
             row["none"] = f"{unknown[0]}, -, {unknown[1]}"
             rows.append(row)
     return pd.DataFrame(rows).fillna("-")
@@ -119,7 +121,7 @@ def relations(models: Models) -> pd.DataFrame:
                 "untrained": f"{row['untrained_accuracy']:.2f}",
                 "arcs": int(row["links"]),
                 "stability": f"{row['stability']:.2f}",
-                "significant against controls": row["stands_status"],
+                "significant against controls": row["significance"],
             }
             for row in best.nlargest(SHOWN, "gain").to_dict("records")
         ]
@@ -195,9 +197,9 @@ def importance_by_label(models: Models) -> pd.DataFrame:
     rows = []
     for name, folder in models.items():
         heads = read_table(folder, "importance").merge(
-            read_table(folder, "labels")[[*HEAD, "standing"]], on=HEAD
+            read_table(folder, "labels")[[*HEAD, "significant_labels"]], on=HEAD
         )
-        each = heads.assign(label=heads["standing"].str.split("; ")).explode("label")
+        each = heads.assign(label=heads["significant_labels"].str.split("; ")).explode("label")
         for label, table in each.groupby("label"):
             change = table["zero_loss_change"]
             rows.append(

@@ -40,7 +40,7 @@ def sites_in_short(labelled: Models, weighed: Models) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"site": site}
         if len(labels):
             own = labels[labels["site"] == site]
-            carried = own["standing"].str.split("; ").explode()
+            carried = own["significant_labels"].str.split("; ").explode()
             row |= {"labelled": len(own), "significant": carried.value_counts().to_dict()}
         if len(heads):
             own = heads[heads["site"] == site]

@@ -112,7 +112,7 @@ def strengths(run: Run, sentences: int) -> pd.DataFrame:
     )  # fmt: skip
     controls = with_all_keys(found).tables["controls"]
     mixed = controls.assign(
-        value=controls["shuffled_value"], stands_status=BORDERLINE, second_statistic=""
+        value=controls["shuffled_value"], significance=BORDERLINE, second_statistic=""
     )
     rows = controls.assign(shuffled_strength=with_strength(mixed)["strength"])
     return rows[[*HEAD_COLUMNS, "label", "strength", "shuffled_strength", "value", "detail"]]

@@ -189,7 +189,7 @@ def readme(folder: Path) -> str:
             "count": len(summary),
             "functions": counted(summary["function"]),
             "structures": counted(summary["structure"]),
-            "trees": counted(trees["standing"]),
+            "trees": counted(trees["significant_labels"]),
             "ties": int((summary["structure_tie"].astype(str) == "True").sum()),
             "sinks": sink_counts(controls),
             "sinks_today": sinks_today(controls),

@@ -241,7 +241,7 @@ def test_a_label(distribution: Distribution) -> None:
     controls = pd.read_csv(out / "controls.csv")
     mine = controls[(controls["label"] == "toy first") & (controls["keys"] == "all")]
     assert len(mine) == 6
-    assert "holds" in set(mine["status"])
+    assert "confirmed" in set(mine["status"])
     assert mine[["untrained_value", "shuffled_value"]].notna().all(axis=None)
     assert "toy first" in set(pd.read_csv(out / "labels.csv")["label"])
 

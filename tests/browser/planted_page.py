@@ -113,25 +113,25 @@ def planted_labels(found: Result) -> dict[str, pd.DataFrame]:
     for keys in VIEWS:
         for head in heads:
             function, detail = _FUNCTIONS[min(head["head"], 2)]
-            status = "borderline" if function == "syntactic" else "holds"
-            name = function if status == "holds" else "unknown"
-            stands = head["layer"] == 0 and status == "holds"
+            status = "borderline" if function == "syntactic" else "confirmed"
+            name = function if status == "confirmed" else "unknown"
+            stands = head["layer"] == 0 and status == "confirmed"
             of_head = {**head, "keys": keys, "detail": detail, **_FIGURES, "status": status}
             if status == "borderline":
                 of_head |= {"value": 0.9, "value_low": 0.88, "value_high": 0.92}
-            standing = "holds" if stands else "below"
+            standing = "confirmed" if stands else "rejected"
             labels.append({
-                **of_head, "labels": name, "label": name, "standing": name if stands else "unknown",
-                "borderline": "" if status == "holds" else function, "undecided": "",
-                "function": function, "stands_status": standing, "structure": "band",
+                **of_head, "labels": name, "label": name, "significant_labels": name if stands else "unknown",
+                "borderline": "" if status == "confirmed" else function, "undecided": "",
+                "function": function, "significance": standing, "structure": "band",
                 "structure_runner_up": "column", "structure_margin_bits_per_row": 0.3,
                 "structure_tie": False, "mass_on_special": 0.2,
                 "ablation_loss_change": 0.01 * head["head"],
                 "ablation_loss_change_low": 0.01 * head["head"] - 0.005, "ablation_loss_change_high": 0.03,
             })  # fmt: skip
             controls.append({
-                **of_head, "label": function, "denominator": 2000, "stands_status": standing,
-                "untrained_value": 0.1, "untrained_status": "below", "shuffled_value": 0.2,
-                "shuffled_status": "below", "stands": stands,
+                **of_head, "label": function, "denominator": 2000, "significance": standing,
+                "untrained_value": 0.1, "untrained_status": "rejected", "shuffled_value": 0.2,
+                "shuffled_status": "rejected", "significant": stands,
             })  # fmt: skip
     return {"labels": pd.DataFrame(labels), "controls": pd.DataFrame(controls)}

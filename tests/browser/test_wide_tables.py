@@ -19,8 +19,8 @@ def test_no_column_of_the_evidence_is_cut(open_page: Callable[..., Any], tmp_pat
     controls["denominator"] = range(10_000, 10_000 + count)
     controls["statistic"] = ["argmax_rate", "mean_mass_on_first"] * (count // 2)
     controls["detail"] = ["nominal modifier: head to dependent", "offset -1"] * (count // 2)
-    for name in ("stands_status", "untrained_status", "shuffled_status"):
-        controls[name] = ["holds", "borderline", "below"] * (count // 3)
+    for name in ("significance", "untrained_status", "shuffled_status"):
+        controls[name] = ["confirmed", "borderline", "rejected"] * (count // 3)
     page = remade(found, controls=controls).report(tmp_path)
     widths = open_page(path=page).evaluate(
         "[...document.querySelectorAll('.wide[aria-label^=\"What the labels rest on\"]')]"

@@ -55,7 +55,7 @@ def test_writes_where_it_is_told(model: Path, text: Path, tmp_path: Path) -> Non
     assert done.exit_code == 0
     assert "leave out --quick to have these controls" in " ".join(done.output.split())
     labels = pd.read_csv(tmp_path / "here" / "labels.csv")
-    assert set(labels["stands_status"]) == {"not compared"}
+    assert set(labels["significance"]) == {"not compared"}
     assert "ablation_loss_change" not in labels
     assert (tmp_path / "here" / "report.html").is_file()
 

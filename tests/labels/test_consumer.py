@@ -17,7 +17,7 @@ from attnlab.labels.counting import HeadFunctions, TextSide, scope_of_layer
 from attnlab.labels.gold import align_corpus
 from attnlab.labels.label_tables import label_table
 from attnlab.labels.treebank import gold_sentence
-from attnlab.labels.verdict import BELOW, HOLDS
+from attnlab.labels.verdict import CONFIRMED, REJECTED
 from attnlab.models.configuration import TranslationConfig
 from attnlab.models.model import TranslationModel
 from attnlab.models.tokenizer import train_tokenizers
@@ -152,19 +152,19 @@ def verdict(counted: HeadFunctions, site: str, layer: int, head: int, label: str
 
 def test_head_forced_along_gold_arcs_is_syntactic(counted: HeadFunctions) -> None:
     found = verdict(counted, "encoder", 1, 0, "syntactic")
-    assert found.status == HOLDS
+    assert found.status == CONFIRMED
     assert found.detail == "obj dependent>head"
     assert found.value > 0.99
 
 
 def test_head_one_back_is_positional(counted: HeadFunctions) -> None:
     found = verdict(counted, "encoder", 1, 2, "positional")
-    assert (found.status, found.detail, found.value) == (HOLDS, "offset -1", 1)
+    assert (found.status, found.detail, found.value) == (CONFIRMED, "offset -1", 1)
 
 
 def test_head_forced_along_gold_alignments_is_an_alignment_head(counted: HeadFunctions) -> None:
     found = verdict(counted, "cross", 0, 1, "alignment")
-    assert found.status == HOLDS
+    assert found.status == CONFIRMED
     # Words with several counterparts can follow only one of them.
     assert found.value > 0.8
     others = [verdict(counted, "cross", 0, head, "alignment").value for head in (0, 2, 3)]
@@ -219,12 +219,12 @@ def test_fixed_heads_of_a_model_are_found_positional(setting: Setting) -> None:
     prepare((model, setting.tokenizers), setting.texts).feed([functions])
     table = functions.verdicts()
     positional = table[(table.label == "positional") & (table.site == "encoder")]
-    assert set(positional.status) == {HOLDS}
+    assert set(positional.status) == {CONFIRMED}
     assert set(positional.detail) == {"offset -1"}
     assert (positional.value == 1).all()
     decoder = table[(table.label == "positional") & (table.site == "decoder")]
     assert set(decoder.detail) == {"offset +0"}
-    assert set(decoder.status) == {HOLDS}
+    assert set(decoder.status) == {CONFIRMED}
 
 
 class GoldArcs(Mechanism):
@@ -279,17 +279,17 @@ def test_a_model_that_runs_with_gold_arcs_has_a_syntactic_head(setting: Setting)
     with use(model, plan):
         prepare((model, setting.tokenizers), setting.texts, sites=["encoder"]).feed([functions])
     forced = verdict(functions, "encoder", 0, 1, "syntactic")
-    assert (forced.status, forced.detail, forced.value) == (HOLDS, "nsubj dependent>head", 1)
+    assert (forced.status, forced.detail, forced.value) == (CONFIRMED, "nsubj dependent>head", 1)
     assert forced.value > forced.control + 0.2
     relations = functions.relations()
     mine = relations[
-        (relations.layer == 0) & (relations["head"] == 1) & (relations.status == HOLDS)
+        (relations.layer == 0) & (relations["head"] == 1) & (relations.status == CONFIRMED)
     ]
     assert set(zip(mine.relation, mine.direction, strict=True)) == {("nsubj", "dependent>head")}
     back = verdict(functions, "encoder", 0, 3, "positional")
-    assert (back.status, back.detail, back.value) == (HOLDS, "offset -1", 1)
-    assert verdict(functions, "encoder", 0, 3, "syntactic").status == BELOW
-    assert verdict(functions, "encoder", 0, 1, "positional").status == BELOW
+    assert (back.status, back.detail, back.value) == (CONFIRMED, "offset -1", 1)
+    assert verdict(functions, "encoder", 0, 3, "syntactic").status == REJECTED
+    assert verdict(functions, "encoder", 0, 1, "positional").status == REJECTED
     # The arcs were mixed, not only shown: the layer above has another input.
     above = [
         table[(table.layer == 1) & (table.label == "broad")].value.to_numpy()

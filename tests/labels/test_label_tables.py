@@ -35,7 +35,7 @@ from attnlab.labels.structure import (
     agreement_with_structure,
     cohen_kappa,
 )
-from attnlab.labels.verdict import BELOW, BORDERLINE, HOLDS, NOT_COMPARED, UNDECIDED, Verdict
+from attnlab.labels.verdict import BORDERLINE, CONFIRMED, NOT_COMPARED, REJECTED, UNDECIDED, Verdict
 from attnlab.matrices.families import CODED
 from attnlab.reading.weights import VIEWS
 
@@ -85,7 +85,9 @@ def _with_one_figure(table: pd.DataFrame) -> pd.DataFrame:
 
 def test_first_label_is_the_first_of_the_list() -> None:
     table = label_table(
-        verdicts_of(sink=[HOLDS, HOLDS, BELOW], positional=[HOLDS, BORDERLINE, BORDERLINE])
+        verdicts_of(
+            sink=[CONFIRMED, CONFIRMED, REJECTED], positional=[CONFIRMED, BORDERLINE, BORDERLINE]
+        )
     )
     assert table.labels.tolist() == ["positional; sink", "sink", "unknown"]
     assert table.label.tolist() == ["positional", "sink", "unknown"]
@@ -95,8 +97,8 @@ def test_first_label_is_the_first_of_the_list() -> None:
 def test_a_head_without_a_label_is_undecided_as_long_as_one_of_them_may_yet_hold() -> None:
     table = label_table(
         verdicts_of(
-            sink=[UNDECIDED, UNDECIDED, HOLDS, BELOW, UNDECIDED],
-            positional=[UNDECIDED, BELOW, UNDECIDED, BELOW, BORDERLINE],
+            sink=[UNDECIDED, UNDECIDED, CONFIRMED, REJECTED, UNDECIDED],
+            positional=[UNDECIDED, REJECTED, UNDECIDED, REJECTED, BORDERLINE],
         )
     )
     assert table.labels.tolist() == ["undecided", "undecided", "sink", "unknown", "undecided"]
@@ -116,25 +118,27 @@ def test_a_head_without_a_label_is_undecided_as_long_as_one_of_them_may_yet_hold
 def test_label_that_an_untrained_model_has_too_does_not_stand() -> None:
     compared = compare_controls(
         {
-            "model": verdicts_of(sink=[HOLDS, HOLDS, BELOW, HOLDS, BORDERLINE, HOLDS, UNDECIDED]),
-            "untrained": verdicts_of(
-                sink=[HOLDS, BELOW, HOLDS, BORDERLINE, BELOW, UNDECIDED, UNDECIDED]
+            "model": verdicts_of(
+                sink=[CONFIRMED, CONFIRMED, REJECTED, CONFIRMED, BORDERLINE, CONFIRMED, UNDECIDED]
             ),
-            "shuffled": verdicts_of(sink=[HOLDS] * 7).assign(value=0.1),
+            "untrained": verdicts_of(
+                sink=[CONFIRMED, REJECTED, CONFIRMED, BORDERLINE, REJECTED, UNDECIDED, UNDECIDED]
+            ),
+            "shuffled": verdicts_of(sink=[CONFIRMED] * 7).assign(value=0.1),
         }
     )
-    assert compared.stands_status.tolist() == [
-        BELOW,
-        HOLDS,
-        BELOW,
+    assert compared.significance.tolist() == [
+        REJECTED,
+        CONFIRMED,
+        REJECTED,
         BORDERLINE,
         BORDERLINE,
         UNDECIDED,
         UNDECIDED,
     ]
-    assert compared.stands.tolist() == [False, True, False, False, False, False, False]
+    assert compared.significant.tolist() == [False, True, False, False, False, False, False]
     assert compared.shuffled_value.tolist() == [0.1] * 7
-    assert compared.shuffled_status.tolist() == [HOLDS] * 7
+    assert compared.shuffled_status.tolist() == [CONFIRMED] * 7
 
 
 def relations_of(
@@ -151,12 +155,18 @@ def relations_of(
 def test_relation_that_the_words_alone_explain_does_not_stand() -> None:
     # Head 1 does as well on shuffled words, head 2 almost; head 3 follows when untrained too.
     compared = compare_relations(
-        relations_of([0.7, 0.7, 0.7, 0.7, 0.45], [HOLDS, HOLDS, HOLDS, HOLDS, BELOW]),
-        relations_of([0.2, 0.7, 0.61, 0.2, 0.1], [HOLDS, HOLDS, HOLDS, HOLDS, BELOW]),
-        relations_of([0.1, 0.1, 0.1, 0.6, 0.1], [BELOW, BELOW, BELOW, HOLDS, BELOW]),
+        relations_of(
+            [0.7, 0.7, 0.7, 0.7, 0.45], [CONFIRMED, CONFIRMED, CONFIRMED, CONFIRMED, REJECTED]
+        ),
+        relations_of(
+            [0.2, 0.7, 0.61, 0.2, 0.1], [CONFIRMED, CONFIRMED, CONFIRMED, CONFIRMED, REJECTED]
+        ),
+        relations_of(
+            [0.1, 0.1, 0.1, 0.6, 0.1], [REJECTED, REJECTED, REJECTED, CONFIRMED, REJECTED]
+        ),
     )
-    assert compared.stands_status.tolist() == [HOLDS, BELOW, BORDERLINE, BELOW, BELOW]
-    assert compared.stands.tolist() == [True, False, False, False, False]
+    assert compared.significance.tolist() == [CONFIRMED, REJECTED, BORDERLINE, REJECTED, REJECTED]
+    assert compared.significant.tolist() == [True, False, False, False, False]
     # Newcombe: 0.7 - 0.2 and the root of twice 0.04 squared to either side.
     assert compared.gain_over_shuffled_low[0] == pytest.approx(0.5 - 0.04 * math.sqrt(2))
     assert compared.gain_over_shuffled_high[0] == pytest.approx(0.5 + 0.04 * math.sqrt(2))
@@ -172,16 +182,20 @@ def test_label_is_held_against_the_relation_it_rests_on() -> None:
     obj, det = "obj dependent>head", "det dependent>head"
     # The controls' best relation is another one; head 2 rests on no relation that was counted.
     tables = {
-        "model": verdicts([obj, obj, det, obj], [0.7, 0.7, 0.6, 0.4], [HOLDS, HOLDS, HOLDS, BELOW]),
-        "untrained": verdicts([det] * 4, [0.9] * 4, [HOLDS, HOLDS, BELOW, BELOW]),
-        "shuffled": verdicts([det] * 4, [0.8] * 4, [HOLDS] * 4),
+        "model": verdicts(
+            [obj, obj, det, obj], [0.7, 0.7, 0.6, 0.4], [CONFIRMED, CONFIRMED, CONFIRMED, REJECTED]
+        ),
+        "untrained": verdicts([det] * 4, [0.9] * 4, [CONFIRMED, CONFIRMED, REJECTED, REJECTED]),
+        "shuffled": verdicts([det] * 4, [0.8] * 4, [CONFIRMED] * 4),
     }
-    relations = relations_of([0.7, 0.7, 0.2, 0.4], [HOLDS, HOLDS, BELOW, BELOW]).assign(
+    relations = relations_of(
+        [0.7, 0.7, 0.2, 0.4], [CONFIRMED, CONFIRMED, REJECTED, REJECTED]
+    ).assign(
         untrained_accuracy=[0.1, 0.2, 0.3, 0.4],
         shuffled_accuracy=[0.5, 0.6, 0.7, 0.8],
-        stands_status=[HOLDS, BELOW, BELOW, HOLDS],
+        significance=[CONFIRMED, REJECTED, REJECTED, CONFIRMED],
         **{
-            f"{name}_{what}": BELOW if what == "status" else 0.1
+            f"{name}_{what}": REJECTED if what == "status" else 0.1
             for name in ("untrained", "shuffled")
             for what in ("accuracy_low", "accuracy_high", "status")
         },
@@ -189,26 +203,26 @@ def test_label_is_held_against_the_relation_it_rests_on() -> None:
     compared = compare_controls(tables, relations)
     assert compared.untrained_value.tolist() == [0.1, 0.2, 0.9, 0.4]
     assert compared.shuffled_value.tolist() == [0.5, 0.6, 0.8, 0.8]
-    assert compared.stands.tolist() == [True, False, True, False], "the last does not hold"
+    assert compared.significant.tolist() == [True, False, True, False], "the last does not hold"
     assert compared.untrained_value_low.tolist() == [0.1, 0.1, 0.9, 0.1]
     # The third is significant, so it has reached its label; the last is where the untrained head is.
     assert compared.strength.tolist() == [1, 1, 1, 0]
     plain = compare_controls(tables)
-    assert plain.stands.tolist() == [False, False, True, False]
+    assert plain.significant.tolist() == [False, False, True, False]
 
 
 def controls_of(*rows: dict) -> pd.DataFrame:
     """Rows of controls.csv, a head each; what is not given is missing."""
     none = dict.fromkeys([*Verdict.__dataclass_fields__, "untrained_value"], math.nan)
     named = {"site": "encoder", "layer": 0, "detail": "", "second_statistic": ""}
-    status = {"status": BELOW, "stands_status": BELOW}
+    status = {"status": REJECTED, "significance": REJECTED}
     return pd.DataFrame([none | {"head": n} | named | status | row for n, row in enumerate(rows)])
 
 
-def positional(value: float, untrained: float, *, stands: str = BELOW) -> dict:
+def positional(value: float, untrained: float, *, significance: str = REJECTED) -> dict:
     return {
         "label": "positional", "value": value, "threshold": 0.9, "untrained_value": untrained,
-        "stands_status": stands,
+        "significance": significance,
     }  # fmt: skip
 
 
@@ -222,7 +236,7 @@ def test_strength_by_hand() -> None:
         (positional(0.97, 0.8), 1),
         (positional(0.97, 0.9), 0),
         (positional(0.97, 0.95), 0),
-        (positional(0.97, 0.95, stands=HOLDS), 1),
+        (positional(0.97, 0.95, significance=CONFIRMED), 1),
         (positional(0.85, 0.1) | {"control": 0.8}, 0.5),
         (positional(0.85, 0.8) | {"control": 0.1}, 0.5),
         (positional(math.nan, 0.8), math.nan),
@@ -238,17 +252,17 @@ def head_of(*rows: dict) -> str:
     return strongest_functions(controls)["function"].item()
 
 
-def row_of(label: str, value: float, status: str, stands: str, *, control: float = 0) -> dict:
+def row_of(label: str, value: float, status: str, significance: str, *, control: float = 0) -> dict:
     return {
         "label": label, "value": value, "threshold": 0.5, "control": control,
-        "status": status, "stands_status": stands,
+        "status": status, "significance": significance,
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_of_equal_strengths_the_first_by_precedence_is_shown(turned: bool) -> None:
     for first, second in itertools.pairwise(sorted(OWN_LABELS, key=lambda one: one.precedence)):
-        pair = [row_of(one.name, 0.9, HOLDS, HOLDS) for one in (first, second)]
+        pair = [row_of(one.name, 0.9, CONFIRMED, CONFIRMED) for one in (first, second)]
         assert head_of(*(pair[::-1] if turned else pair)) == first.name
 
 
@@ -256,13 +270,19 @@ def test_of_equal_strengths_the_first_by_precedence_is_shown(turned: bool) -> No
 @pytest.mark.parametrize(
     ("shown", "other"),
     [
-        (row_of("sink", 0.6, HOLDS, HOLDS), row_of("positional", 0.6, HOLDS, BELOW)),
-        (row_of("sink", 0.6, HOLDS, NOT_COMPARED), row_of("positional", 0.5, BELOW, NOT_COMPARED)),
-        (row_of("sink", 0.6, HOLDS, BELOW), row_of("positional", 0.6, BELOW, BELOW)),
-        (row_of("sink", 0.48, BORDERLINE, BORDERLINE), row_of("positional", 0.49, BELOW, BELOW)),
-        (row_of("sink", 0.4, BELOW, BELOW), row_of("positional", 0.3, BELOW, BELOW)),
+        (row_of("sink", 0.6, CONFIRMED, CONFIRMED), row_of("positional", 0.6, CONFIRMED, REJECTED)),
         (
-            row_of("sink", 0.4, BELOW, BELOW),
+            row_of("sink", 0.6, CONFIRMED, NOT_COMPARED),
+            row_of("positional", 0.5, REJECTED, NOT_COMPARED),
+        ),
+        (row_of("sink", 0.6, CONFIRMED, REJECTED), row_of("positional", 0.6, REJECTED, REJECTED)),
+        (
+            row_of("sink", 0.48, BORDERLINE, BORDERLINE),
+            row_of("positional", 0.49, REJECTED, REJECTED),
+        ),
+        (row_of("sink", 0.4, REJECTED, REJECTED), row_of("positional", 0.3, REJECTED, REJECTED)),
+        (
+            row_of("sink", 0.4, REJECTED, REJECTED),
             row_of("positional", 0.48, BORDERLINE, BORDERLINE, control=0.49),
         ),
     ],
@@ -274,20 +294,24 @@ def test_what_is_significant_confirmed_or_stronger_is_shown_first(
 
 
 @pytest.mark.parametrize("untrained", [math.nan, 0.2, 0.997])
-@pytest.mark.parametrize("status", [BELOW, BORDERLINE])
-@pytest.mark.parametrize("stands", [None, NOT_COMPARED])
+@pytest.mark.parametrize("status", [REJECTED, BORDERLINE])
+@pytest.mark.parametrize("significance", [None, NOT_COMPARED])
 def test_an_unconfirmed_broad_head_is_shown_with_the_role_that_it_is_closer_to(
-    untrained: float, status: str, stands: str | None
+    untrained: float, status: str, significance: str | None
 ) -> None:
     broad = {
         "label": "broad", "value": 0.899, "threshold": 0.9, "untrained_value": untrained,
-        "status": status, "stands_status": stands or status,
+        "status": status, "significance": significance or status,
     }  # fmt: skip
-    weak = row_of("sink", 0.01, BELOW, stands or BELOW)
+    weak = row_of("sink", 0.01, REJECTED, significance or REJECTED)
     found = with_strength(controls_of(broad, weak, broad | {"value": math.nan}))["strength"]
     assert found.tolist() == pytest.approx([0, 0.02, math.nan], nan_ok=True)
     assert head_of(broad, weak) == "sink"
-    confirmed = broad | {"value": 0.95, "status": HOLDS, "stands_status": stands or HOLDS}
+    confirmed = broad | {
+        "value": 0.95,
+        "status": CONFIRMED,
+        "significance": significance or CONFIRMED,
+    }
     assert with_strength(controls_of(confirmed))["strength"].tolist() == [1]
     assert head_of(weak, confirmed) == "broad"
 
@@ -300,13 +324,13 @@ SHARES = st.floats(0, 1)
     controls=st.tuples(SHARES, SHARES),
     name=st.sampled_from(["control", "untrained_value", "second_control"]),
     second=st.tuples(SHARES, SHARES),
-    stands=st.sampled_from([HOLDS, BORDERLINE, BELOW, UNDECIDED]),
+    significance=st.sampled_from([CONFIRMED, BORDERLINE, REJECTED, UNDECIDED]),
 )
 def test_a_stronger_control_never_raises_the_strength(
-    value: float, controls: tuple, name: str, second: tuple, stands: str
+    value: float, controls: tuple, name: str, second: tuple, significance: str
 ) -> None:
     reached, asked = second
-    row = positional(value, math.nan, stands=stands) | {
+    row = positional(value, math.nan, significance=significance) | {
         "second_statistic": "another", "second_value": reached, "second_threshold": asked,
     }  # fmt: skip
     found = with_strength(controls_of(*(row | {name: control} for control in sorted(controls))))
@@ -314,7 +338,9 @@ def test_a_stronger_control_never_raises_the_strength(
     assert 0 <= strong <= weak <= 1
     mine, theirs = (reached, asked) if name == "second_control" else (value, 0.9)
     highest = max(controls)
-    if stands != HOLDS and (highest >= mine or (name == "untrained_value" and highest >= theirs)):
+    if significance != CONFIRMED and (
+        highest >= mine or (name == "untrained_value" and highest >= theirs)
+    ):
         assert strong == 0
 
 

@@ -27,7 +27,7 @@ from attnlab.labels.syntactic import (
     relation_table,
 )
 from attnlab.labels.treebank import Arc, GoldSentence
-from attnlab.labels.verdict import BELOW, BORDERLINE, HOLDS, UNDECIDED
+from attnlab.labels.verdict import BORDERLINE, CONFIRMED, REJECTED, UNDECIDED
 from attnlab.labels.word_tokens import Alignment, Span, gather_units, merge_tokens
 
 WORDS = 11
@@ -98,10 +98,10 @@ def test_head_that_follows_gold_arcs_is_syntactic() -> None:
     links = draw_links(words)
     weights = torch.stack([following(words, links), random_heads(words, 1)[:, 0]], 1)
     found, other = decide_links(relation_table(counted(weights, words, links)), "syntactic")
-    assert found.status == HOLDS
+    assert found.status == CONFIRMED
     assert (found.detail, found.value, found.denominator) == ("obj dependent>head", 1.0, 250)
     assert found.threshold == pytest.approx(found.control + 0.10)
-    assert other.status == BELOW
+    assert other.status == REJECTED
 
 
 def test_positional_head_at_the_most_frequent_offset_is_not_syntactic() -> None:
@@ -113,10 +113,12 @@ def test_positional_head_at_the_most_frequent_offset_is_not_syntactic() -> None:
     row = table.iloc[0]
     assert row.baseline_offset == 1
     assert row.accuracy == row.baseline > 0.6
-    assert decide_links(table, "syntactic")[0].status == BELOW
+    assert decide_links(table, "syntactic")[0].status == REJECTED
 
 
-@pytest.mark.parametrize(("right", "status"), [(0.74, BELOW), (0.8, BORDERLINE), (0.86, HOLDS)])
+@pytest.mark.parametrize(
+    ("right", "status"), [(0.74, REJECTED), (0.8, BORDERLINE), (0.86, CONFIRMED)]
+)
 def test_ten_absolute_points(right: float, status: str) -> None:
     # The baseline is at 0.7; following 74 % of arcs is not enough, 86 % is.
     words = words_of(2000)
@@ -167,7 +169,7 @@ def counts_of(*kinds: tuple[int, int, float]) -> LinkCounts:
 @pytest.mark.parametrize("at_offset", range(20, 160, 4))
 def test_the_interval_must_clear_ten_points(at_offset: int) -> None:
     # 200 links: no interval of 95 % is wider than 14 links to either side.
-    for more, status in ((35, HOLDS), (20, BORDERLINE), (5, BELOW)):
+    for more, status in ((35, CONFIRMED), (20, BORDERLINE), (5, REJECTED)):
         table = relation_table(counts_of((at_offset + more, at_offset, 0.0)))
         assert table.status.tolist() == [status]
 
@@ -176,7 +178,7 @@ def test_a_relation_is_chosen_by_what_it_gains_over_chance_too() -> None:
     # amod gains most over its offset, but no more than a head that picks at random.
     table = relation_table(counts_of((140, 60, 40.0), (120, 20, 120.0)))
     (verdict,) = decide_links(table, "syntactic")
-    assert (verdict.detail, verdict.status) == ("obj dependent>head", HOLDS)
+    assert (verdict.detail, verdict.status) == ("obj dependent>head", CONFIRMED)
 
 
 def test_offset_baseline_is_fitted_on_the_other_half() -> None:
@@ -186,7 +188,7 @@ def test_offset_baseline_is_fitted_on_the_other_half() -> None:
     row = table.iloc[0]
     assert (row.baseline_offset, row.choosing_baseline, row.baseline) == (1, 1.0, 0.0)
     assert (row.choosing_accuracy, row.accuracy) == (0.0, 1.0)
-    assert row.status == BELOW
+    assert row.status == REJECTED
 
 
 def test_best_of_many_is_reported_on_the_half_it_was_not_chosen_on() -> None:
@@ -259,11 +261,11 @@ def test_few_candidates_make_no_syntactic_head(causal: bool) -> None:
     assert table.chance.tolist() == pytest.approx([chance] * 5)
     assert table.accuracy.mean() == pytest.approx(chance, abs=0.05)
     for found in decide_links(table, "syntactic"):
-        assert found.status == BELOW
+        assert found.status == REJECTED
         assert found.threshold >= chance + 0.10
 
 
-@pytest.mark.parametrize(("hits", "status"), [(560, BELOW), (590, BORDERLINE), (640, HOLDS)])
+@pytest.mark.parametrize(("hits", "status"), [(560, REJECTED), (590, BORDERLINE), (640, CONFIRMED)])
 def test_accuracy_must_exceed_chance_too(hits: int, status: str) -> None:
     # Offset baseline 0.3, chance 0.5.
     offsets = torch.zeros(2, 1, 2 * MAX_LINK_OFFSET + 1, dtype=torch.long)
@@ -288,8 +290,8 @@ def test_all_relations_together_give_no_label() -> None:
         links.kinds, links.sentence[mine], links.query[mine], links.key[mine], links.kind[mine]
     )
     table = relation_table(counted(following(words, everything)[:, None], words, links))
-    assert table[table.relation == "all"].status.item() == HOLDS
-    assert decide_links(table, "syntactic")[0].status == BELOW
+    assert table[table.relation == "all"].status.item() == CONFIRMED
+    assert decide_links(table, "syntactic")[0].status == REJECTED
 
 
 def tree(*arcs: Arc, words: int = 4) -> GoldSentence:
@@ -383,7 +385,7 @@ def test_head_that_follows_gold_alignments() -> None:
     possible = possible_links(links, source, groups(400), self_attention=False)
     counts = count_links(weights, possible)
     verdict = decide_links(relation_table(counts), "alignment")[0]
-    assert verdict.status == HOLDS
+    assert verdict.status == CONFIRMED
     assert (verdict.label, verdict.detail, verdict.value) == (
         "alignment",
         "alignment target>source",

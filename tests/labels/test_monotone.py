@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnlab.labels.counts import Scope
 from attnlab.labels.monotone import count_monotone, decide_monotone
-from attnlab.labels.verdict import BELOW, HOLDS, UNDECIDED
+from attnlab.labels.verdict import CONFIRMED, REJECTED, UNDECIDED
 
 TARGETS = 11
 
@@ -34,9 +34,9 @@ def test_diagonal_and_its_mirror(left: bool) -> None:
     mirrored = first + scope.keys.sum(1, keepdim=True) - 1 - (diagonal - first)
     back = attend(mirrored, scope.seen, 0.9)
     ahead, behind = decide_monotone(count_monotone(torch.stack([forward, back], 1), scope))
-    assert ahead.status == HOLDS
+    assert ahead.status == CONFIRMED
     assert ahead.value > 0.95
-    assert behind.status == BELOW
+    assert behind.status == REJECTED
     assert behind.value < -0.95
 
 
@@ -44,7 +44,7 @@ def test_uniform_head_is_not_monotone() -> None:
     scope, _, _ = cross()
     uniform = scope.seen.double() / scope.seen.sum(-1, keepdim=True).clamp_min(1)
     verdict = decide_monotone(count_monotone(uniform[:, None], scope))[0]
-    assert (verdict.status, verdict.value) == (BELOW, 0)
+    assert (verdict.status, verdict.value) == (REJECTED, 0)
 
 
 def test_head_that_drifts_by_a_hair_is_not_monotone() -> None:
@@ -54,7 +54,7 @@ def test_head_that_drifts_by_a_hair_is_not_monotone() -> None:
     weights = 0.95 * uniform + 0.05 * attend(diagonal, scope.seen, 1.0)
     verdict = decide_monotone(count_monotone(weights[:, None], scope))[0]
     assert verdict.value > 0.9
-    assert verdict.status == BELOW
+    assert verdict.status == REJECTED
     assert verdict.second_value == pytest.approx(0.07, abs=0.01)
 
 

@@ -14,7 +14,7 @@ from attnlab.labels.positional import (
     count_positional,
     decide_positional,
 )
-from attnlab.labels.verdict import BELOW, BORDERLINE, HOLDS, UNDECIDED
+from attnlab.labels.verdict import BORDERLINE, CONFIRMED, REJECTED, UNDECIDED
 
 
 def planted(batch: Batch, offset: int, share: float, of_rows: float = 1.0, seed: int = 1) -> Tensor:
@@ -39,7 +39,7 @@ def test_planted_offset_is_found(offset: int, left: bool) -> None:
     assert [verdict.detail for verdict in verdicts] == [
         f"offset {o:+d}" for o in (offset, -offset - 1)
     ]
-    assert all((verdict.status, verdict.value) == (HOLDS, 1) for verdict in verdicts)
+    assert all((verdict.status, verdict.value) == (CONFIRMED, 1) for verdict in verdicts)
 
 
 def test_rows_without_a_token_at_the_offset_are_left_out() -> None:
@@ -52,7 +52,9 @@ def test_rows_without_a_token_at_the_offset_are_left_out() -> None:
     assert counts.at_offset.numerator[:, 0, column].tolist() == expected
 
 
-@pytest.mark.parametrize(("of_rows", "status"), [(0.85, BELOW), (0.9, BORDERLINE), (0.95, HOLDS)])
+@pytest.mark.parametrize(
+    ("of_rows", "status"), [(0.85, REJECTED), (0.9, BORDERLINE), (0.95, CONFIRMED)]
+)
 def test_ninety_percent(of_rows: float, status: str) -> None:
     batch = make_batch()
     counts = counted(planted(batch, 1, 0.5, of_rows)[:, None], batch.scope)
@@ -70,7 +72,7 @@ def test_arg_max_rate_is_neither_mass_nor_confidence() -> None:
     weak = planted(batch, -1, 0.4)
     sure = attend(anywhere, batch.scope.seen, 0.95)
     counts = counted(torch.stack([weak, sure], 1), batch.scope)
-    assert [verdict.status for verdict in decide_positional(counts)] == [HOLDS, BELOW]
+    assert [verdict.status for verdict in decide_positional(counts)] == [CONFIRMED, REJECTED]
     hits, rows = counts.at_offset.numerator.sum(0)[0], counts.at_offset.denominator.sum(0)[0]
     back = len(rows) // 2 - 1
     assert hits[back] == rows[back] > 0
@@ -83,7 +85,7 @@ def test_special_token_that_wins_the_row_is_a_miss() -> None:
     weights = 0.6 * attend(torch.zeros_like(batch.numbers)[:, None].expand(-1, 13), seen, 1.0)
     weights = weights + 0.4 * attend(at_offset(batch, -1), seen, 1.0)
     counts = counted(weights[:, None], batch.scope)
-    assert decide_positional(counts)[0].status == BELOW
+    assert decide_positional(counts)[0].status == REJECTED
     assert counts.at_offset.numerator.sum() == 0
 
 
@@ -117,7 +119,7 @@ def test_offset_is_picked_on_one_half_and_reported_on_the_other() -> None:
     verdict = decide_positional(counted(torch.where(odd, back, ahead)[:, None], batch.scope))[0]
     assert verdict.detail == "offset +1"
     assert verdict.value < 0.2
-    assert verdict.status == BELOW
+    assert verdict.status == REJECTED
 
 
 def test_causal_rows_have_no_token_ahead() -> None:

@@ -19,7 +19,14 @@ from attnlab.labels.rare import (
     frequency_ranks,
     rare_tokens,
 )
-from attnlab.labels.verdict import BELOW, BORDERLINE, HOLDS, UNDECIDED, Verdict, verdict_table
+from attnlab.labels.verdict import (
+    BORDERLINE,
+    CONFIRMED,
+    REJECTED,
+    UNDECIDED,
+    Verdict,
+    verdict_table,
+)
 from attnlab.reading.weights import ALL
 
 
@@ -48,7 +55,7 @@ def test_head_on_the_rarest_or_second_rarest_token(number: int, rarest_share: fl
     weights = attend(nth_rarest(batch, ranks, number), batch.scope.seen)[:, None]
     counts = count_rare(largest(weights), rare_tokens(batch.scope, ranks))
     verdict = decide_rare(counts)[0]
-    assert (verdict.status, verdict.value) == (HOLDS, 1.0)
+    assert (verdict.status, verdict.value) == (CONFIRMED, 1.0)
     counts = counts.by_half()
     share = counts.rarest[REPORTED, 0] / counts.two_rarest.denominator[REPORTED, 0]
     assert share.item() == pytest.approx(rarest_share, abs=0.01)
@@ -112,7 +119,7 @@ def test_without_a_third_uncommon_token_there_is_no_label() -> None:
 
 
 def strength_of(verdict: Verdict) -> float:
-    table = verdict_table([verdict]).assign(stands_status=BELOW)
+    table = verdict_table([verdict]).assign(significance=REJECTED)
     return with_strength(table)["strength"].item()
 
 
@@ -163,7 +170,7 @@ def test_strength_starts_from_chance(
     verdict = replace(
         decide_rare(counts)[0],
         value=value, second_value=contested, control=chance, second_control=chance,
-        second_threshold=chance, status=BELOW,
+        second_threshold=chance, status=REJECTED,
     )  # fmt: skip
     assert strength_of(verdict) == pytest.approx(strength, nan_ok=True)
 

@@ -13,7 +13,7 @@ from attnlab.labels.sink import (
     count_sink,
     decide_sink,
 )
-from attnlab.labels.verdict import BELOW, HOLDS, UNDECIDED
+from attnlab.labels.verdict import CONFIRMED, REJECTED, UNDECIDED
 from attnlab.reading.weights import row_entropies
 
 FEW = Rule(0.6, 10, "sentences")
@@ -46,11 +46,11 @@ def test_mass_on_a_token_makes_a_sink() -> None:
     batch = make_batch()
     verdicts = decide_sink(counted(batch, *(on_type(batch, n, 0.7) for n in (CLS, SEP, DOT))))
     assert [verdict.detail for verdict in verdicts] == ["[CLS]", "[SEP]", "punctuation"]
-    assert all(verdict.status == HOLDS for verdict in verdicts)
+    assert all(verdict.status == CONFIRMED for verdict in verdicts)
     assert [verdict.value for verdict in verdicts] == pytest.approx([0.7] * 3)
 
 
-@pytest.mark.parametrize(("share", "status"), [(0.29, BELOW), (0.31, HOLDS)])
+@pytest.mark.parametrize(("share", "status"), [(0.29, REJECTED), (0.31, CONFIRMED)])
 def test_threshold(share: float, status: str) -> None:
     batch = make_batch()
     assert decide_sink(counted(batch, on_type(batch, SEP, share)))[0].status == status
@@ -60,7 +60,7 @@ def test_winning_every_row_is_not_enough() -> None:
     batch = make_batch()
     weights = on_type(batch, SEP, 0.28)
     assert (weights.argmax(-1) == batch.visible.sum(1, keepdim=True) - 1)[batch.ordinary].all()
-    assert decide_sink(counted(batch, weights))[0].status == BELOW
+    assert decide_sink(counted(batch, weights))[0].status == REJECTED
 
 
 def test_rows_of_special_tokens_do_not_count() -> None:
@@ -88,7 +88,7 @@ def test_end_of_sentence_sink_in_cross_attention() -> None:
     kinds, marked = ("</s>",), (tokens_of(batch) == SEP)[..., None]
     weights = attend(last, scope.seen, 0.8)[:, None]
     verdict = decide_sink(count_sink(weights, scope, kinds, marked), FEW)[0]
-    assert (verdict.status, verdict.detail) == (HOLDS, "</s>")
+    assert (verdict.status, verdict.detail) == (CONFIRMED, "</s>")
 
 
 def test_interval_agrees_with_a_bootstrap_over_sentences() -> None:
@@ -118,9 +118,9 @@ def test_uniform_head_is_broad(causal: bool) -> None:
     broad, narrow = decide_broad(
         count_broad(row_entropies(torch.stack([uniform, sharp], 1)), batch.scope)
     )
-    assert broad.status == HOLDS
+    assert broad.status == CONFIRMED
     assert broad.value == pytest.approx(1)
-    assert narrow.status == BELOW
+    assert narrow.status == REJECTED
 
 
 def test_entropy_is_compared_with_ln_n() -> None:

@@ -28,9 +28,9 @@ from attnlab.labels.rare import count_rare, decide_rare, rare_tokens
 from attnlab.labels.sink import count_sink, decide_sink
 from attnlab.labels.syntactic import decide_links, relation_table
 from attnlab.labels.verdict import (
-    BELOW,
     BORDERLINE,
-    HOLDS,
+    CONFIRMED,
+    REJECTED,
     UNDECIDED,
     Verdict,
     least_status,
@@ -143,7 +143,7 @@ AT = {
 def test_clearly_above_and_clearly_below(label: str) -> None:
     far = 0.07 if AT[label] == 0.9 else 0.15
     above, below = (PLANTED[label](MANY, AT[label] + side) for side in (far, -far))
-    assert (above.label, above.status, below.status) == (label, HOLDS, BELOW)
+    assert (above.label, above.status, below.status) == (label, CONFIRMED, REJECTED)
     assert above.value > above.threshold > below.value
     assert above.stability > 0.99
     assert below.stability < 0.01
@@ -291,7 +291,7 @@ def test_stability_is_of_the_half_that_is_reported() -> None:
     target = torch.where(chosen, at_offset(batch, 1), at_offset(batch, -2))
     weights = attend(target, batch.scope.seen, 0.9)[:, None]
     found = decide_positional(count_positional(largest(weights), batch.scope))[0]
-    assert (found.detail, found.status, found.stability) == ("offset +1", BELOW, 0)
+    assert (found.detail, found.status, found.stability) == ("offset +1", REJECTED, 0)
 
 
 def test_stability_is_that_of_drawing_sentences() -> None:
@@ -317,10 +317,10 @@ def test_stability_is_that_of_drawing_sentences() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "status"),
     [
-        (0.5, 0.7, HOLDS),
+        (0.5, 0.7, CONFIRMED),
         (0.49, 0.7, BORDERLINE),
         (0.3, 0.5, BORDERLINE),
-        (0.3, 0.49, BELOW),
+        (0.3, 0.49, REJECTED),
         (math.nan, 0.4, UNDECIDED),
     ],
 )
@@ -329,7 +329,7 @@ def test_status_is_how_the_interval_lies(low: float, high: float, status: str) -
 
 
 def test_least_of_all_conditions() -> None:
-    assert least_status(HOLDS, HOLDS) == HOLDS
-    assert least_status(HOLDS, BORDERLINE, HOLDS) == BORDERLINE
+    assert least_status(CONFIRMED, CONFIRMED) == CONFIRMED
+    assert least_status(CONFIRMED, BORDERLINE, CONFIRMED) == BORDERLINE
     assert least_status(BORDERLINE, UNDECIDED) == UNDECIDED
-    assert least_status(UNDECIDED, BELOW, HOLDS) == BELOW
+    assert least_status(UNDECIDED, REJECTED, CONFIRMED) == REJECTED

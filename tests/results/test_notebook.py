@@ -41,8 +41,8 @@ def analysis() -> Result:
     heads = pd.DataFrame({"site": ["encoder"] * 2, "layer": [0, 0], "head": [0, 1]})
     labels = heads.assign(
         keys=ALL, labels=["sink", NASTY], standing=["sink", NASTY], function=["sink", NASTY],
-        detail=["token <", ""], statistic="share", value=0.9, strength=1.0, status="holds",
-        stands_status="holds",
+        detail=["token <", ""], statistic="share", value=0.9, strength=1.0, status="confirmed",
+        significance="confirmed",
     )  # fmt: skip
     none, counted = pd.DataFrame(), heads.assign(rows=9, empty_rows=0)
     summary = summarise_heads(counted, structure=none, labels=labels, controls=none)

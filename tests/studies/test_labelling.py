@@ -81,18 +81,18 @@ def test_every_head_has_a_row_and_its_figures(labelled: Result) -> None:
         1,
         1,
     )
-    assert (one.status, one.stands_status, one.stands) == ("undecided", "undecided", False)
+    assert (one.status, one.significance, one.significant) == ("undecided", "undecided", False)
     assert (one.counted < one.needed, one.needed, one.unit) == (True, 20, "sentences")
     assert one.value_low < one.value <= one.value_high
     assert math.isnan(one.stability)
-    assert set(found.labels["standing"]) <= {"undecided", "unknown"}
+    assert set(found.labels["significant_labels"]) <= {"undecided", "unknown"}
 
 
 def test_gold_trees_and_alignments_of_the_embedded_corpus_are_used(labelled: Result) -> None:
     relations = labelled.relations
     assert {"nsubj", "det", "all"} <= set(relations.loc[relations.site == "encoder", "relation"])
     assert set(relations.loc[relations.site == "cross", "relation"]) == {"alignment"}
-    for name in ("shuffled_accuracy", "untrained_accuracy", "stands"):
+    for name in ("shuffled_accuracy", "untrained_accuracy", "significant"):
         assert relations.loc[relations.links > 20, name].notna().all()
     # A twin drawn from another seed than the weights in the folder.
     decoder = relations[(relations.site == "decoder") & (relations.links > 20)]
@@ -119,8 +119,8 @@ def test_a_label_is_held_against_its_own_relation(labelled: Result) -> None:
             ("shuffled_value", "shuffled_"),
         ):
             assert getattr(row, mine) == pytest.approx(same[f"{theirs}accuracy"], nan_ok=True)
-        assert row.stands == same.stands
-        assert row.stands_status == least_status(row.status, same.stands_status)
+        assert row.significant == same.significant
+        assert row.significance == least_status(row.status, same.significance)
 
 
 def test_structure_stands_beside_function(labelled: Result) -> None:
@@ -159,8 +159,8 @@ def test_what_few_and_unknown_sentences_cannot_tell(untouched_randomness: None) 
     assert set(found.labels["label"]) <= {"undecided", "unknown"}
     controls = found.controls
     assert (controls["counted"] < controls["needed"]).all()
-    assert not (controls["status"] == "holds").any(), "few sentences confirm nothing"
-    assert (controls["status"] == "below").any(), "and reject what is far from its threshold"
+    assert not (controls["status"] == "confirmed").any(), "few sentences confirm nothing"
+    assert (controls["status"] == "rejected").any(), "and reject what is far from its threshold"
     assert "relations" not in found.tables
     assert {NoTrees(), TrainingCorpusUnknown()} <= set(found.notes)
     short = [note for note in found.notes if isinstance(note, TooLittleCounted)]
@@ -239,7 +239,7 @@ def test_the_folder_and_the_page(labelled: Result, tmp_path: Path) -> None:
     page = (labelled.save(tmp_path) / "report.html").read_text(encoding="utf-8")
     assert "What each head does" in page
     assert "Which head follows which relation" in page
-    every = labelled.controls.assign(status="holds", stands_status="holds")
+    every = labelled.controls.assign(status="confirmed", significance="confirmed")
     sections = label_sections(replace(labelled, tables={**labelled.tables, "controls": every}))
     tables = sections[0].tables
     assert [len(table.rows) for table in tables] == [

@@ -29,8 +29,8 @@ LABELS = HEADS.assign(
     detail=["offset +1", "opening", "case head>dependent", ""],
     statistic=["argmax_rate", "mean_mass_fraction", "argmax_accuracy", "mean_normalised_entropy"],
     value=[0.95, 0.9, 0.4, 0.1],
-    status=["holds", "holds", "borderline", "below"],
-    stands_status=["holds", "below", "borderline", "below"],
+    status=["confirmed", "confirmed", "borderline", "rejected"],
+    significance=["confirmed", "rejected", "borderline", "rejected"],
     strength=[1.2, NAN, 0.4, -0.3],
 )
 CONTROLS = pd.concat(
@@ -59,7 +59,7 @@ def test_a_head_is_shown_with_its_closest_role_and_how_close_it_is() -> None:
 
 
 def test_without_controls_nothing_is_said_of_significance_and_what_is_confirmed_is_marked() -> None:
-    found = summary(LABELS.assign(stands_status="not compared"))
+    found = summary(LABELS.assign(significance="not compared"))
     assert "significant" not in found
     assert list(marked(found)) == [True, True, False, False]
     shown, _ = heads_shown(found)
@@ -75,7 +75,7 @@ def test_without_controls_nothing_is_said_of_significance_and_what_is_confirmed_
 
 def test_a_strength_that_could_not_be_measured_is_not_shown_as_0() -> None:
     too_few = LABELS.assign(
-        status="undecided", stands_status="undecided", strength=[0.4, NAN, 0.0, NAN]
+        status="undecided", significance="undecided", strength=[0.4, NAN, 0.0, NAN]
     )
     found = summary(too_few)
     assert list(found["role"]) == ["positional", "none", "none", "none"]
@@ -99,13 +99,13 @@ def test_the_figure_that_decides_the_strength_is_shown(*, deciding: bool) -> Non
         label="syntactic", detail="case head>dependent", statistic="argmax_accuracy", value=0.71,
         threshold=0.66, control=0.56, second_statistic="argmax_accuracy_choosing",
         second_value=second, second_threshold=0.66, second_control=0.56,
-        status="borderline", stands_status="borderline",
+        status="borderline", significance="borderline",
     )  # fmt: skip
     controls = with_strength(verdict)
     labels = controls.drop(columns=["control", "second_control"]).rename(
         columns={"label": "function"}
     )
-    labels = labels.assign(status="borderline", stands_status="borderline")
+    labels = labels.assign(status="borderline", significance="borderline")
     (row,) = closest_roles(labels, controls).itertuples(index=False)
     if deciding:
         assert row.strength == pytest.approx(0.6)
@@ -180,7 +180,7 @@ def test_the_head_that_is_needed_most_is_said_where_an_interval_lies_above_0() -
 
 
 def test_columns_that_never_vary_are_left_out() -> None:
-    nothing = LABELS.assign(status="below", stands_status="below", strength=0.2)
+    nothing = LABELS.assign(status="rejected", significance="rejected", strength=0.2)
     names = [column.name for column in heads_shown(summary(nothing))[1]]
     assert names == ["head_name", "role", "strength", "evidence"]
 
@@ -195,8 +195,8 @@ def test_the_mark_is_shown_where_every_head_has_it_and_controls_were_left_out() 
 
 def test_the_mark_is_shown_wherever_some_head_has_it() -> None:
     for number in range(5):
-        status = ["holds"] * number + ["below"] * (4 - number)
-        found = summary(LABELS.assign(status=status, stands_status=status, strength=0.2))
+        status = ["confirmed"] * number + ["rejected"] * (4 - number)
+        found = summary(LABELS.assign(status=status, significance=status, strength=0.2))
         shown, columns = heads_shown(found)
         assert list(shown["mark"]) == ["✓"] * number + [""] * (4 - number)
         assert ("mark" in [column.name for column in columns]) == (number > 0)

@@ -9,13 +9,13 @@ import pandas as pd
 from attnlab.core import HEAD_COLUMNS, Column, Head, counted, rounded
 from attnlab.labels import (
     BASELINE,
-    BELOW,
     BORDERLINE,
-    HOLDS,
+    CONFIRMED,
     LOSS_CHANGE,
     NO_STRUCTURE,
     NO_STRUCTURE_MEANS,
     NOT_COMPARED,
+    REJECTED,
     STRUCTURE_SAID,
     TIE_BITS_PER_ROW,
     UNDECIDED,
@@ -72,7 +72,6 @@ SHOWN = (
         "best_head", "best head", "The head that follows the relation most often on the other half."
     ),
 )
-STATUS_WORDS = {HOLDS: "confirmed", BELOW: "rejected"}
 NO_LABEL = (UNKNOWN, UNDECIDED, NOT_COMPARED)
 
 
@@ -187,7 +186,7 @@ def _uncompared(summary: pd.DataFrame) -> list[str]:
     return [role for role in roles if role in known and not known[role].against_untrained]
 
 
-_AGAINST = {HOLDS: "above", BORDERLINE: "about", BELOW: "below", UNDECIDED: "against"}
+_AGAINST = {CONFIRMED: "above", BORDERLINE: "about", REJECTED: "below", UNDECIDED: "against"}
 # The others are shares, and shown in percent.
 _NO_SHARES = ("mean_rank_correlation", "mean_slope")
 _OTHER_HALF = "argmax_accuracy_choosing"
@@ -209,7 +208,7 @@ def function_phrase(found: Any) -> str:
     >>> print(function_phrase(SimpleNamespace(
     ...     function="positional", detail="offset +1", statistic="argmax_rate",
     ...     value=0.83, value_low=0.812, value_high=0.847, threshold=0.9, second_value=math.nan,
-    ...     status="below", counted=2000, needed=1000, unit="rows")))
+    ...     status="rejected", counted=2000, needed=1000, unit="rows")))
     positional, offset +1: 83 % [81, 85], below 90 %
     """
     detail = str(found.detail or "").replace(">", " to ")
@@ -403,7 +402,7 @@ def count_labels(labels: pd.DataFrame) -> str:
 def with_phrases(labels: pd.DataFrame) -> pd.DataFrame:
     """The labels with each head's strongest label and its structure in words."""
     rows = list(labels.itertuples(index=False))
-    named = ("labels", "standing")
+    named = ("labels", "significant_labels")
     labels = labels.assign(
         **{name: labels[name].replace(list(NO_LABEL), "") for name in named if name in labels}
     )

@@ -134,7 +134,7 @@ class Labeller:
             seed: of the untrained model's weights, of the order of shuffled words, and of the
                 bootstrap behind `stability`.
             there: how many sentences there are where these come from; None where not known.
-            controls: False leaves them out; then no label stands.
+            controls: False leaves them out; then no label is significant.
         """
         counted = {"model": self.functions}
         if controls:
@@ -229,15 +229,19 @@ def _type_counts(texts: Sequence[Tokens], types: int) -> Int[Tensor, " type"]:
 
 def _labels(verdicts: pd.DataFrame, controls: pd.DataFrame, shapes: pd.DataFrame) -> pd.DataFrame:
     table = label_table(verdicts)
-    named = controls[controls["stands"]].groupby(HEAD_COLUMNS)["label"].agg(SEPARATOR.join)
-    table = table.merge(named.rename("standing").reset_index(), on=HEAD_COLUMNS, how="left")
-    compared = (controls["stands_status"] != NOT_COMPARED).any()
-    nothing = controls.groupby(HEAD_COLUMNS)["stands_status"].agg(without_label)
+    named = controls[controls["significant"]].groupby(HEAD_COLUMNS)["label"].agg(SEPARATOR.join)
+    table = table.merge(
+        named.rename("significant_labels").reset_index(), on=HEAD_COLUMNS, how="left"
+    )
+    compared = (controls["significance"] != NOT_COMPARED).any()
+    nothing = controls.groupby(HEAD_COLUMNS)["significance"].agg(without_label)
     table = table.merge(
         nothing.rename("nothing").reset_index(), on=HEAD_COLUMNS, validate="one_to_one"
     )
-    standing = table["standing"].fillna(table["nothing"] if compared else NOT_COMPARED)
-    table = table.drop(columns="nothing").assign(standing=standing)
+    significant_labels = table["significant_labels"].fillna(
+        table["nothing"] if compared else NOT_COMPARED
+    )
+    table = table.drop(columns="nothing").assign(significant_labels=significant_labels)
     table = table.merge(strongest_functions(controls), on=HEAD_COLUMNS, validate="one_to_one")
     return (
         table if shapes.empty else table.merge(shapes, on=HEAD_COLUMNS, how="left", validate="1:1")

@@ -9,7 +9,7 @@ import pandas as pd
 
 from attnlab.core import HEAD_COLUMNS, Head
 from attnlab.labels import (
-    HOLDS,
+    CONFIRMED,
     LOSS_CHANGE,
     NOT_COMPARED,
     TIE_BITS_PER_ROW,
@@ -141,7 +141,7 @@ def closest_roles(labels: pd.DataFrame, controls: pd.DataFrame) -> pd.DataFrame:
     rows = [_role(row) for row in _with_control(labels, controls).to_dict("records")]
     roles = pd.DataFrame(rows, index=labels.index)
     table = pd.concat([labels[HEAD_COLUMNS], roles], axis="columns").reset_index(drop=True)
-    compared = (labels["stands_status"] != NOT_COMPARED).any()
+    compared = (labels["significance"] != NOT_COMPARED).any()
     return table if compared else table.drop(columns="significant")
 
 
@@ -166,7 +166,7 @@ def _second_decides(controls: pd.DataFrame) -> "pd.Series[bool]":
 
 
 def _role(row: Mapping[Any, Any]) -> dict[str, Any]:
-    confirmed = row["status"] == HOLDS
+    confirmed = row["status"] == CONFIRMED
     unknown = confirmed and pd.isna(row["strength"])
     strength = 1.0 if unknown else float(np.clip(row["strength"], 0, 1))
     if not confirmed and not strength > 0:
@@ -183,7 +183,7 @@ def _role(row: Mapping[Any, Any]) -> dict[str, Any]:
         **second,
         "strength": strength,
         "confirmed": confirmed,
-        "significant": confirmed and row["stands_status"] == HOLDS,
+        "significant": confirmed and row["significance"] == CONFIRMED,
     }
 
 

@@ -11,8 +11,8 @@ from attnlab.figures import draw_heads as draw_matrices
 from attnlab.labels import (
     AGREEMENT,
     BORDERLINE,
+    CONFIRMED,
     CONTROLS,
-    HOLDS,
     LABELS,
     LINKS,
     LOSS_CHANGE,
@@ -31,7 +31,6 @@ from attnlab.questions.analyze.figures import (
 from attnlab.questions.analyze.fits import BITS, EQUAL_BUDGET, RELATIVE, summarise
 from attnlab.questions.analyze.head_phrases import (
     SHOWN,
-    STATUS_WORDS,
     describe_agreement,
     describe_generation,
     describe_heads,
@@ -121,7 +120,7 @@ BUDGET = (
 )
 _MOST_RELATIONS = 40
 # What every reader of a label must know; on the terminal and on the page.
-CONFIRMED = (
+DECIDING = (
     "A label is confirmed when the 95 % interval of its figure lies above the threshold, rejected when "
     "it lies below, and borderline when the threshold lies within. It is significant against controls "
     "when it is rejected for the same head of an untrained model, and a relation when it is also "
@@ -135,7 +134,7 @@ _FIRST_TABLE = (
     "head_name",
     "phrase",
     "labels",
-    "standing",
+    "significant_labels",
     "borderline",
     "undecided",
     "stability",
@@ -153,7 +152,7 @@ _EVIDENCE = [
     "head_name",
     "label",
     "detail",
-    "stands_status",
+    "significance",
     "statistic",
     "value",
     "value_low",
@@ -182,7 +181,7 @@ _RELATION = [
     "untrained_accuracy",
     "links",
     "stability",
-    "stands_status",
+    "significance",
 ]
 # The mark stands behind the role, the interval behind the loss; the note says which heads have no output.
 _ELSEWHERE = ("mark", LOSS_CHANGE.low, LOSS_CHANGE.high, "output")
@@ -487,7 +486,7 @@ def label_sections(result: Result) -> list[Section]:
     section = Section(
         "labels",
         "What each head does",
-        f"{_roles_said(result)} {CONFIRMED} {VIEWS_SAID} A label is measured on one half "
+        f"{_roles_said(result)} {DECIDING} {VIEWS_SAID} A label is measured on one half "
         "of the sentences; what was picked out of many (an offset, a relation) was picked on the "
         f"other half. {_SECOND_TABLE if evidence else ''}All figures, those of labels that "
         f"are rejected too, are in controls.csv.{beside}",
@@ -513,12 +512,12 @@ def _label_table(labels: pd.DataFrame, caption: str) -> PageTable:
 
 
 def _evidence_table(controls: pd.DataFrame, caption: str) -> list[PageTable]:
-    if controls.empty or not controls["status"].isin([HOLDS, BORDERLINE]).any():
+    if controls.empty or not controls["status"].isin([CONFIRMED, BORDERLINE]).any():
         return []
-    holding = controls[controls["status"].isin([HOLDS, BORDERLINE])]
+    holding = controls[controls["status"].isin([CONFIRMED, BORDERLINE])]
     # Words can be wrapped, identifiers cannot.
     statistic = holding["statistic"].str.replace("_", " ")
-    named = in_words(holding.assign(head_name=head_names(holding), statistic=statistic))
+    named = holding.assign(head_name=head_names(holding), statistic=statistic)
     columns = columns_named([name for name in _EVIDENCE if name in named], CONTROLS.columns)
     return [
         page_table(
@@ -566,7 +565,7 @@ def _relation_section(relations: pd.DataFrame) -> list[Section]:
     more = len(best) - _MOST_RELATIONS
     cut = f" {more} more of them are not shown." if more > 0 else ""
     best = best.head(_MOST_RELATIONS)
-    named = in_words(best.assign(best_head=head_names(best)))
+    named = best.assign(best_head=head_names(best))
     columns = columns_named(
         [name for name in _RELATION if name in named], (*RELATIONS.columns, *SHOWN)
     )
@@ -583,13 +582,3 @@ def _relation_section(relations: pd.DataFrame) -> list[Section]:
             (table,),
         )
     ]
-
-
-def in_words(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with its statuses as they are called in the field."""
-    words = {
-        str(name): table[name].map(lambda status: STATUS_WORDS.get(status, status))
-        for name in table
-        if str(name).endswith("status")
-    }
-    return table.assign(**words)

@@ -13,7 +13,7 @@ from attnlab.core import HEAD_COLUMNS, Head, InputError, Site, layer_name, round
 from attnlab.figures import plain
 from attnlab.labels import CONTROLS, LABELS, LOSS_CHANGE, OTHER_MARKS, START_MARKS
 from attnlab.matrices import FAMILIES
-from attnlab.questions.analyze.head_phrases import SHOWN, STATUS_WORDS, mark_of, with_phrases
+from attnlab.questions.analyze.head_phrases import SHOWN, mark_of, with_phrases
 from attnlab.questions.analyze.kept_facts import MEASURES, offset_profiles
 from attnlab.questions.analyze.question import QUESTION, SUMMARY
 from attnlab.questions.analyze.summary import NO_ROLE, marked, table_of, views_of
@@ -42,8 +42,8 @@ SMALL = 64
 _MOST_NAMED = 3
 _CONTINUED, _CONTINUES, _ENDS = OTHER_MARKS
 _STATISTICS = ("normalised_entropy", "confidence", "mean_offset", "mass_on_special")
-_LABELS = ("phrase", "labels", "standing", "borderline", "undecided", "structure_phrase")
-_CONTROLS = ("label", "value", "threshold", "untrained_value", "shuffled_value", "stands_status")
+_LABELS = ("phrase", "labels", "significant_labels", "borderline", "undecided", "structure_phrase")
+_CONTROLS = ("label", "value", "threshold", "untrained_value", "shuffled_value", "significance")
 CONTROL_COLUMNS = [
     (column.heading, column.meaning) for column in map(CONTROLS.__getitem__, _CONTROLS)
 ]
@@ -399,7 +399,7 @@ def _controls(result: Result) -> dict[Head, list[Facts]]:
             threshold,
             untrained,
             shuffled,
-            STATUS_WORDS.get(row["stands_status"], row["stands_status"]),
+            row["significance"],
         ]
         found.setdefault(_head(row), []).append({"cells": cells, "status": row["status"]})
     return found

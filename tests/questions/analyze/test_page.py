@@ -306,9 +306,9 @@ def test_heads_that_the_terminal_leaves_out_stand_in_the_files_it_names(
     if labelled:
         keys = many[["site", "layer", "head"]]
         none = {
-            "labels": "unknown", "standing": "unknown", "function": "positional",
+            "labels": "unknown", "significant_labels": "unknown", "function": "positional",
             "detail": "offset +0", "status": "undecided", "value": math.nan, "counted": 9, "needed": 1000,
-            "unit": "rows", "strength": math.nan, "stands_status": "undecided",
+            "unit": "rows", "strength": math.nan, "significance": "undecided",
         }  # fmt: skip
         labels = keys.assign(keys="all", **none)
     empty = pd.DataFrame()

@@ -180,7 +180,7 @@ def test_maps_tell_significant_roles_from_those_that_are_only_confirmed(analysis
 
 
 def test_without_controls_nothing_is_said_of_significance(analysis: Result) -> None:
-    labels = analysis.labels.assign(standing=NOT_COMPARED, stands_status=NOT_COMPARED)
+    labels = analysis.labels.assign(significance=NOT_COMPARED)
     quick = remade(analysis, labels=labels)
     overview = overview_of(quick)
     styles = dict(overview.maps[0].styles)
@@ -194,7 +194,7 @@ def test_without_controls_nothing_is_said_of_significance(analysis: Result) -> N
 
 
 def test_a_strength_that_could_not_be_measured_has_no_bar_and_no_figure(analysis: Result) -> None:
-    unmeasured = {"status": "undecided", "stands_status": "undecided", "strength": math.nan}
+    unmeasured = {"status": "undecided", "significance": "undecided", "strength": math.nan}
     overview = overview_of(remade(analysis, labels=analysis.labels.assign(**unmeasured)))
     cells = [cell for _, row in overview.maps[0].rows for cell in row if cell]
     assert {cell.strength for cell in cells} == {0}
@@ -203,7 +203,7 @@ def test_a_strength_that_could_not_be_measured_has_no_bar_and_no_figure(analysis
 
 def test_no_head_is_needed_or_clear_without_evidence(analysis: Result) -> None:
     labels = analysis.labels.assign(
-        ablation_loss_change_low=-0.01, status="borderline", stands_status="borderline"
+        ablation_loss_change_low=-0.01, status="borderline", significance="borderline"
     )
     weak = remade(analysis, labels=labels)
     assert [one.reason for one in highlights_of(weak)] == ["Clearest structure"]
