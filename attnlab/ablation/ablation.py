@@ -57,7 +57,8 @@ def ablated(
 
     Raises:
         InputError: a head that the model lacks, `mean` without means, or `uniform` in a layer whose
-            queries are not projected apart or whose scores have a position bias.
+            queries are not projected apart or have a norm over several heads or with a bias, or whose
+            scores have a position bias.
     """
     by_layer = _by_layer(projections, heads)
     with ExitStack() as stack:
@@ -112,8 +113,13 @@ def _without_query(layer: Layer, projection: Projection, heads: list[int]) -> It
     """
     attention = projection.attention
     names = ("score",) if getattr(attention, "additive", False) else QUERY_NAMES
-    name = next((name for name in names if hasattr(attention, name)), None)
-    if name is None or not _scores_by_query_alone(attention):
+    found = (getattr(attention, name, None) for name in names)
+    query = next((one for one in found if isinstance(one, nn.Module)), None)
+    if (
+        query is None
+        or not _scores_by_query_alone(attention)
+        or not _zero_stays(attention, query, projection.heads)
+    ):
         msg = (
             f"Heads of {layer[0]} layer {layer[1]} cannot be made uniform, since their scores have "
             "a part that does not come from the query alone; use 'zero' or 'mean'."
@@ -125,7 +131,7 @@ def _without_query(layer: Layer, projection: Projection, heads: list[int]) -> It
         apart[..., heads, :] = 0.0
         return apart.flatten(-2)
 
-    queries = [getattr(attention, name)]
+    queries = [query]
     if isinstance(attention, MultiHeadAttention) and attention.global_rows is not None:
         queries.append(attention.global_rows.query)
     handles = [query.register_forward_hook(hook) for query in queries]
@@ -143,11 +149,23 @@ def _scores_by_query_alone(attention: nn.Module) -> bool:
     return (
         not added
         and not hasattr(attention, "sinks")
+        and not hasattr(attention, "relative_attention_bias")
         and all(
             isinstance(part, MaskedSoftmax | PerHead) and not isinstance(part, TopKAttention)
             for part in parts
         )
     )
+
+
+def _zero_stays(attention: nn.Module, query: nn.Module, heads: int) -> bool:
+    """False where a norm behind the projection makes something of a query of 0, or joins the heads."""
+    for name, part in attention.named_children():
+        if name.startswith("q") and "norm" in name:
+            sizes = [weight.shape[-1] for weight in part.parameters()]
+            each = getattr(query, "weight", torch.empty(0)).shape[0] // heads
+            if getattr(part, "bias", None) is not None or sizes != [each]:
+                return False
+    return True
 
 
 def mean_outputs(

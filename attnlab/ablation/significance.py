@@ -2,6 +2,9 @@
 
 Both systems are scored on the same resampled sentences. Source: Koehn 2004, Statistical
 Significance Tests for Machine Translation Evaluation; sacrebleu does the same for two systems.
+Resampling n sentences varies by sqrt((n - 1) / n) too little, and as if that spread were known: both are
+made up for by Student's t, so that few sentences are no more often significant by chance than many.
+Source: Hesterberg 2015, What Teachers Should Know About the Bootstrap, section 3.2.
 """
 
 import math
@@ -20,6 +23,7 @@ from attnlab.core import FEWEST_FOR_INTERVAL, Estimate, InputError
 
 # Enough that no p-value of a few tests is the least that there can be.
 DRAWS = 10_000
+MOST_DRAWS = 100_000
 # Quantiles at the ends of a 95 % interval.
 INTERVAL = (0.025, 0.975)
 SIGNIFICANCE_LEVEL = 0.05
@@ -37,10 +41,11 @@ class Difference:
         before: score on all sentences.
         after: score on all sentences.
         change: after - before.
-        low: lower end of the change's 95 % bootstrap interval; NaN where so few sentences give none.
+        low: lower end of the change's 95 % bootstrap interval, widened as in `widening`; NaN where so few
+            sentences give none.
         high: upper end.
-        p_value: share of draws whose change, moved to mean 0, is as large as `change`; at least that of a
-            sign test in which all sentences change alike, 2^(1 - sentences).
+        p_value: share of draws whose change, moved to mean 0, is as large as `change`, see `for_few`; at
+            least that of a sign test in which all sentences change alike, 2^(1 - sentences).
         sentences: how many sentences.
     """
 
@@ -249,9 +254,39 @@ def holm_significant(
     return significant
 
 
-def draws_for(tests: int) -> int:
-    """Enough draws for a p-value that `holm_significant` can still accept among so many tests."""
-    return max(DRAWS, 2 * round(tests / SIGNIFICANCE_LEVEL))
+def draws_for(tests: int, sentences: int) -> int:
+    """Enough draws for a p-value that `holm_significant` can still accept among so many tests.
+
+    Of few sentences that would be very many, so no more than `MOST_DRAWS` are made.
+    """
+    wanted = SIGNIFICANCE_LEVEL / tests / 2
+    freedom = max(sentences - 1, 1)
+    deviate = stats.t.isf(wanted / 2, freedom) * math.sqrt((freedom + 1) / freedom)
+    return int(min(max(DRAWS, math.ceil(1 / (2 * stats.norm.sf(deviate)))), MOST_DRAWS))
+
+
+def for_few(p_value: float, sentences: int) -> float:
+    """A two-sided p-value of the bootstrap, corrected for the number of sentences.
+
+    The normal deviate that it belongs to is taken as one of Student's t.
+
+    >>> round(for_few(0.05, 1000), 3), round(for_few(0.05, 10), 3)
+    (0.05, 0.096)
+    """
+    freedom = max(sentences - 1, 1)
+    deviate = stats.norm.isf(p_value / 2) * math.sqrt(freedom / (freedom + 1))
+    return float(2 * stats.t.sf(deviate, freedom))
+
+
+def widening(sentences: int) -> float:
+    """By what the distance of a 95 % bootstrap interval's ends from its middle is multiplied.
+
+    >>> round(widening(1000), 3), round(widening(10), 3)
+    (1.002, 1.217)
+    """
+    freedom = max(sentences - 1, 1)
+    quantile = stats.t.ppf(INTERVAL[1], freedom) / stats.norm.ppf(INTERVAL[1])
+    return float(quantile * math.sqrt((freedom + 1) / freedom))
 
 
 def holm_adjusted(p_values: Float[np.ndarray, " test"]) -> Float[np.ndarray, " test"]:
@@ -268,11 +303,15 @@ def _difference(
 ) -> Difference:
     # All signs alike is the most that few sentences can show; draws of two alike sentences do not vary.
     by_signs = min(1.0, 2.0 ** (1 - sentences))
-    low, high = changes.quantile(torch.tensor(INTERVAL, dtype=torch.float64)).tolist()
+    middle = changes.mean()
+    ends = changes.quantile(torch.tensor(INTERVAL, dtype=torch.float64))
+    # What no draw reaches may be impossible, as a share below 0.
+    wide = (middle + widening(sentences) * (ends - middle)).clamp(changes.min(), changes.max())
+    low, high = wide.tolist()
     if sentences < FEWEST_FOR_INTERVAL:
         low = high = math.nan
-    as_large = (changes - changes.mean()).abs() >= abs(second - first)
-    p_value = (int(as_large.sum()) + 1) / (len(changes) + 1)
+    as_large = (changes - middle).abs() >= abs(second - first)
+    p_value = for_few((int(as_large.sum()) + 1) / (len(changes) + 1), sentences)
     return Difference(first, second, second - first, low, high, max(p_value, by_signs), sentences)
 
 

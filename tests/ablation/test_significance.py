@@ -13,15 +13,18 @@ from statsmodels.stats.multitest import multipletests
 from attnlab.ablation import significance
 from attnlab.ablation.significance import (
     FEWEST_HEADS,
+    MOST_DRAWS,
     SIGNIFICANCE_LEVEL,
     bleu_difference,
     bleu_differences,
     draws_for,
+    for_few,
     holm_adjusted,
     holm_significant,
     loss_difference,
     loss_differences,
     rank_agreement,
+    widening,
 )
 from attnlab.core import FEWEST_FOR_INTERVAL
 
@@ -77,9 +80,11 @@ def test_draws_in_parts_and_for_several_changes_are_those_made_at_once(
     for after, one in zip(afters, found, strict=True):
         changes = (after - before)[picks].sum(1) / tokens[picks].sum(1)
         ends = changes.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
-        assert [one.low, one.high] == pytest.approx(ends, abs=1e-13)
+        middle = float(changes.mean())
+        wide = [middle + widening(101) * (end - middle) for end in ends]
+        assert [one.low, one.high] == pytest.approx(wide, abs=1e-13)
         far = (changes - changes.mean()).abs() >= abs(one.change)
-        assert one.p_value == (int(far.sum()) + 1) / 54
+        assert one.p_value == for_few((int(far.sum()) + 1) / 54, 101)
     systems = [WORSE, REFERENCES]
     together = bleu_differences(REFERENCES, systems, REFERENCES, seed=2, draws=9)
     monkeypatch.setattr(significance, "MOST_COUNTS", 2**22)
@@ -131,11 +136,39 @@ def test_holm_equals_statsmodels() -> None:
     assert not holm_significant(np.array([0.026, 0.001, 0.04]), 0.05)[[0, 2]].any()
 
 
-@pytest.mark.parametrize("tests", [1, 24, 500, 20_000])
-def test_draws_are_enough_for_every_one_of_many_tests_to_be_significant(tests: int) -> None:
-    """A change that no draw exceeds has a p-value of one over the draws and itself."""
-    least = np.full(tests, 1 / (draws_for(tests) + 1))
+@pytest.mark.parametrize(
+    ("tests", "sentences"), [(1, 6), (24, 50), (144, 100), (500, 600), (1_000, 1_000)]
+)
+def test_draws_are_enough_for_every_one_of_many_tests_to_be_significant(
+    tests: int, sentences: int
+) -> None:
+    """A change that no draw exceeds has a p-value of one over the draws and itself, corrected."""
+    draws = draws_for(tests, sentences)
+    least = np.full(tests, for_few(1 / (draws + 1), sentences))
     assert holm_significant(least, SIGNIFICANCE_LEVEL).all()
+    assert draws_for(tests, 6) <= MOST_DRAWS
+
+
+@pytest.mark.parametrize("sentences", [8, 12, 20, 40])
+def test_of_few_sentences_no_more_is_significant_by_chance_than_of_many(sentences: int) -> None:
+    """Heads that do nothing: single tests at 5 %, intervals that miss 0, and any of 24 after Holm."""
+    generator = torch.Generator().manual_seed(sentences)
+    runs, heads = 60, 24
+    single = misses = families = 0
+    for seed in range(runs):
+        tokens = torch.randint(4, 15, (sentences,), generator=generator).double()
+        noise = torch.randn(heads, sentences, generator=generator, dtype=torch.float64)
+        afters = list(noise * tokens.sqrt())
+        found = loss_differences(torch.zeros_like(tokens), afters, tokens, seed=seed, draws=1000)
+        p_values = np.array([one.p_value for one in found])
+        single += int((p_values < 0.05).sum())
+        misses += sum(not one.low <= 0 <= one.high for one in found)
+        families += bool(holm_significant(p_values, 0.05).any())
+    # Three standard errors above 5 %.
+    assert single <= runs * heads * (0.05 + 3 * (0.05 * 0.95 / (runs * heads)) ** 0.5)
+    assert misses <= runs * heads * (0.05 + 3 * (0.05 * 0.95 / (runs * heads)) ** 0.5)
+    assert single >= runs * heads * 0.03, "nor is nothing ever significant"
+    assert families <= runs * 0.05 + 3 * (runs * 0.05 * 0.95) ** 0.5
 
 
 def test_two_sentences_cannot_be_significant() -> None:

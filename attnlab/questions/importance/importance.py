@@ -207,7 +207,7 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
     halves = [evaluator.half(first) for first in (0, 1)]
     slopes = _gradients(halves, progress) if evaluator.scores else None
     losses = _ablated_losses(evaluator, ablations, progress)
-    draws = draws_for(len(all_heads(evaluator.projections)))
+    draws = draws_for(len(all_heads(evaluator.projections)), len(evaluator))
     if slopes is None:
         notes.append(NoGradients())
         table = pd.DataFrame([head._asdict() for head in all_heads(evaluator.projections)])
