@@ -6,6 +6,9 @@ Nothing heavy is imported here; each name is looked up in its module when first 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+# When first imported it draws from Python's global generator, which must not happen within a question.
+import rich.style  # noqa: F401
+
 from attnlab.core.installed import __version__
 
 if TYPE_CHECKING:

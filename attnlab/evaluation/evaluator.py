@@ -29,7 +29,7 @@ from attnlab.evaluation.losses import (
     state_distances,
 )
 from attnlab.evaluation.shared_settings import Progress, TextSettings
-from attnlab.evaluation.sources import first_pairs, model_and_texts
+from attnlab.evaluation.sources import Texts, first_pairs, model_and_texts
 from attnlab.models import IGNORED_LABEL, Model, Source, Tokenizers, translate_ids
 from attnlab.reading import (
     GREEDY,
@@ -85,6 +85,7 @@ class Evaluator(ShortRepr):
         batch_size: most sentences in one forward pass.
         corpus: the corpus that other sentences can come from, if there is one, loaded when first called.
         untouched: final states of the model as it was, where the loss is their distance.
+        texts: what the sentences were read from, where `load_evaluator` found it.
     """
 
     loaded: Model
@@ -95,6 +96,7 @@ class Evaluator(ShortRepr):
     batch_size: int
     corpus: Callable[[], ParallelCorpus] | None = None
     untouched: FinalStates | None = None
+    texts: Texts | None = None
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -106,7 +108,7 @@ class Evaluator(ShortRepr):
 
     @property
     def dropped(self) -> int:
-        """How many sentences were left out, since they are empty or too long."""
+        """How many sentences were left out, since they are empty, too long or without a token to predict."""
         return sum(one.count for one in self.sentences.dropped)
 
     @property
@@ -314,7 +316,7 @@ def load_evaluator(
     )
     model.move_to(on)
     read = read_sentences(model, found.texts, found.origin)
-    return evaluator_of(model, read, batch_size, found.corpus, loss)
+    return replace(evaluator_of(model, read, batch_size, found.corpus, loss), texts=found)
 
 
 def scored(model: Model, sentences: Sentences, loss: LossKind = "next tokens") -> Sentences:
@@ -331,7 +333,7 @@ def scored(model: Model, sentences: Sentences, loss: LossKind = "next tokens") -
         raise InputError(msg)
     if loss != "next tokens":
         sentences = all_labelled(sentences)
-    return sentences.scored(model.most_tokens)
+    return sentences.scored(model.most_tokens, next_tokens=loss == "next tokens")
 
 
 def loss_kind(model: Model, sentences: Sentences, wanted: str | None = None) -> LossKind:

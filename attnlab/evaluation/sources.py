@@ -236,8 +236,8 @@ def notes_on_texts(
     if isinstance(asked, int) and len(found.texts) < asked:
         notes.append(FewerThanAsked(asked, found.origin, len(found.texts)))
     both = model.model.config.is_encoder_decoder
-    read = {text if both else source_of(text) for text in found.texts}
-    repeated = len(found.texts) - len(read)
+    # Of pairs those of one source too: their encoder heads and most of their words are the same.
+    repeated = len(found.texts) - len({source_of(text) for text in found.texts})
     if repeated >= MANY_REPEATED * len(found.texts):
         notes.append(RepeatedTexts(repeated, len(found.texts)))
     paired = isinstance(found.texts[0], tuple)

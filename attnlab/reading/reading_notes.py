@@ -13,6 +13,7 @@ class SentencesDropped(Note):
         count: how many.
         total: out of how many.
         most_tokens: they have more tokens than this, the most that are read; None: they are empty.
+        unpredicted: they are neither, and have no token that is predicted, such as one word alone.
         part: which sentences, such as `training`, where there are several sets.
     """
 
@@ -20,10 +21,13 @@ class SentencesDropped(Note):
     total: int
     most_tokens: int | None = None
     part: str = ""
+    unpredicted: bool = False
 
     @property
     def reason(self) -> str:
         """What is wrong with them, in words."""
+        if self.unpredicted:
+            return "without a token to predict"
         return "empty" if self.most_tokens is None else f"longer than {self.most_tokens} tokens"
 
 

@@ -218,41 +218,39 @@ class Sentences:
         beginnings = torch.tensor([begun], device=input_device(device)).expand(len(batch), -1)
         return {"decoder_input_ids": beginnings, "decoder_start_token_id": begun[0]}
 
-    def scored(self, most_tokens: int) -> "Sentences":
+    def scored(self, most_tokens: int, *, next_tokens: bool = True) -> "Sentences":
         """Those on which the model has a loss: some of their tokens are predicted, and they fit.
 
         Args:
             most_tokens: of a side of a pair with all its marks.
+            next_tokens: whether a token is predicted from those before it, so that one alone does not do.
 
         Raises:
             InputError: none is left.
         """
         most = min(most_tokens, self.most_tokens)
-        kept = tuple(one for one in self.usable if self._predicted(one, most))
+        short = [one for one in self.usable if _tokens_in_use(one) <= most]
+        kept = tuple(one for one in short if self._predicted(one, next_tokens=next_tokens))
         if not kept:
             msg = (
-                f"None of the {len(self.texts)} sentences can be used: all are empty or over {most} "
-                "tokens."
+                f"None of the {len(self.texts)} sentences can be used: all are empty, over {most} "
+                "tokens, or have no token to predict."
             )
             raise InputError(msg)
-        missing = len(self.usable) - len(kept)
-        dropped = SentencesDropped(missing, len(self.texts), most)
-        return replace(
-            self,
-            usable=kept,
-            dropped=(*self.dropped, dropped) if missing else self.dropped,
-            most_tokens=most,
+        total = len(self.texts)
+        left_out = (
+            SentencesDropped(len(self.usable) - len(short), total, most),
+            SentencesDropped(len(short) - len(kept), total, unpredicted=True),
         )
+        dropped = (*self.dropped, *(one for one in left_out if one.count))
+        return replace(self, usable=kept, dropped=dropped, most_tokens=most)
 
-    def _predicted(self, sentence: Sentence, most: int) -> bool:
-        """Whether content is predicted; the decoder predicts one token more than it reads."""
-        longest = max(len(sentence.source), len(sentence.target or ()) + 1)
-        written = {*sentence.labels} - {IGNORED_LABEL} - self.target.special
-        if sentence.target is None:
-            written = (
-                {*sentence.source} - self.source.special if len(sentence.source) > 1 else set()
-            )
-        return bool(written) and longest <= most
+    def _predicted(self, sentence: Sentence, *, next_tokens: bool) -> bool:
+        """Whether content is predicted."""
+        if sentence.target is not None:
+            return bool({*sentence.labels} - {IGNORED_LABEL} - self.target.special)
+        content = {*sentence.source} - self.source.special
+        return bool(content) and (len(sentence.source) > 1 or not next_tokens)
 
     def is_long(self, heads: int) -> bool:
         """Whether a layer of so many heads has more weights of the longest text than are read at once."""
@@ -356,6 +354,11 @@ class Sentences:
             done += len(batch)
             if progress is not None:
                 progress(done, total)
+
+
+def _tokens_in_use(sentence: Sentence) -> int:
+    """Of the longer side; a decoder predicts one token more than it reads."""
+    return max(len(sentence.source), len(sentence.target or ()) + 1)
 
 
 def _length(sentence: Sentence) -> int:

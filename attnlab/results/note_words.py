@@ -104,8 +104,8 @@ WORDS: Mapping[type[Note], Words] = {
     FewerThanAsked: "{asked} sentences were asked for; {origin} has {there}.",
     RepeatedTexts: lambda note: (
         f"{note.repeated} of {note.texts} sentences "
-        f"{'repeats an earlier one' if note.repeated == 1 else 'repeat earlier ones'}: intervals and "
-        "p-values treat them as independent, and so are too narrow."
+        f"{'repeats an earlier one' if note.repeated == 1 else 'repeat earlier ones'} (of pairs their "
+        "sources): intervals and p-values treat them as independent, and so are too narrow."
     ),
     OlderWeights: "These results are of an older state of the model in {run}, whose weights have changed "
     "since; make them again with --overwrite.",

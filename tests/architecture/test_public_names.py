@@ -84,3 +84,12 @@ def test_names_stay_functions_after_their_modules_were_imported() -> None:
         import_module(home)
     assert attnlab.capture is sys.modules["attnlab.reading.capture"].capture
     assert attnlab.importance is sys.modules["attnlab.questions.importance.importance"].importance
+
+
+def test_what_is_imported_within_a_question_leaves_python_s_random_numbers_as_they_are() -> None:
+    code = (
+        "import attnlab, random; random.seed(0); before = random.getstate(); "
+        "import attnlab.core.terminal, attnlab.models, attnlab.plot; "
+        "from rich.progress import Progress; assert random.getstate() == before"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

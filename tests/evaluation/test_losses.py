@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import BertForMaskedLM, PreTrainedModel
+from tokenizers import Tokenizer, processors
+from transformers import BertForMaskedLM, PreTrainedModel, PreTrainedTokenizerFast
 from zoo import random_models
 from zoo.random_models import PAIRS, SENTENCES, SPECIALS, seeded, tokenizer
 
@@ -16,6 +17,7 @@ from attnlab.core.addresses import Head
 from attnlab.core.errors import InputError
 from attnlab.evaluation.evaluator import Evaluator, load_evaluator
 from attnlab.models.configuration import IGNORED_LABEL
+from attnlab.reading.reading_notes import SentencesDropped
 
 ONE_STACK = ["bert", "distilbert", "gpt2", "llama"]
 
@@ -225,3 +227,25 @@ def test_tables_of_sigma_go_by_the_ids_of_the_model(name: str) -> None:
     sigma = found.summary[found.summary["mechanism"].str.contains("sigma")]
     assert len(sigma)
     assert sigma["loss"].notna().all()
+
+
+def test_sentences_are_left_out_for_the_reason_that_they_have() -> None:
+    texts = ["cat", "the dog runs", " ".join(["bird"] * 60), "the old red bird"]
+    plain = PreTrainedTokenizerFast(
+        tokenizer_object=without_marks(), pad_token="<pad>", unk_token="<unk>"
+    )
+    found = load_evaluator((random_models.gpt2(), plain), sentences=texts).sentences
+    assert [one.number for one in found.usable] == [1, 3]
+    assert set(found.dropped) == {
+        SentencesDropped(1, 4, most_tokens=found.most_tokens),
+        SentencesDropped(1, 4, unpredicted=True),
+    }
+    # A distance of states is measured of one token too.
+    whole = load_evaluator((random_models.bert(), plain), sentences=texts).sentences
+    assert 0 in [one.number for one in whole.usable]
+
+
+def without_marks() -> Tokenizer:
+    inner = Tokenizer.from_str(random_models.tokenizer().backend_tokenizer.to_str())
+    inner.post_processor = processors.TemplateProcessing(single="$A", special_tokens=[])
+    return inner

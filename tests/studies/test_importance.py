@@ -19,7 +19,7 @@ from attnlab.ablation.significance import Difference, add_changes, rank_agreemen
 from attnlab.core.addresses import Head
 from attnlab.core.errors import InputError
 from attnlab.evaluation.evaluator import load_evaluator
-from attnlab.evaluation.shared_settings import FewForIntervals
+from attnlab.evaluation.shared_settings import FewForIntervals, RepeatedTexts
 from attnlab.models.run import load
 from attnlab.models.scoring import score
 from attnlab.questions.importance.importance import importance, orders_of
@@ -257,3 +257,18 @@ def test_what_cannot_be_studied_is_refused(options: dict[str, object], words: st
     model = random_models.ALL[options.pop("source", "marian")]()
     with pytest.raises(InputError, match=words):
         importance((model, tokenizer()), **({"sentences": PAIRS} | options))
+
+
+def test_sentences_that_repeat_are_told(small_run: Path) -> None:
+    pairs = [("the cat sees a dog", "il gatto vede un cane")] * 12
+    options = {"replacements": ("zero",), "bleu": (), "sites": ["cross"], "points": 2}
+    found = importance(small_run, sentences=pairs, **options)
+    assert RepeatedTexts(11, 12) in found.notes
+    # Other translations of one source are not independent of one another either.
+    others = [("the cat sees a dog", f"il gatto vede {n}") for n in range(12)]
+    assert RepeatedTexts(11, 12) in importance(small_run, sentences=others, **options).notes
+    assert not [
+        note
+        for note in importance(small_run, sentences=12, **options).notes
+        if isinstance(note, RepeatedTexts)
+    ]

@@ -47,7 +47,7 @@ from attnlab.evaluation import (
     ScoredBatch,
     Steps,
     load_evaluator,
-    notes_on_training,
+    notes_on_texts,
     versions_in_words,
 )
 from attnlab.models import Source, leaving_modes, score
@@ -242,10 +242,15 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
             "rank_agreement": rank_agreement(_measures(table)),
         },
         _about(evaluator, float(before.sum() / evaluator.tokens.sum()), draws, seed),
-        (*notes, *notes_on_training(evaluator.loaded)),
+        (*notes, *_on_texts(evaluator, settings)),
         {"loss": evaluator.loss},
         weights=evaluator.loaded.weights,
     )
+
+
+def _on_texts(evaluator: Evaluator, settings: ImportanceSettings) -> list[Note]:
+    assert evaluator.texts is not None  # noqa: S101 - it was loaded from them
+    return notes_on_texts(evaluator.loaded, evaluator.texts, settings.sentences, settings.sites)
 
 
 @dataclass(frozen=True)
@@ -468,7 +473,8 @@ def _measures(table: pd.DataFrame) -> pd.DataFrame:
 
 def _about(evaluator: Evaluator, loss: float, draws: int, seed: int) -> dict[str, str]:
     model = evaluator.loaded
-    left_out = f", {evaluator.dropped} left out (empty or too long)" if evaluator.dropped else ""
+    reasons = [f"{one.count} {one.reason}" for one in evaluator.sentences.dropped]
+    left_out = f", left out: {', '.join(reasons)}" if reasons else ""
     return {
         **model.facts,
         **model.history,

@@ -83,6 +83,7 @@ class Pruner:
 
     Attributes:
         loaded: its model is changed in place; a folder is read only.
+        texts: that it is measured on.
         evaluators: by split, the model with sentences of that split.
         projections: where the heads are apart.
         sites: where heads may be closed.
@@ -95,6 +96,7 @@ class Pruner:
     """
 
     loaded: Model
+    texts: Texts
     evaluators: Mapping[str, Evaluator]
     projections: Projections
     sites: tuple[str, ...]
@@ -230,6 +232,7 @@ def load_pruner(source: Source, settings: PruningSettings) -> Pruner:
         raise InputError(msg)
     return Pruner(
         loaded=model,
+        texts=texts,
         evaluators=evaluators,
         projections=projections,
         sites=tuple(site for site in SITES if settings.sites is None or site in settings.sites),

@@ -24,7 +24,7 @@ from attnlab.evaluation import (
     LOSS_IN_WORDS,
     FewForIntervals,
     Steps,
-    notes_on_training,
+    notes_on_texts,
 )
 from attnlab.models import Model, Run, Source
 from attnlab.questions.prune.pruned_runs import pruned_run, write_pruned_run
@@ -120,7 +120,8 @@ def prune(source: Source, settings: PruningSettings) -> Result:
         },
         about,
         (
-            *notes_on_training(pruner.loaded),
+            # The default asks for more than many corpora have.
+            *notes_on_texts(pruner.loaded, pruner.texts, None, settings.sites),
             *_on_sentences(before),
             *(note for part in found for note in part.notes),
         ),
