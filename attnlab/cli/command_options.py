@@ -221,6 +221,16 @@ def check_matrices_there(path: Path) -> None:
     """Raises InputError where there is no such file."""
     from attnlab.core import MATRIX_SUFFIXES
 
+    if path.is_dir():
+        inside = (one for one in sorted(path.rglob("*")) if one.suffix in MATRIX_SUFFIXES)
+        kept = next(
+            (one for one in inside if one.stem == "matrices"), path / "matrices.safetensors"
+        )
+        advice = f"give {kept}" if kept.is_file() else "attnlab analyze writes matrices.safetensors"
+        msg = (
+            f"{path} is a folder; give a file of matrices ({', '.join(MATRIX_SUFFIXES)}); {advice}."
+        )
+        raise InputError(msg)
     if not path.is_file():
         msg = (
             f"There is no file {path}; give matrices ({', '.join(MATRIX_SUFFIXES)}), such as "

@@ -300,9 +300,9 @@ def tell_batches(asked: OptimizerSettings, prepared: Prepared, console: Console)
     usual = usual_batch_tokens(prepared.pairs, asked)
     if prepared.steps.batch_tokens != usual:
         console.print(
-            f"Note: batches of {prepared.steps.batch_tokens:,} tokens, since {asked.epochs} epochs are to "
-            f"give {STEPS_WANTED:,} steps; with {OptimizerSettings().epochs} they are of {usual:,} "
-            f"(batch_tokens sets it), so the two runs are not comparable.",
+            f"Note: batches of {prepared.steps.batch_tokens:,} tokens, so that {asked.epochs} epochs give "
+            f"{STEPS_WANTED:,} steps; a run of {OptimizerSettings().epochs} epochs would have batches of "
+            f"{usual:,} (batch_tokens sets it), and is not comparable with this one.",
             soft_wrap=True,
             highlight=False,
         )

@@ -159,8 +159,8 @@ def no_run(source: str | Path) -> InputError:
     if path.is_file():
         return InputError(f"{path} is a file; name a run directory that attnlab train has made.")
     if not path.is_dir() or not any(path.iterdir()):
-        msg = f"{path} is not a run directory (no {SETTINGS}); make one with: attnlab train {path}"
-        return InputError(msg)
+        advice = similar_folder(path) or f" Make one with: attnlab train {path}"
+        return InputError(f"{path} is not a run directory (no {SETTINGS}).{advice}")
     wanted = "name a run directory that attnlab train has made"
     near = [one for one in (path.parent, *sorted(path.iterdir())) if is_run(one)]
     if near:

@@ -85,6 +85,9 @@ OTHERS = {
     "compare some/where/nothere --budget 7": "is no name of a model on the hub",
     "analyze nothere.npz --out new": "There is no file nothere.npz; give matrices",
     "approximate nothere.npy": "There is no file nothere.npy; give matrices",
+    "approximate outer": "outer is a folder; give a file of matrices",
+    "translate resul Hello.": "resul is not a run directory (no settings.json). Did you mean result?",
+    "score zzz": "zzz is not a run directory (no settings.json). Make one with: attnlab train zzz",
     **{
         f"{command} heads.npy{more}": "heads.npy names a file of matrices, and a model is wanted; give a run"
         for command, more in (

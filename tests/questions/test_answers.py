@@ -57,8 +57,9 @@ def planned(
 def test_a_searched_plan_that_loses_is_said_to_lose() -> None:
     (said,) = planned((-9.2, 3.0), (-3.5, 2.9), bleu=True)
     assert said == (
-        "At 3 keys per row the searched plan (none 8, ends 4) sees 2.97 keys and changes the loss by +3.0000 "
-        "a token and BLEU by -9.20; the best of the others, band, changes the loss by +2.9000 a token and "
+        "At 3 keys per row, on average over all heads, the searched plan (none 8, ends 4) sees 2.97 keys "
+        "and changes the loss by +3.0000 a token and BLEU by -9.20; the best of the others, band, changes "
+        "the loss by +2.9000 a token and "
         "BLEU by -3.50: the loss of the plan is higher by 0.1000 [-0.9000, 1.1000], an interval that "
         "includes 0. Of its 12 heads, 8 are left out (none)."
     )

@@ -251,3 +251,11 @@ def test_seconds_and_types_are_numbers() -> None:
     assert (table["seconds"] > 0).all()
     assert pd.api.types.is_integer_dtype(table["nnz"])
     assert table["l1"].notna().all()
+
+
+def test_arrays_are_fitted_as_tensors_are() -> None:
+    H = attention(2, 5, 5)
+    given, array = (
+        approximate(one).approximation.drop(columns="seconds") for one in (H, H.numpy())
+    )
+    pd.testing.assert_frame_equal(given, array)

@@ -109,8 +109,8 @@ def test_the_figure_that_decides_the_strength_is_shown(*, deciding: bool) -> Non
     (row,) = closest_roles(labels, controls).itertuples(index=False)
     if deciding:
         assert row.strength == pytest.approx(0.6)
-    share = 62 if deciding else 71
-    assert evidence_phrase(row) == f"case: head to dependent {share} %, baseline 56 %"
+    share, half = (62, " (choosing half)") if deciding else (71, "")
+    assert evidence_phrase(row) == f"case: head to dependent {share} %, baseline 56 %{half}"
     assert pd.notna(row.second_value) == deciding
 
 

@@ -16,7 +16,10 @@ FORMS = ("layer-types",)
 def export(
     plan: Annotated[Path, typer.Argument(help="Attention plan (JSON), such as plan_9.json.")],
     model: Annotated[
-        str, typer.Argument(help="A folder of a transformers model, or its name on the hub.")
+        str,
+        typer.Argument(
+            help="A folder of a transformers model that is an encoder or a decoder, or its name on the hub."
+        ),
     ],
     *,
     out: Annotated[Path, typer.Option(help="Folder to write the model to.")],

@@ -293,8 +293,8 @@ NOTES: dict[type[Note], Any] = {
         "frequent."
     ),
     SinksByThreshold: _sinks,
-    NoControls: "Labels were compared neither with an untrained model nor with shuffled words; "
-    "leave out --quick to have these controls.",
+    NoControls: "Labels were compared neither with an untrained model nor with shuffled words, so that roles "
+    "and strengths differ from those of an analysis with these controls; leave out --quick to have them.",
     TooManyToAblate: "The loss without each head was not measured, since there are {heads} "
     "heads and more than {most} take long; --ablation measures it.",
     NoLoss: "The change of loss without each head was not measured, since there is no loss here: "

@@ -33,6 +33,8 @@ MARK = "✓"
 MARK_WITHOUT_CONTROLS = "(✓)"
 TIE = "~"
 STRENGTH = "0 at the control ({control}), 1 at the threshold"
+# That of the sentences on which the relation of a head is picked.
+CHOOSING_HALF = "choosing half"
 _SHOWN = (
     "head_name",
     "role",
@@ -53,7 +55,12 @@ SHOWN = (
         "✓: the role is confirmed and significant against controls; (✓): it is confirmed, and controls "
         "were left out.",
     ),
-    Column("evidence", "evidence", "The figure of the closest role, and what it would be without."),
+    Column(
+        "evidence",
+        "evidence",
+        "The figure of the closest role, and what it would be without: that of the half of the sentences on "
+        f"which nothing was picked, or of the {CHOOSING_HALF}, where this one decides the strength.",
+    ),
     Column(
         "phrase",
         "strongest function",
@@ -192,7 +199,7 @@ _NO_SHARES = ("mean_rank_correlation", "mean_slope")
 _OTHER_HALF = "argmax_accuracy_choosing"
 _SECOND = {
     "argmax_rate_contested": "among more uncommon tokens",
-    _OTHER_HALF: "on the other half of the sentences",
+    _OTHER_HALF: f"on the {CHOOSING_HALF}",
     "mean_slope": "slope",
 }
 
@@ -251,6 +258,10 @@ def evidence_phrase(found: Any) -> str:
     >>> print(evidence_phrase(SimpleNamespace(role="syntactic", detail="case head>dependent",
     ...     statistic="argmax_accuracy", value=0.65, control=0.56)))
     case: head to dependent 65 %, baseline 56 %
+    >>> print(evidence_phrase(SimpleNamespace(role="syntactic", detail="case head>dependent",
+    ...     statistic="argmax_accuracy", value=0.65, control=0.56, second_statistic=_OTHER_HALF,
+    ...     second_value=0.6, second_control=0.5)))
+    case: head to dependent 60 %, baseline 50 % (choosing half)
     >>> print(evidence_phrase(SimpleNamespace(role="rare tokens", detail="two rarest",
     ...     statistic="argmax_rate", value=0.4, control=0.3)))
     two rarest in 40 %, by chance among more uncommon tokens 30 %
@@ -264,7 +275,9 @@ def evidence_phrase(found: Any) -> str:
     subject, beside = _EVIDENCE.get(found.role, (_named, ""))
     text = f"{subject(str(found.detail or ''))} {_value(value, found.statistic)}".strip()
     text += _beside(beside, control, found.statistic)
-    if not second or pd.isna(second) or second == _OTHER_HALF:
+    if second == _OTHER_HALF:
+        return f"{text} ({CHOOSING_HALF})"
+    if not second or pd.isna(second):
         return text
     other = f"{_SECOND[second]} {_value(found.second_value, second)}"
     return f"{text}; {other}{_beside(beside, found.second_control, second)}"

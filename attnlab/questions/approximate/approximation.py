@@ -6,7 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -51,7 +53,8 @@ _COUNTS = dict.fromkeys(
 
 @options_of(ApproximationSettings)
 def approximate(
-    source: str | Path | Matrices | Mapping[str, Tensor], settings: ApproximationSettings
+    source: str | Path | Matrices | np.ndarray | Mapping[str, Tensor | np.ndarray],
+    settings: ApproximationSettings,
 ) -> Result:
     """Fits every family to every matrix, with five references beside them.
 
@@ -71,7 +74,7 @@ def approximate(
     divided by its size.
 
     Args:
-        source: a file of matrices, the matrices, or several batches of them by name.
+        source: a file of matrices, the matrices as a tensor or array, or several batches of them by name.
         settings: as keyword arguments.
 
     Raises:
@@ -86,7 +89,11 @@ def approximate(
         msg = "array is for files of matrices; leave it out."
         raise InputError(msg)
     else:
-        arrays = dict(source) if isinstance(source, Mapping) else {"": source}
+        given: dict[str, Any] = dict(source) if isinstance(source, Mapping) else {"": source}
+        arrays = {
+            name: torch.from_numpy(H) if isinstance(H, np.ndarray) else H
+            for name, H in given.items()
+        }
     if not arrays:
         msg = f"There are no matrices in {about.get('File', 'what was given')}; give at least one."
         raise InputError(msg)

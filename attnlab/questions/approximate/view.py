@@ -31,8 +31,9 @@ _DISTANCES_SAID = (
     "the matrix itself is exactly 0, as dropout leaves them, are not counted."
 )
 _BITS_SAID = (
-    "Cross-entropy of a row under the best member within 5 offsets, with noise, and the bits that name "
-    "the member; each matrix is coded alone. margin: bits per row to the next family."
+    "Cross-entropy of a row under the best member within 5 offsets (a column: of the first or last two "
+    "tokens), with noise, and the bits that name the member; each matrix is coded alone. margin: bits per "
+    "row to the next family."
 )
 
 

@@ -164,7 +164,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
             **({"Gains of": settings.against} if "loss_gain" in summary else {}),
             **({} if kind is None else {"Loss": LOSS_IN_WORDS[kind]}),
             **{
-                f"Mean tokens, {site}": f"{queries} queries, {keys} keys"
+                f"Mean tokens of validation sentences, {site}": f"{queries} queries, {keys} keys"
                 for site, (queries, keys) in lengths.items()
             },
         },

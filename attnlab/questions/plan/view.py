@@ -16,6 +16,7 @@ from attnlab.budget import (
     LOSS_CHANGE,
     LOSS_GAIN,
     TIME,
+    TOLERANCE,
     VISIBLE_KEYS,
 )
 from attnlab.core import Estimate, chance_in_words, counted
@@ -78,7 +79,17 @@ def planning_answers(summary: pd.DataFrame, heads: pd.DataFrame) -> list[str]:
         heads: as `plan(...).mechanisms`.
     """
     return [
-        " ".join(filter(None, (_beside(budget, rows), _without_keys(own), _unused(budget, rows))))
+        " ".join(
+            filter(
+                None,
+                (
+                    _beside(budget, rows),
+                    _exceeded(budget, rows),
+                    _without_keys(own),
+                    _unused(budget, rows),
+                ),
+            )
+        )
         for budget, rows in summary[summary["mechanism"] != FULL].groupby("budget", sort=False)
         for own in [heads[heads["budget"] == budget]]
     ]
@@ -91,7 +102,8 @@ def _beside(budget: Any, rows: pd.DataFrame) -> str:
     time = searched.get(TIME.name)
     takes = "" if time is None else f", takes {TIME.shown(time)} times as long as full attention,"
     own = (
-        f"At {counted(budget, 'key')} per row the searched plan ({searched['written']}) sees "
+        f"At {counted(budget, 'key')} per row, on average over all heads, the searched plan "
+        f"({searched['written']}) sees "
         f"{VISIBLE_KEYS.shown(searched[VISIBLE_KEYS.name])} keys{takes} and changes {_price(searched)}"
     )
     if others.empty:
@@ -103,6 +115,17 @@ def _beside(budget: Any, rows: pd.DataFrame) -> str:
     return (
         f"{own}; the best of the others, {baseline['mechanism']}, changes {_price(baseline)}: the loss of "
         f"the plan is {'lower' if lower else 'higher'} by {by}{chance}."
+    )
+
+
+def _exceeded(budget: Any, rows: pd.DataFrame) -> str:
+    """That the plan sees more keys of these sentences than it may of those that it was searched on."""
+    seen = rows.loc[rows["mechanism"] == SEARCHED, VISIBLE_KEYS.name].iloc[0]
+    if seen <= budget * (1 + TOLERANCE):
+        return ""
+    return (
+        "It keeps to the budget on validation sentences and sees more keys of these, which favours it: "
+        "compare it with mechanisms of as many keys."
     )
 
 
