@@ -87,15 +87,15 @@ def check_not_taken(folder: str | Path, result: ResultFiles, *, overwrite: bool)
 def _check_not_there(folder: Path, result: ResultFiles) -> None:
     if _holds_finished(folder, result):
         msg = (
-            f"{folder} holds a finished {result.what}; add --overwrite to replace it, "
-            "or name another folder with --out."
+            f"{folder} holds a finished {result.what}; add --overwrite (in Python: overwrite=True) to "
+            "replace it, or name another folder with --out."
         )
         raise InputError(msg)
     taken = result.taken(folder)
     if taken:
         msg = (
             f"{folder} already holds {', '.join(taken)}, which the {result.what} would write; name "
-            "another folder with --out, or add --overwrite to replace them."
+            "another folder with --out, or add --overwrite (in Python: overwrite=True) to replace them."
         )
         raise InputError(msg)
 
@@ -162,7 +162,10 @@ def check_file_free(path: str | Path, *, overwrite: bool, option: str = "--out")
         msg = f"{path} is a folder; name a file to write to."
         raise InputError(msg)
     if path.exists() and not overwrite:
-        msg = f"{path} exists; add --overwrite to replace it, or name another file with {option}."
+        msg = (
+            f"{path} exists; add --overwrite (in Python: overwrite=True) to replace it, or name another file "
+            f"with {option}."
+        )
         raise InputError(msg)
     check_writable(path.parent)
 

@@ -291,7 +291,10 @@ def _evaluator(reading: Reading, settings: AnalysisSettings) -> Evaluator | str 
         if evaluator.scores:
             return evaluator
         name = type(reading.model).__name__
-        msg = f"{name} scores no tokens, so there is no loss to evaluate its heads by."
+        msg = (
+            f"{name} scores no tokens, so there is no loss to evaluate its heads by; importance measures "
+            "how far its final states move without each."
+        )
         raise InputError(msg)
     except AttnlabError as error:
         if settings.ablation:
