@@ -429,6 +429,16 @@ def test_narrow_cells_of_the_map_hold_letters_that_the_legend_names(open_page: O
     assert "P: 2 positional" in legend
 
 
+@pytest.mark.parametrize("width", [1280, 600, 500, 400])
+def test_the_button_of_colours_covers_nothing_of_a_head(open_page: Opened, width: int) -> None:
+    page = open_page("#head=encoder.0.0", viewport={"width": width, "height": 800})
+    button = page.locator("#theme").bounding_box()
+    for name in ("#back", "#head-name", "#next-head"):
+        box = page.locator(name).bounding_box()
+        beside = box["x"] + box["width"] <= button["x"]
+        assert beside or box["y"] >= button["y"] + button["height"], name
+
+
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("address", ["", HEAD])
 def test_nothing_is_wider_than_the_window(open_page: Opened, width: int, address: str) -> None:
