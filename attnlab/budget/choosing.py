@@ -69,12 +69,11 @@ Candidates = Mapping[Layer, Sequence[tuple[int, Candidate]]]
 
 @dataclass(frozen=True)
 class SiteTypes:
-    """A site with what its candidates depend on of the sentences, and its token types numbered from 0.
+    """A site with what its candidates depend on of the sentences.
 
     Attributes:
         site: encoder, decoder or cross.
-        types: ids of the token types; where only those that occur are numbered, they are the vocabulary.
-        counts: how often each token type of the keys occurs in training text.
+        counts: how often each token type of the keys, by id, occurs in training text.
         queries: mean number of queries of a validation sentence, for the work.
         keys: mean number of keys.
         longest: most keys of a sentence.
@@ -82,35 +81,31 @@ class SiteTypes:
     """
 
     site: str
-    types: Int[Tensor, " type"]
     counts: Int[Tensor, " type"]
     queries: int
     keys: int
     longest: int
     additive: bool = False
 
-    def numbered(self, layer: Observed) -> Observed:
-        """The layer with the numbers of its token types; padding gets any."""
-        ranks = torch.searchsorted(self.types.to(layer.token_ids.device), layer.token_ids)
-        return replace(layer, token_ids=ranks.clamp(max=len(self.types) - 1))
+    def with_counted_ids(self, layer: Observed) -> Observed:
+        """The layer with ids that all have a count; padding gets any."""
+        return replace(layer, token_ids=layer.token_ids.clamp(max=len(self.counts) - 1))
 
 
 def types_of_site(
     site: str,
-    type_counts: tuple[Int[Tensor, " _"], ...] | None,
+    type_counts: tuple[Int[Tensor, " _"], ...],
     validation: Sentences,
     learning: Sentences,
     test: Sentences,
     *,
     additive: bool = False,
 ) -> SiteTypes:
-    """The site with its token types, and how often each occurs in training text.
+    """The site with its numbers of keys and queries, and how often each token type occurs in training text.
 
     Args:
         site: encoder, decoder or cross.
-        type_counts: how often each type of the sources and of the targets occurs in training text, whose
-            ids then number the types; None: as often as in `learning`, and the types that occur in the
-            keys of these sentences are numbered.
+        type_counts: how often each type of the sources and of the targets occurs in training text, by id.
         validation: sentences to choose on.
         learning: training sentences.
         test: sentences to report on.
@@ -119,20 +114,12 @@ def types_of_site(
     chosen, before, last = (
         [_ids(site, sentence) for sentence in part.usable] for part in (validation, learning, test)
     )
-    if type_counts is not None:
-        counts = type_counts[site == "decoder"]
-        types = torch.arange(len(counts))
-    else:
-        types = torch.tensor(
-            sorted({token for _, ids in [*chosen, *before, *last] for token in ids})
-        )
-        tokens = torch.tensor([token for _, ids in before for token in ids])
-        counts = torch.bincount(tokens, minlength=int(types.max()) + 1)[types]
     queries, keys = (
         max(1, round(sum(len(side[part]) for side in chosen) / len(chosen))) for part in (0, 1)
     )
     longest = max(len(ids) for _, ids in [*chosen, *before, *last])
-    return SiteTypes(site, types, counts, queries, keys, longest, additive)
+    counts = type_counts[site == "decoder"]
+    return SiteTypes(site, counts, queries, keys, longest, additive)
 
 
 def _ids(site: str, sentence: Sentence) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -262,7 +249,7 @@ class Choosing:
             found = [one for one in self._of_site(layer.site) if isinstance(one, Sigma)]
             windows = dict.fromkeys(sides(one.name, one.window) for one in found)
             self._learned[at] = LayerCalibration(site, windows)
-        self._learned[at].add(site.numbered(layer))
+        self._learned[at].add(site.with_counted_ids(layer))
 
     def measure(self, layer: Observed) -> None:
         """Measures every setting on one batch of validation sentences."""
@@ -272,7 +259,7 @@ class Choosing:
                 for at, learned in self._learned.items()
             }
             self._measured = Measurements(wanted, detailed=False, build=self._taught)
-        self._measured.add(self.by_site[layer.site].numbered(layer))
+        self._measured.add(self.by_site[layer.site].with_counted_ids(layer))
 
     def setting(self, name: str, site: str, budget: int) -> Specification | None:
         """The nearest setting of a mechanism within the budget; None where none fits or it has no form."""

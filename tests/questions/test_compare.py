@@ -1,5 +1,6 @@
 """Mechanisms at equal budgets: figures against plain loops, bounds, levels, sites, what may be learned."""
 
+import itertools
 import weakref
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 from attnlab.attention.bridge.installing import use
 from attnlab.attention.registry import make
+from attnlab.attention.specification import sides
 from attnlab.budget.choosing import FIXED, Candidate, Choosing, SiteTypes
 from attnlab.budget.scores import MEASURED, measure_matrices
 from attnlab.budget.uniform import refusals, uniform
@@ -71,7 +73,7 @@ FEWER = ("band", "longformer", "linformer (not trained)", "top-k", "fixed")
 
 def choosing(budget: int, site: str = "encoder", names: tuple[str, ...] = FEW) -> Choosing:
     """What learned on one batch and chose on another."""
-    types = SiteTypes(site, torch.arange(13), torch.arange(13), queries=7, keys=9, longest=11)
+    types = SiteTypes(site, torch.arange(13), queries=7, keys=9, longest=11)
     found = Choosing({site: types}, [budget], names, longest=11)
     with torch.no_grad():
         found.learn(observed(1, site))
@@ -159,6 +161,27 @@ def test_the_nearest_setting_within_the_budget_is_chosen(site: str, budget: int)
             or float((keys.mean(-1) * seen.real_queries.sum(-1)).sum() / seen.real_queries.sum())
             <= budget + 1e-9
         ), name
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_columns_by_frequency_are_the_rarest_tokens_of_training_text(site: str) -> None:
+    seen, name = observed(4, site), "sigma frequency"
+    chosen, candidate = (
+        choosing(6, site, (name,)).setting(name, site, 6),
+        made(6, site, (name,))[name],
+    )
+    assert chosen.num_pos > 0
+    matrices = candidate.matrices(seen)
+    left, right = sides(chosen.name, chosen.window)
+    for b, h in itertools.product(range(2), range(3)):
+        real = range(int(seen.visible[b].sum()))
+        # Token type t occurs t times.
+        rarest = sorted(real, key=lambda j: (int(seen.token_ids[b, j]), j))[: chosen.num_pos]
+        for i in range(int(seen.real_queries[b].sum())):
+            wanted = {j for j in real if j in rarest or -left <= j - i <= right}
+            if site == "decoder":
+                wanted = {j for j in wanted if j <= i}
+            assert set(matrices[b, h, i].nonzero().flatten().tolist()) == wanted
 
 
 @pytest.mark.parametrize("site", SITES)

@@ -305,9 +305,9 @@ def _scores(
 
     def add(layer: Observed) -> None:
         at = layer.site, layer.layer
-        numbered = choosing.by_site[layer.site].numbered(layer)
+        counted = choosing.by_site[layer.site].with_counted_ids(layer)
         for budget, candidate in candidates[at]:
-            scores.add(candidate, budget, numbered)
+            scores.add(candidate, budget, counted)
         for own_budget, candidate in planned[at]:
             # The keys of a plan are those of the model's own token ids.
             scores.add(candidate, own_budget, layer)
