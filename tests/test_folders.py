@@ -82,6 +82,14 @@ def test_a_result_is_replaced_and_what_is_not_its_own_stays(folder: Path) -> Non
     assert not (folder / UNFINISHED).exists()
 
 
+def test_folders_that_a_new_result_leaves_empty_go(folder: Path) -> None:
+    write(folder)
+    with replacing_result(folder, "page.html", lambda old: (old / name for name in NEW)) as aside:
+        write_text(aside / "page.html", "newest")
+    assert content(folder) == {"page.html": "newest"} | OWN
+    assert sorted(path.name for path in folder.iterdir() if path.is_dir()) == ["figures"]
+
+
 def test_a_new_folder_is_made(tmp_path: Path) -> None:
     write(tmp_path / "deep" / "result")
     assert content(tmp_path / "deep" / "result") == NEW

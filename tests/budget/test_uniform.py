@@ -3,7 +3,7 @@
 import pytest
 
 from attnlab.budget import WIDEST
-from attnlab.budget.uniform import SearchSpace, uniform, uniform_mechanisms
+from attnlab.budget.uniform import SearchSpace, refusals, uniform, uniform_mechanisms
 
 SITES = ("encoder", "decoder", "cross")
 
@@ -29,3 +29,13 @@ def test_windows_and_columns_of_a_setting_are_within_the_widest(site: str, budge
             if isinstance(window, tuple):
                 more = getattr(one, "num_pos", 0) + getattr(one, "extra", 0)
                 assert sum(window) + 1 + more <= most, one
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_every_mechanism_that_a_site_allows_has_settings_there(site: str) -> None:
+    for name in uniform_mechanisms():
+        assert bool(uniform(name, site, 5)) == (name not in refusals(site)), name
+        allowed = name not in refusals(site, additive=True)
+        assert bool(uniform(name, site, 5, additive=True)) == allowed, name
+    assert "linear" in refusals(site, additive=True)
+    assert "linear" not in refusals(site)

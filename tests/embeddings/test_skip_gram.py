@@ -111,7 +111,9 @@ def test_words_of_like_contexts_become_neighbours(untouched_randomness: None) ->
     near = table.groupby("word")["neighbour"].agg(set)
     assert near["cat"] <= {"dog", "bird", "runs"}
     assert near["blue"] <= {"red", "green", "paints"}
-    again = train_skip_gram(sentences, settings)
+    steps = []
+    again = train_skip_gram(sentences, settings, progress=lambda *step: steps.append(step[1:]))
+    assert steps == [(epoch, 20) for epoch in range(21)]
     assert again.words == found.words
     assert torch.equal(again.vectors, found.vectors)
     assert set(found.words) == {*kinds, *(word for words in kinds.values() for word in words)}

@@ -16,10 +16,11 @@ from attnlab.attention.mechanism import Mechanism, Traits
 from attnlab.attention.plan import plan_of, write_plan
 from attnlab.cli.app import app
 from attnlab.cli.commands.train import _by_address, _merged
-from attnlab.core.errors import InputError
+from attnlab.core.errors import AttnlabError, InputError
 from attnlab.models.configuration import IGNORED_LABEL, TranslationConfig
 from attnlab.models.model import TranslationModel
 from attnlab.models.run import load
+from attnlab.models.run_folder import is_trained
 from attnlab.models.tokenizer import checksum
 from attnlab.models.training import train
 from attnlab.models.training_settings import settings_from
@@ -253,6 +254,27 @@ def test_a_plan_with_token_ids_of_another_tokenizer_is_refused(
 def test_tables_that_are_learned_are_refused_before_training(tmp_path: Path, learning: str) -> None:
     settings = small_settings(model={"attention": {"encoder.0.1": learning}})
     with pytest.raises(InputError, match="'encoder.0.1' learns its tables from a trained model"):
+        train(tmp_path / "run", settings)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+def test_tables_need_as_many_positions_as_batches_are_padded_to(
+    tmp_path: Path, positions: str
+) -> None:
+    """Where positions are learned, no batch is padded beyond them; else to a multiple of 4."""
+    settings = small_settings(
+        # Texts of 13 and 14 tokens are the longest.
+        corpus={"max_tokens": 14},
+        tokenizer={"kind": "word"},
+        model={"positions": positions, "attention": {"encoder": "linformer(k=2, max_length=14)"}},
+        optimizer={"epochs": 1},
+    )
+    if positions == "learned":
+        train(tmp_path / "run", settings)
+        assert is_trained(tmp_path / "run")
+        return
+    with pytest.raises(AttnlabError, match="at most 14 tokens and met one of 16"):
         train(tmp_path / "run", settings)
     assert not (tmp_path / "run").exists()
 

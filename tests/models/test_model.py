@@ -204,6 +204,14 @@ def test_identity_init_starts_projections_as_identity() -> None:
         assert torch.equal(projection.weight, torch.eye(12))
 
 
+def test_an_encoder_gives_what_it_is_asked_for_alone() -> None:
+    encoder = model_of().encoder
+    plain = set(encoder(SOURCE))
+    assert "last_hidden_state" in plain
+    assert set(encoder(SOURCE, output_hidden_states=True)) - plain == {"hidden_states"}
+    assert set(encoder(SOURCE, output_attentions=True)) - plain == {"attentions"}
+
+
 def test_encoder_outputs_may_be_handed_in(model: TranslationModel) -> None:
     encoded = model.encoder(SOURCE)
     expected = model(SOURCE, labels=LABELS).logits
@@ -221,6 +229,9 @@ def test_encoder_outputs_may_be_handed_in(model: TranslationModel) -> None:
             {"heads": 5},
             "5 heads do not divide a model of size 12; with that size there can be 1, 2",
         ),
+        ({"vocab_size": 0}, "vocab_size must be a whole number from 1 up, not 0"),
+        ({"source_vocab_size": -3}, "source_vocab_size must be a whole number from 1 up, not -3"),
+        ({"max_positions": 0}, "max_positions must be a whole number from 1 up, not 0"),
         ({"heads": 17}, "heads must be at least 1 and at most 16, not 17"),
         ({"heads": 0}, "heads must be at least 1 and at most 16, not 0"),
         ({"encoder_layers": 0}, "encoder layers must be at least 1 and at most 1000, not 0"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from attnlab.core.errors import AttnlabError, InputError, reason
+from attnlab.core.errors import _MOST_REPEATED, AttnlabError, InputError, reason
 from attnlab.evaluation.sources import model_and_texts
 from attnlab.models.run import load
 from attnlab.models.run_folder import REPLACED
@@ -57,6 +57,12 @@ def test_no_refusal_advises_to_load_python_objects() -> None:
         "Weights only load failed; set weights_only=False"
     )
     assert "weights_only" not in reason(told)
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_only_longer_reasons_than_are_repeated_are_cut(more: int) -> None:
+    words = "x" * (_MOST_REPEATED + more)
+    assert reason(ValueError(words)) == (words if more <= 0 else f"{words[:-1]}...")
 
 
 def test_a_run_that_replaces_another_says_where_that_is(copied_run: Path) -> None:

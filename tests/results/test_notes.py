@@ -11,6 +11,7 @@ import attnlab
 from attnlab.core.errors import Note
 from attnlab.questions.analyze.analysis_notes import TooLittleCounted, UndecidedLabel
 from attnlab.questions.prune.question import AllHeadsClosed
+from attnlab.reading.reading_notes import SentencesDropped
 from attnlab.results.notes import describe_notes
 
 LABEL = UndecidedLabel("rare", ("encoder", "cross"), 1234, "rows")
@@ -49,6 +50,12 @@ def test_every_note_has_words(kind: type[Note]) -> None:
     assert text[0].isupper() or text[0].isdigit() or types.get("site") is not None
     assert text[-1] in ".)" or text.endswith("word")
     assert "None" not in text
+
+
+@pytest.mark.parametrize(("count", "verb"), [(1, "was"), (2, "were")])
+def test_a_single_sentence_was_and_several_were_left_out(count: int, verb: str) -> None:
+    (text,) = describe_notes([SentencesDropped(count, 9, 40, part="test")])
+    assert text.startswith(f"{count} of 9 test sentences {verb} left out: ")
 
 
 def test_a_note_without_words_is_refused() -> None:

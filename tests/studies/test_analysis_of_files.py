@@ -54,6 +54,10 @@ def test_a_file_without_weights_above_the_diagonal_is_causal(tmp_path: Path) -> 
     assert causal.about["Causal"].startswith("yes")
     full = attnlab.analyze(saved(tmp_path / "f.npy", stochastic(2, 7, 7)))
     assert full.about["Causal"] == "no"
+    two = attnlab.analyze(saved(tmp_path / "two.npy", stochastic(2, 2, 2, causal=True)))
+    assert two.about["Causal"].startswith("yes")
+    one = attnlab.analyze(saved(tmp_path / "one.npy", np.ones((2, 1, 1))))
+    assert one.about["Causal"] == "no", "a single token has none behind it"
 
 
 def test_rows_that_do_not_sum_to_one_are_a_warning_or_normalised(tmp_path: Path) -> None:
