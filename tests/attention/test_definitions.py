@@ -515,6 +515,17 @@ def test_cost_counts_visible_keys() -> None:
         assert large.multiply_adds == 2 * small.multiply_adds
 
 
+def test_scatterbrain_multiplies_features_of_all_tokens_and_two_scores_in_the_band() -> None:
+    queries, keys, dim, features = 50, 40, 8, 16
+    # Products with `dim` numbers make a feature; it then meets `dim` sums of values and one of ones.
+    feature = dim + (dim + 1)
+    # A score, its value mixed in, and the estimate of the features that it stands for.
+    pair = dim + dim + features
+    expected = (queries + keys) * features * feature + queries * (2 + 1 + 1) * pair
+    spec = f"scatterbrain(window=(2, 1), features={features})"
+    assert make(spec).cost(queries, keys, dim).multiply_adds == expected
+
+
 def test_scatterbrain_keeps_features_of_all_tokens_and_two_scores_of_each_pair_in_the_band() -> (
     None
 ):

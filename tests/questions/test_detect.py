@@ -34,6 +34,7 @@ from attnlab.questions.detect.question import (
     NEEDLE,
     OUTSIDE,
     TABLE,
+    DetectSettings,
     FewCopied,
     FewEmitted,
     NoPairs,
@@ -466,6 +467,10 @@ def test_what_cannot_be_scored_is_refused() -> None:
         attnlab.detect((model.model, model.tokenizer), **FEW, sentences=["Anna sees Rome"])
     with pytest.raises(InputError, match="There is nothing to score in BertModel"):
         attnlab.detect((model.model, model.tokenizer), **FEW, sites=["cross"])
+    for kept in ("first", "recent"):
+        DetectSettings(**{kept: 1})
+        with pytest.raises(InputError, match=f"{kept} must be at least 1, not 0"):
+            DetectSettings(**{kept: 0})
     few = {f"w{n}": n for n in range(5)}
     inner = Tokenizer(models.WordLevel({**few, "<unk>": 5}, unk_token="<unk>"))
     small = hf.PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>")
@@ -518,6 +523,7 @@ def test_runs_of_every_task_are_scored(
     assert language["needle"].isna().all() or (language["needle"] <= 1).all()
     assert set(language["site"]) == {"decoder"}
     translating = attnlab.detect(small_run, **asked, sentences=30)
+    assert translating.weights == attnlab.load(small_run).weights is not None
     assert set(translating.detectors["site"]) == {"encoder", "decoder", "cross"}
     assert translating.detectors["copy"].notna().sum() > 0
     recurrent = attnlab.detect(recurrent_run, **asked, sentences=30).detectors

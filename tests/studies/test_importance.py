@@ -145,6 +145,31 @@ def test_bleu_and_means_of_a_run(small_run: Path) -> None:
     assert all(count == total for count, total in done.values())
 
 
+def test_a_terminal_shows_the_heads_that_are_needed_most(
+    found: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, _ = found.terminal()
+    assert len(whole.rows) == len(found.importance) == 6
+    assert "more head" not in whole.caption
+    for shown, left_out in ((6, ""), (5, "and 1 more head in"), (2, "and 4 more heads in")):
+        monkeypatch.setattr("attnlab.questions.importance.view.MOST_ROWS", shown)
+        first, _ = found.terminal()
+        assert len(first.rows) == shown
+        assert left_out in first.caption
+    needed = found.importance.sort_values("zero_loss_change", ascending=False).head(2)
+    expected = [f"{row.site}.{row.layer}.{row.head}" for row in needed.itertuples()]
+    assert [row[0] for row in first.rows] == expected
+
+
+def test_a_figure_has_whichever_replacements_the_table_has(found: Result) -> None:
+    one = found.importance[[name for name in found.importance if not name.startswith("zero")]]
+    drawn = attnlab.plot.importance(one, found.cumulative)
+    assert drawn.axes[0].get_legend_handles_labels()[1] == ["uniform"]
+    none = one[[name for name in one if not name.startswith("uniform")]]
+    with pytest.raises(InputError, match="zero_loss_change"):
+        attnlab.plot.importance(none, found.cumulative)
+
+
 def test_a_language_model_has_no_bleu() -> None:
     source = (random_models.llama(), tokenizer())
     found = importance(source, sentences=SENTENCES)

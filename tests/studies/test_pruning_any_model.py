@@ -1,6 +1,7 @@
 """Pruning of models that are no runs: by what they are evaluated by, on sentences that are handed in."""
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,6 +102,18 @@ def test_the_model_is_trained_along_but_for_what_it_keeps_frozen(name: str) -> N
         (pruner.loaded.model, tokenizer()), [1.0], steps=1, **texts_of(name)
     ).title
     assert title == f"Heads left against {'BLEU' if name == 'marian' else 'loss'}"
+
+
+def test_training_sentences_come_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "training.txt"
+    file.write_text("".join(f"{text}\n" for text in SENTENCES[2:]), encoding="utf-8")
+    pruner = load_pruner(
+        (random_models.gpt2(), tokenizer()),
+        PruningSettings(sentences=SENTENCES[:2], calibration_text=file),
+    )
+    assert [len(pruner.evaluators[part].tokens) for part in ("test", "validation")] == [2, 2]
+    batches = pruner.training.batches(pruner.training.steps_in_epoch)
+    assert sum(len(batch.numbers) for batch in batches) == len(SENTENCES[2::2]) == 3
 
 
 def test_what_runs_alone_can_is_refused_before_work() -> None:
