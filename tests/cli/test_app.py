@@ -92,6 +92,7 @@ def test_switches_have_no_type_in_the_help(attnlab, words: list[str]) -> None:
     _, shown, _ = attnlab(*words, "--help")
     assert "--help" in shown
     assert "<bool>" not in shown
+    assert attnlab(*words, "-h")[1] == shown
     assert "<str>" in shown or words in ([], ["study"]), "options that take a value keep their type"
 
 
@@ -337,6 +338,8 @@ def test_a_fault_of_the_program_is_one_sentence_too(
     assert "RuntimeError: broken inside" in err
     assert "--debug" in err
     assert "Traceback" not in err
+    *_, err = attnlab("--debug", "score", small_run)
+    assert "raise RuntimeError(msg)" in err, "where it was"
 
 
 @pytest.mark.slow
@@ -438,6 +441,7 @@ def test_demo_on_a_small_scale(attnlab, tmp_path: Path, monkeypatch: pytest.Monk
     assert status == 0, err
     summary = json.loads(out)
     assert {"role", "strength", "structure"} <= set(summary["summary"][0])
+    assert "This takes one to two minutes on two processor cores" in err
     assert "Test BLEU" in err
     assert "replaced run" not in err
     page = Path(summary["report"]).read_text()

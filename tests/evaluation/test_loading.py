@@ -14,6 +14,8 @@ from zoo.random_models import SENTENCES, tokenizer
 
 import attnlab
 from attnlab.core.errors import InputError
+from attnlab.evaluation.sources import model_and_texts
+from attnlab.models.run import Run
 from attnlab.results.result import Result
 
 TEXTS = ["a dog sees a cat", "the cat sleeps"]
@@ -61,6 +63,24 @@ def test_a_run(small_run: Path) -> None:
     run = attnlab.load(small_run)
     assert run.folder == small_run
     assert attnlab.inspect(run, "the cat sleeps").question == "inspect"
+
+
+def test_of_sentences_that_are_handed_in_words_alone_are_known_whatever_the_corpus(
+    small_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = attnlab.load(small_run)
+    _, brought = model_and_texts(run, sentences=3, gold=True)
+    assert brought.gold is not None
+    assert brought.gold.trees
+
+    def lost(_: Run) -> None:
+        pytest.fail("the corpus may be gone, and is not needed")
+
+    monkeypatch.setattr(Run, "corpus", lost)
+    _, given = model_and_texts(run, sentences=brought.texts, gold=True)
+    assert given.texts == brought.texts
+    assert given.gold is not None
+    assert not given.gold.trees
 
 
 def test_a_plan(tmp_path: Path) -> None:

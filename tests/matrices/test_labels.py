@@ -339,6 +339,19 @@ def test_more_noise_leaves_a_smaller_margin() -> None:
     assert all(b < a for a, b in pairwise(margins))
 
 
+def test_beside_a_column_there_is_as_often_an_offset_as_a_band() -> None:
+    generator = torch.Generator().manual_seed(0)
+    single = 0
+    for _ in range(300):
+        H = draw_corpus(
+            "column_band", torch.tensor([12]), noise=0.0, window=3, num_pos=1, generator=generator
+        )
+        # Rows in the middle are far from the column, which is one of two keys at either end.
+        single += int((H[0, 5, 2:10] > 0).sum()) == 1
+    # 3 standard deviations of a fair coin.
+    assert abs(single - 150) < 26
+
+
 def test_unknown_family_is_refused() -> None:
     with pytest.raises(InputError, match="choose from: diffuse, diagonal"):
         draw_corpus(

@@ -205,6 +205,18 @@ def test_the_model_is_left_as_it_was_after_an_error() -> None:
     assert model(torch.tensor([[1, 5, 2]])).last_hidden_state.shape == (1, 3, 15)
 
 
+def test_layers_of_equal_weights_have_a_tap_each() -> None:
+    """Also where what the model shows is a copy of what its layers returned."""
+    weights = torch.full((1, 2, 3, 3), 1 / 3)
+    layers = [torch.nn.Identity() for _ in range(3)]
+    seen = [taps.Returned(layer, 0, 1, weights.clone()) for layer in layers]
+    shown = {"encoder": tuple(weights.clone() for _ in layers)}
+    found = taps._matched(shown, seen)
+    assert [hook.layer for hook in found] == [0, 1, 2]
+    assert all(hook.module is layer for hook, layer in zip(found, layers, strict=True))
+    assert taps._matched({"encoder": (*shown["encoder"], weights)}, seen) == ()
+
+
 def test_without_taps_the_outputs_serve(monkeypatch: pytest.MonkeyPatch) -> None:
     model = random_models.marian()
     tapped = capture((model, TOKENIZER), PAIRS, batch_size=3)

@@ -11,10 +11,12 @@ import torch
 from browser.planted_page import SCRIPT_ALERT, WORDS, planted_analysis, planted_matrices, remade
 
 import attnlab.questions.analyze.measuring as measuring
+from attnlab.core.errors import InputError
+from attnlab.labels.label_columns import LOSS_CHANGE
 from attnlab.labels.verdict import NOT_COMPARED
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.overview import highlights_of, overview_of
-from attnlab.questions.analyze.viewer import viewer_data
+from attnlab.questions.analyze.viewer import view, viewer_data
 from attnlab.reading.keeping import KeptMatrices
 from attnlab.reading.reading_notes import KeptInPart
 from attnlab.results.page.rendering import decode_weights, render_page
@@ -52,7 +54,25 @@ def test_facts_are_numbers_and_seen_text(analysis: Result) -> None:
 
 
 def test_nothing_kept_nothing_shown(analysis: Result) -> None:
-    assert viewer_data(replace(analysis, matrices=KeptMatrices()), "t") is None
+    empty = replace(analysis, matrices=KeptMatrices())
+    assert viewer_data(empty, "t") is None
+    with pytest.raises(InputError, match="No matrices were kept; analyze with keep_matrices"):
+        view(empty)
+    assert repr(view(analysis, "encoder.0.1")).startswith("HeadViewer(encoder.0.1, ")
+
+
+def test_what_the_loss_is_without_a_head_is_said_once_and_where_it_was_measured(
+    analysis: Result,
+) -> None:
+    heading = LOSS_CHANGE.column.heading
+    unmeasured = analysis.labels.drop(columns=[column.name for column in LOSS_CHANGE])
+    for result, times in ((analysis, 1), (remade(analysis, labels=unmeasured), 0)):
+        assert set(result.labels["keys"]) == {"all", "content"}
+        data = viewer_data(result, "t")
+        assert data is not None
+        heads = json.loads(data.facts)["heads"]
+        said = [[line[0] for line in head["lines"]].count(heading) for head in heads]
+        assert said == [times] * 6
 
 
 @pytest.mark.parametrize("shape", [(5, 24, 24), (2, 3, 24, 24), (3, 2, 2, 24, 24)])

@@ -58,6 +58,13 @@ def markers(
     }
 
 
+def test_without_sites_those_of_all_are_drawn_or_the_first(summary: pd.DataFrame) -> None:
+    every = pd.concat([summary, summary[summary["sites"] == "cross"].assign(sites="all")])
+    assert markers(draw_comparison(every), 0) == markers(draw_comparison(every, "all"), 0)
+    alone = summary[summary["sites"] == "encoder"]
+    assert markers(draw_comparison(alone), 0) == markers(draw_comparison(summary, "encoder"), 0)
+
+
 def test_points_stand_at_their_numbers_in_the_colour_of_their_level(summary: pd.DataFrame) -> None:
     figure = draw_comparison(summary, "cross")
     assert len(figure.axes) == 4
