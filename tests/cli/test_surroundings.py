@@ -42,8 +42,9 @@ def test_a_closed_standard_output_is_an_error() -> None:
     assert "Standard output is closed" in said
 
 
-def test_a_full_disk_behind_standard_output_is_an_error() -> None:
-    status, said = in_shell('"$@" corpora >/dev/full')
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_behind_standard_output_is_an_error(unbuffered: str) -> None:
+    status, said = in_shell('"$@" corpora >/dev/full', PYTHONUNBUFFERED=unbuffered)
     assert (status, said) == (
         1,
         "Error: Could not write to standard output: No space left on device.\n",
