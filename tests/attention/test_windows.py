@@ -12,6 +12,7 @@ from transformers.masking_utils import (
 )
 from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
 
+from attnlab.attention.kernels.union import Strip, Union
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.registry import make
 from attnlab.attention.specification import Window
@@ -33,6 +34,14 @@ def keys_that_move(
             if not torch.equal(after[:, i], before[:, i]):
                 moved[i].add(j)
     return moved
+
+
+@pytest.mark.parametrize("dilation", [1, 2, 3, 5])
+@pytest.mark.parametrize("queries", [1, 7, 64, 200])
+def test_a_strip_has_little_more_rows_than_queries(queries: int, dilation: int) -> None:
+    """So that its work grows with them: what is more fills the last chunk of each residue."""
+    strip = Strip(Union((2, 1), dilation), queries, 0)
+    assert queries <= strip.chunks * strip.size * dilation < queries + (strip.size + 1) * dilation
 
 
 def moved_in_band(window: Window) -> list[set[int]]:

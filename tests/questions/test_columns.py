@@ -88,6 +88,11 @@ def write_approximation_tables(_: Path, folder: Path) -> None:
     approximate(H).save(folder)
 
 
+# Tables whose rows no choice of columns tells apart.
+REPEATED_ROWS = {
+    ("analysis", "relations.csv"), ("comparison", "summary.csv"), ("planning", "summary.csv"),
+    ("pruning", "curve.csv"),
+}  # fmt: skip
 STUDIES = {
     "approximation": (APPROXIMATE.tables, write_approximation_tables),
     "analysis": (ANALYZE.tables, write_analysis_tables),
@@ -113,6 +118,11 @@ def test_written_columns_are_the_declared_ones(study: str, small_run: Path, tmp_
         for table in tables
     }
     assert not any(different.values()), different
+    for table in tables:
+        if table.keys:
+            assert not pd.read_csv(tmp_path / table.file).duplicated(list(table.keys)).any(), (
+                table.file
+            )
     page = tmp_path / "report.html"
     before = page.read_bytes()
     assert write_report(tmp_path) == page
@@ -128,6 +138,13 @@ def test_declarations_are_whole(study: str) -> None:
             assert column.heading
             assert column.meaning.endswith((".", "?"))
             assert f"- `{column.name}`: {column.meaning}" in table.explained()
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_tables_say_in_which_columns_no_two_rows_are_alike(study: str) -> None:
+    for table in STUDIES[study][0]:
+        assert set(table.keys) <= set(table), table.file
+        assert bool(table.keys) == ((study, table.file) not in REPEATED_ROWS), table.file
 
 
 def test_one_name_is_one_table_of_heads() -> None:

@@ -26,7 +26,12 @@ from attnlab.evaluation.sources import Texts
 from attnlab.models.loaded import Model
 from attnlab.models.run import load
 from attnlab.questions.compare.comparison import compare
-from attnlab.questions.compare.question import BudgetBeyondFull, MechanismLeftOut, NoSettingAtSite
+from attnlab.questions.compare.question import (
+    BudgetBeyondFull,
+    ComparisonSettings,
+    MechanismLeftOut,
+    NoSettingAtSite,
+)
 from attnlab.reading.observing import Observed, observe, sites_of
 from attnlab.reading.sentences import read_sentences
 from attnlab.results.result import Result
@@ -326,6 +331,13 @@ def test_sites_are_those_asked_for_and_there() -> None:
         InputError, match="There is no site 'middle'; choose from: encoder, decoder"
     ):
         compare(bert, [5], sites=["middle"])
+
+
+@pytest.mark.parametrize("name", ["sentences", "validation", "calibration"])
+def test_one_sentence_is_enough_and_none_is_refused(name: str) -> None:
+    ComparisonSettings(budgets=[5], **{name: 1})
+    with pytest.raises(InputError, match=f"{name} must be at least 1, not 0"):
+        ComparisonSettings(budgets=[5], **{name: 0})
 
 
 def test_a_refusal_on_the_way_leaves_the_model_in_the_mode_it_was_in() -> None:

@@ -65,7 +65,7 @@ def candidates(sums: LayerSums, head: int, budget: int, families: Sequence[str])
         families: those that are allowed.
     """
     near = sums.offsets_by_mass((0, 0), head)
-    sizes = [size for size in SIZES if size <= WIDEST * budget] or [1]
+    sizes = [size for size in SIZES if size <= WIDEST * budget]
     beside = [size for size in COLUMN_OFFSETS if size <= max(sizes)]
     made: dict[str, Callable[[], Iterable[Specification]]] = {
         "none": lambda: [Nothing()],
