@@ -135,6 +135,16 @@ def test_zeros_of_dropout_are_no_non_zeros(tmp_path: Path) -> None:
     assert table.set_index("family")["nnz"]["band"] == 13 - 2
 
 
+def test_the_help_says_what_is_done_where_nothing_is_given() -> None:
+    said = " ".join(run("--help").replace("│", " ").split())
+    for option, left_out in (
+        ("--dropout", "its largest entries are used, as many as the budget allows"),
+        ("--families", "those that can have the values"),
+    ):
+        assert option in said
+        assert left_out in said
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

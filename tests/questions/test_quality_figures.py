@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from attnlab.figures.canvas import blank, panel
 from attnlab.figures.drawing import stretch
 from attnlab.questions.plan.view import draw_planning
-from attnlab.questions.prune.view import draw_pruning
+from attnlab.questions.prune.view import SITE_COLOURS, draw_pruning
 
 
 def bars(axes: Axes) -> set[tuple[float, float]]:
@@ -61,7 +61,20 @@ def test_intervals_of_a_pruning_are_those_of_the_change(bleu: bool) -> None:
     low, high = axes.get_ylim()
     assert low < pruned[f"{name}_low"].min()
     assert high > pruned[f"{name}_high"].max()
+    first, last = axes.get_xlim()
+    assert first < 0
+    assert last > 12, "the model with all its heads is in the figure"
     check_text_fits(figure)
+
+
+def test_sites_of_a_pruning_have_the_same_colour_whichever_are_there() -> None:
+    every = curve(bleu=True)
+    every = every.assign(decoder_left=every["heads_left"], cross_left=every["heads_left"] / 2)
+    for sites in (("encoder", "decoder", "cross"), ("cross",)):
+        table = every.drop(columns=[f"{site}_left" for site in SITE_COLOURS if site not in sites])
+        lines = draw_pruning(table).axes[1].lines
+        drawn = {line.get_label(): line.get_color() for line in lines}
+        assert drawn == {site: SITE_COLOURS[site] for site in sites}
 
 
 def scores(*, bleu: bool) -> pd.DataFrame:

@@ -165,6 +165,10 @@ def test_a_figure_has_whichever_replacements_the_table_has(found: Result) -> Non
     one = found.importance[[name for name in found.importance if not name.startswith("zero")]]
     drawn = attnlab.plot.importance(one, found.cumulative)
     assert drawn.axes[0].get_legend_handles_labels()[1] == ["uniform"]
+    both = attnlab.plot.importance(found.importance, found.cumulative)
+    for points in both.axes[0].get_legend_handles_labels()[0]:
+        rows = [round(float(height)) for height in points.get_ydata()]
+        assert rows == list(range(len(rows))), "each point stands at its own head"
     none = one[[name for name in one if not name.startswith("uniform")]]
     with pytest.raises(InputError, match="zero_loss_change"):
         attnlab.plot.importance(none, found.cumulative)

@@ -436,7 +436,10 @@ def test_chosen_heads_align_a_corpus_line_by_line(tmp_path: Path) -> None:
 
 
 def test_controls_and_the_statistical_aligner(small_run: Path) -> None:
-    found = align(small_run, sentences=20, seed=1)
+    told: list[str] = []
+    found = align(small_run, sentences=20, seed=1, progress=lambda what, *_: told.append(what))
+    wanted = ["Reading pairs", "Control: untrained model", "Control: shuffled pairs"]
+    assert [what for what in dict.fromkeys(told) if what in wanted] == wanted
     systems = found.systems.set_index("system")
     assert systems.loc["untrained twin, chosen alike", "kind"] == "control"
     assert systems.loc["chosen heads, sources of other pairs", "kind"] == "control"

@@ -1,6 +1,7 @@
 """Heads of Whisper that say when words were spoken: against transformers, planted ones, and refusals."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,14 @@ def test_own_heads_and_both_rows() -> None:
         assert own["start_error"] == pytest.approx(alone)
         errors[row] = result.heads["start_error"].tolist()
     assert errors["input"] != errors["output"]
+
+
+def test_a_terminal_names_two_heads_and_counts_more() -> None:
+    result = align(whisper(), spoken(), quick=True)
+    for heads, shown in (("", ""), ("0.1, 1.2", "0.1, 1.2"), ("0.1, 1.0, 1.2", "3 heads")):
+        systems = result.systems.assign(heads=heads)
+        table, _ = replace(result, tables=result.tables | {"systems": systems}).terminal()
+        assert {row[1] for row in table.rows} == {shown}
 
 
 def test_given_heads_are_scored_without_a_file_for_times(tmp_path: Path) -> None:
