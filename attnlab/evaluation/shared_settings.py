@@ -70,7 +70,11 @@ class StudySettings(DeviceSettings):
 
     sentences: Annotated[
         TextsAsked | None,
-        Option("Maximum number of held-out sentences.", SENTENCE_FLAGS, least=1),
+        Option(
+            "Maximum number of held-out sentences, the first of their file.",
+            SENTENCE_FLAGS,
+            least=1,
+        ),
     ] = None
     sites: Annotated[
         Sequence[str] | None,

@@ -458,6 +458,7 @@ def test_a_plan_is_told_from_the_next_by_its_gain_and_one_with_more_keys_is_mark
     assert str(gains.title).startswith("\nGain of mine.json at the same sites")
     assert table.legend is None
     assert "BLEU (greedy)" in str(gains.legend)
+    assert "more keys: than the budget, on these sentences" in str(gains.legend)
     # The row that others are held against may be the second.
     held = [
         rows[0],

@@ -193,7 +193,8 @@ class AnalysisSettings(CorpusTextSettings):
     sentences: Annotated[
         TextsAsked | None,
         Option(
-            "Maximum number of held-out sentences. A file of matrices is read whole.",
+            "Maximum number of held-out sentences, the first of their file. A file of matrices is read "
+            "whole.",
             SENTENCE_FLAGS,
             least=1,
             shown=f"{LABELLED_SENTENCES}, without labels {SENTENCES}",

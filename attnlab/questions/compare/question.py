@@ -137,7 +137,12 @@ class ComparisonSettings(TextSettings):
     ] = 0
     quick: Annotated[bool, Option("Do not translate.", ("--quick",))] = False
     sentences: Annotated[
-        TextsAsked, Option("Maximum number of held-out sentences.", SENTENCE_FLAGS, least=1)
+        TextsAsked,
+        Option(
+            "Maximum number of held-out sentences, the first of their file.",
+            SENTENCE_FLAGS,
+            least=1,
+        ),
     ] = 200
     validation: Annotated[
         TextsAsked,

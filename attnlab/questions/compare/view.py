@@ -56,6 +56,7 @@ _LARGER = (MASS, BLEU_CHANGE)
 LIMITS = {MASS.name: 1.0, ERROR.name: 1.5}
 # Up to there an axis of a change is linear.
 _LINEAR = {LOSS_CHANGE.name: 0.1, BLEU_CHANGE.name: 1.0}
+MORE_KEYS = "more keys"
 _LEFT, _GAP, _TOP, _PER_ROW = 1.9, 0.25, 0.75, 2
 
 
@@ -138,6 +139,10 @@ def _named(summary: pd.DataFrame) -> list[str]:
         said.append("fixed: the best pattern of one key")
     if (summary["level"] == ORACLE).any():
         said.append(f"{ORACLE}: chosen from the matrices that it replaces, so no method")
+    budgets = summary["budget"].dropna()
+    rows = [row for row in summary.to_dict("records") if _counted(row)]
+    if len(budgets) and not all(_fits(row, int(budgets.min())) for row in rows):
+        said.append(f"{MORE_KEYS}: than the budget, on these sentences")
     if summary[VISIBLE_KEYS.name].isna().any():
         said.append("-: no keys to count")
     return said
@@ -301,8 +306,11 @@ def _label(row: Mapping[Any, Any], budget: int) -> str:
         return f"{row['mechanism']} ({ORACLE})"
     if _fits(row, budget):
         return str(row["mechanism"])
-    counted_keys = pd.notna(row[VISIBLE_KEYS.name])
-    return f"{row['mechanism']} ({'more keys' if counted_keys else 'keys not counted'})"
+    return f"{row['mechanism']} ({MORE_KEYS if _counted(row) else 'keys not counted'})"
+
+
+def _counted(row: Mapping[Any, Any]) -> bool:
+    return bool(pd.notna(row[VISIBLE_KEYS.name]))
 
 
 def _in_lines(label: str) -> str:

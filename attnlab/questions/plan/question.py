@@ -168,7 +168,12 @@ class PlanSettings(TextSettings):
     ] = DEFAULT_FAMILIES
     quick: Annotated[bool, Option("Do not translate.", ("--quick",))] = False
     sentences: Annotated[
-        TextsAsked, Option("Maximum number of held-out sentences.", SENTENCE_FLAGS, least=1)
+        TextsAsked,
+        Option(
+            "Maximum number of held-out sentences, the first of their file.",
+            SENTENCE_FLAGS,
+            least=1,
+        ),
     ] = 500
     validation: Annotated[
         TextsAsked,
