@@ -66,9 +66,9 @@ class AttentionPlan:
         """
         if self.tokenizer not in {None, checksum}:
             msg = (
-                f"{name} names token ids of another tokenizer; use it with runs of the corpus and the "
-                "tokenizer settings that it was searched for, or search without the families tokens and "
-                "blocks."
+                f"{name} names token ids of another tokenizer; use it with runs of the corpus, as much of it "
+                "as then, and the tokenizer settings that it was searched for, or search without the "
+                "families tokens and blocks."
             )
             raise InputError(msg)
 

@@ -291,14 +291,23 @@ def _from_run(run: Path | None) -> dict[str, Any]:
     return settings_from(read_record(run)["settings"]).as_dict()
 
 
+def _said(value: Any) -> str:
+    """A setting in a line of many; of a plan, how many heads it has."""
+    return f"of {counted(len(value), 'head')}" if isinstance(value, dict) else str(value)
+
+
 def _tell_taken(run: Path, taken: RunSettings, wanted: RunSettings) -> None:
     """Tells which settings are those of another run although the defaults differ, and which are not."""
     if not first_of_several():
         return
     flat = [_flat(settings) for settings in (RunSettings(), taken, wanted)]
     rows = [(name, *(values.get(name) for values in flat)) for name in flat[-1]]
-    same = [f"{name} {now}" for name, usual, then, now in rows if then == now != usual]
-    other = [f"{name} {now} instead of {then}" for name, _, then, now in rows if then != now]
+    same = [f"{name} {_said(now)}" for name, usual, then, now in rows if then == now != usual]
+    other = [
+        f"{name} {_said(now)} instead of {_said(then)}"
+        for name, _, then, now in rows
+        if then != now
+    ]
     messages().print(
         f"Settings of {run}: {', '.join(same) or 'all defaults'}; "
         f"overridden: {', '.join(other) or 'none'}.",

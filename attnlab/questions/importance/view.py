@@ -97,8 +97,13 @@ def _alone(heads: pd.DataFrame, unit: str) -> TerminalTable:
     replaced = {int(heads[change.name].notna().sum()) for change in changes}
     of = counted(max(replaced), "head") if len(replaced) == 1 else "the heads that a column has"
     tested = any(change.significant in heads for change in changes)
+    slope = (
+        " gradient: how steeply a sentence's summed loss changes with the head, in nats."
+        if gradients
+        else ""
+    )
     caption = (
-        f"Loss in {unit}: above 0 the head is needed. * beyond chance (5%, corrected for {of})."
+        f"Loss in {unit}: above 0 the head is needed. * beyond chance (5%, corrected for {of}).{slope}"
         f"{left_out}"
         if tested
         else f"How far the final states move, as {unit}.{left_out}"
