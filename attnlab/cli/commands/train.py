@@ -293,7 +293,9 @@ def _from_run(run: Path | None) -> dict[str, Any]:
 
 def _said(value: Any) -> str:
     """A setting in a line of many; of a plan, how many heads it has."""
-    return f"of {counted(len(value), 'head')}" if isinstance(value, dict) else str(value)
+    if not isinstance(value, dict):
+        return str(value)
+    return f"for {counted(len(value), 'head')}" if value else "none"
 
 
 def _tell_taken(run: Path, taken: RunSettings, wanted: RunSettings) -> None:
