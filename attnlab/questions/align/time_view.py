@@ -56,7 +56,7 @@ def times_contents(result: Result) -> Contents:
 def times_terminal(result: Result) -> Iterator[TerminalTable]:
     """Ways to find when words begin, and the best heads alone."""
     systems = result.systems.copy()
-    systems["heads"] = [_shortened(one) for one in systems["heads"].fillna("")]
+    systems["heads"] = [shortened(one) for one in systems["heads"].fillna("")]
     columns = [SYSTEMS["system"], SYSTEMS["heads"], START_ERROR.column]
     if START_CHANGE.name in systems and systems[START_CHANGE.name].notna().any():
         columns.append(START_CHANGE.column)
@@ -92,7 +92,7 @@ def _named(result: Result) -> str:
     return ", ".join(f"{layer}.{head}" for layer, head in result.details["chosen"])
 
 
-def _shortened(heads: str) -> str:
+def shortened(heads: str) -> str:
     """The names of two heads, and how many they are where there are more."""
     names = heads.split(", ")
     return heads if len(names) <= 2 else counted(len(names), "head")

@@ -30,7 +30,7 @@ from attnlab.questions.align.question import (
     SYSTEMS,
 )
 from attnlab.questions.align.score_figures import draw_calibration, draw_scores, measured
-from attnlab.questions.align.time_view import is_of_times, times_contents, times_terminal
+from attnlab.questions.align.time_view import is_of_times, shortened, times_contents, times_terminal
 from attnlab.results import Contents, DrawnFigure, Result, ShownTable, TerminalTable, rows_shown
 
 # What a result is about that the page shows.
@@ -184,7 +184,7 @@ def _systems_shown(result: Result) -> TerminalTable:
     rows = tuple(
         (
             str(row["system"]),
-            _shortened(str(row["heads"])) if pd.notna(row["heads"]) else "",
+            shortened(str(row["heads"])) if pd.notna(row["heads"]) else "",
             *(one.shown(row) if one is AER else one.column.shown(row[one.name]) for one in estimates),
             *(one.column.shown(row[one.name], signed=True) for one in change),
         )
@@ -194,12 +194,6 @@ def _systems_shown(result: Result) -> TerminalTable:
         (name, heads, *columns), rows, tuple(columns),
         caption=" ".join(_answers(result)), gap=1, prose=(name,),
     )  # fmt: skip
-
-
-def _shortened(heads: str) -> str:
-    """The names of two heads, and how many they are where there are more."""
-    names = heads.split(", ")
-    return heads if len(names) <= 2 else counted(len(names), "head")
 
 
 def _heads_shown(heads: pd.DataFrame, total: int) -> TerminalTable:
