@@ -19,6 +19,7 @@ from attnlab.core import (
     InputError,
     Processes,
     check_memory,
+    counted,
     duration,
     repeated,
     seeded,
@@ -300,9 +301,9 @@ def tell_batches(asked: OptimizerSettings, prepared: Prepared, console: Console)
     usual = usual_batch_tokens(prepared.pairs, asked)
     if prepared.steps.batch_tokens != usual:
         console.print(
-            f"Note: batches of {prepared.steps.batch_tokens:,} tokens, so that {asked.epochs} epochs give "
-            f"{STEPS_WANTED:,} steps; a run of {OptimizerSettings().epochs} epochs would have batches of "
-            f"{usual:,} (batch_tokens sets it), and is not comparable with this one.",
+            f"Note: batches of {prepared.steps.batch_tokens:,} tokens, for {STEPS_WANTED:,} steps in "
+            f"{counted(asked.epochs, 'epoch')}; a run of {OptimizerSettings().epochs} epochs would have "
+            f"batches of {usual:,} (batch_tokens sets it), and is not comparable with this one.",
             soft_wrap=True,
             highlight=False,
         )

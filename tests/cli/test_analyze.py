@@ -53,7 +53,7 @@ def test_writes_where_it_is_told(model: Path, text: Path, tmp_path: Path) -> Non
     done = run(model, "--text", text, "--out", tmp_path / "here", "--keep-matrices", 0,
                "--fit-sentences", 0, "--quick", "--sites", "encoder")  # fmt: skip
     assert done.exit_code == 0
-    assert "leave out --quick to have these controls" in " ".join(done.output.split())
+    assert "leave out --quick to have them" in " ".join(done.output.split())
     labels = pd.read_csv(tmp_path / "here" / "labels.csv")
     assert set(labels["significance"]) == {"not compared"}
     assert "ablation_loss_change" not in labels

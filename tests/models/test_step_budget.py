@@ -52,7 +52,10 @@ def test_other_epochs_that_change_the_batch_are_told(tmp_path: Path) -> None:
     told = told_of_batches(tmp_path, batch_tokens=None)
     usual = json.loads((tmp_path / "run/settings.json").read_text())["settings"]["optimizer"]
     assert usual["batch_tokens"] == 256
-    assert re.search(r"batches of 256 tokens, since 1 epochs .* with 20 they are of \d+", told)
+    assert re.search(
+        r"batches of 256 tokens, for 1,500 steps in 1 epoch; a run of 20 epochs would have .* of \d+",
+        told,
+    )
 
 
 def test_batches_that_were_asked_for_are_not_told(tmp_path: Path) -> None:
