@@ -111,6 +111,7 @@ def test_the_figure_that_decides_the_strength_is_shown(*, deciding: bool) -> Non
         assert row.strength == pytest.approx(0.6)
     share, half = (62, " (choosing half)") if deciding else (71, "")
     assert evidence_phrase(row) == f"case: head to dependent {share} %, baseline 56 %{half}"
+    assert ("choosing half" in dict(words_of_heads(closest_roles(labels, controls)))) is deciding
     assert pd.notna(row.second_value) == deciding
 
 

@@ -134,6 +134,8 @@ def words_of_heads(summary: pd.DataFrame) -> tuple[tuple[str, str], ...]:
         words += [(name, meaning) for name, meaning in _EVIDENCE_WORDS if name in roles]
         if roles & {name for name, (_, beside) in _EVIDENCE.items() if beside == BASELINE}:
             words.append((BASELINE, "the most frequent offset of such words, or chance"))
+        if "second_statistic" in summary and (summary["second_statistic"] == _OTHER_HALF).any():
+            words.append((CHOOSING_HALF, "the sentences on which the relation was picked"))
     if "structure" in summary:
         words += [
             ("structure", "the family that takes fewest bits per row"),
