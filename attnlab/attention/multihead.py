@@ -373,10 +373,10 @@ def _of(bias: Tensor | None, heads: list[int]) -> Tensor | None:
     return bias if bias is None or bias.shape[1] == 1 else bias[:, heads]
 
 
-def _of_heads(told: CallContext, heads: list[int], mechanism: Mechanism) -> CallContext:
+def _of_heads(call: CallContext, heads: list[int], mechanism: Mechanism) -> CallContext:
     """What a group is told: its heads' part, and nothing that its mechanism does not know."""
-    part: CallContext = {**told}
-    if (bias := told.get("bias")) is not None:
+    part: CallContext = {**call}
+    if (bias := call.get("bias")) is not None:
         part["bias"] = _of(bias, heads)
     scoring = part.pop("scoring", None)
     if scoring is not None:

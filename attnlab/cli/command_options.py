@@ -222,14 +222,10 @@ def check_matrices_there(path: Path) -> None:
     from attnlab.core import MATRIX_SUFFIXES
 
     if path.is_dir():
-        inside = (one for one in sorted(path.rglob("*")) if one.suffix in MATRIX_SUFFIXES)
-        kept = next(
-            (one for one in inside if one.stem == "matrices"), path / "matrices.safetensors"
-        )
-        advice = f"give {kept}" if kept.is_file() else "attnlab analyze writes matrices.safetensors"
-        msg = (
-            f"{path} is a folder; give a file of matrices ({', '.join(MATRIX_SUFFIXES)}); {advice}."
-        )
+        places = (path / "matrices.safetensors", path / "analysis" / "matrices.safetensors")
+        kept = next((one for one in places if one.is_file()), None)
+        wanted = kept or f"a file of matrices ({', '.join(MATRIX_SUFFIXES)})"
+        msg = f"{path} is a folder; give {wanted}."
         raise InputError(msg)
     if not path.is_file():
         msg = (

@@ -92,4 +92,4 @@ def test_what_is_imported_within_a_question_leaves_python_s_random_numbers_as_th
         "import attnlab.core.terminal, attnlab.models, attnlab.plot; "
         "from rich.progress import Progress; assert random.getstate() == before"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
