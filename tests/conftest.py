@@ -17,6 +17,7 @@ from browser.skipped import skipped_browser_tests
 from filelock import FileLock
 from forks import Forks
 from hypothesis import HealthCheck, settings
+from second_device import second_device
 
 # Before anything of attnlab is imported, which is then decorated.
 jaxtyping.jaxtyped = shape_checks.jaxtyped
@@ -42,6 +43,16 @@ def poisoned_memory() -> None:
     """`torch.empty` is filled with NaN, so that reading what was never written shows."""
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = True
+
+
+@pytest.fixture
+def gpu() -> Iterator[str]:
+    """A GPU, or where there is none a device that stands in for it."""
+    if torch.cuda.is_available():
+        yield "cuda"
+        return
+    with second_device() as name:
+        yield name
 
 
 @pytest.fixture(scope="session", autouse=True)

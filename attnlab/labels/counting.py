@@ -220,7 +220,11 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
             alignments = _rows(alignments, layer, predicting=False)
         units = gather_units(alignments, layer.queries.real)
         possible = possible_links(
-            links, units.words, scope.groups, self_attention=True, causal=layer.causal
+            links.to(layer.weights.device),
+            units.words,
+            scope.groups,
+            self_attention=True,
+            causal=layer.causal,
         )
         return GoldWords(units, units, possible)
 
@@ -237,7 +241,11 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
             for side, axis in ((rows, layer.queries), (sources, layer.keys))
         )
         possible = possible_links(
-            links, keys.words, scope.groups, self_attention=False, queries=queries.of_tokens
+            links.to(layer.weights.device),
+            keys.words,
+            scope.groups,
+            self_attention=False,
+            queries=queries.of_tokens,
         )
         return GoldWords(queries, keys, possible)
 

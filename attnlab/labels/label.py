@@ -49,6 +49,11 @@ class Links:
     key: Int[Tensor, " link"]
     kind: Int[Tensor, " link"]
 
+    def to(self, device: torch.device) -> "Links":
+        """The same links on a device, on which attention is that follows them."""
+        columns = (self.sentence, self.query, self.key, self.kind)
+        return Links(self.kinds, *(column.to(device) for column in columns))
+
 
 def make_links(kinds: tuple[LinkKind, ...], rows: Sequence[tuple[int, int, int, int]]) -> Links:
     """Links from (sentence, query, key, kind) quadruples; the same link twice counts once."""

@@ -222,6 +222,28 @@ def test_many_lengths_are_all_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
         torch.testing.assert_close(found, make("band(window=2)")(query, key, value), **CLOSE)
 
 
+@pytest.mark.parametrize("dim", [5, 16, 20])
+def test_short_vectors_are_widened_for_the_compiled_kernel(
+    dim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Triton multiplies no matrices of fewer than 16 columns."""
+    generator = torch.Generator().manual_seed(3)
+    query, key, value = torch.randn(3, 2, 4, 9, dim, generator=generator, dtype=torch.float64)
+    value = value[..., :4]
+    widths = []
+
+    def kernel(*given: Tensor, **named: Any) -> Tensor:
+        widths.extend(x.shape[-1] for x in given)
+        return flex_attention(*given, **named)
+
+    monkeypatch.setattr(block_masks, "_compiled", lambda: kernel)
+    # Called without a compiler on purpose.
+    monkeypatch.setattr(block_masks.flex, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
+    found = block_masks._compiled_on_wide(query, key, value)
+    torch.testing.assert_close(found, flex_attention(query, key, value), **CLOSE)
+    assert widths == [max(dim, 16), max(dim, 16), 16]
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="the compiled kernel needs a GPU")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("causal", [False, True])

@@ -10,6 +10,7 @@ from typing import Any, no_type_check
 import torch
 from jaxtyping import Int
 from torch import Tensor
+from torch.nn import functional as F
 from torch.nn.attention import flex_attention as flex
 from torch.nn.attention.flex_attention import BlockMask
 
@@ -22,6 +23,8 @@ KERNELS = 1024
 # Masks that are kept.
 MASKS = 32
 Rule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+# Triton multiplies no smaller matrices.
+KERNEL_DIM = 16
 # Heads, and what says which keys they see.
 Group = tuple[Sequence[int], HasUnion]
 _MASKS: OrderedDict[Hashable, BlockMask] = OrderedDict()
@@ -56,7 +59,7 @@ def attend_blocks(
     grouped = query.shape[1] != key.shape[1]
     # torch would give up after 8 kernels, and score all pairs from then on.
     with torch._dynamo.config.patch(recompile_limit=KERNELS), _uncompiled(not query.is_cuda):  # noqa: SLF001 - no public way
-        attend = _compiled() if query.is_cuda else flex.flex_attention
+        attend = _compiled_on_wide if query.is_cuda else flex.flex_attention
         out: Tensor = attend(query, key, value, block_mask=blocks, enable_gqa=grouped)
     return out
 
@@ -191,6 +194,17 @@ def rule_of(
     return lambda batch, head, query, key: rule(batch, head, query, key), (  # noqa: PLW0108
         batch if batch > 1 else None
     )
+
+
+def _compiled_on_wide(query: Tensor, key: Tensor, value: Tensor, **named: Any) -> Tensor:
+    """The compiled kernel; zeros are appended to vectors that are too short for it.
+
+    They change no product of queries and keys, and are cut off the mixed values.
+    """
+    scale = query.shape[-1] ** -0.5
+    wide = (F.pad(x, (0, max(0, KERNEL_DIM - x.shape[-1]))) for x in (query, key, value))
+    out: Tensor = _compiled()(*wide, scale=scale, **named)
+    return out[..., : value.shape[-1]]
 
 
 @lru_cache(maxsize=1)

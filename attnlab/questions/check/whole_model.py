@@ -171,12 +171,8 @@ def kernel(name: str, other: str, probe: Probe, precision: Precision) -> Finding
 def flex(name: str, probe: Probe, precision: Precision) -> Finding:
     """Whether FlexAttention reads a padded text as eager attention does.
 
-    On a CPU it is not compiled, which would take a minute and has no float64: masks are the same.
+    It is not compiled, which would take a minute and has no float64: masks are the same.
     """
-    on_gpu = probe.device.type == "cuda"
-    with (
-        torch.compiler.set_stance("default" if on_gpu else "force_eager"),
-        warnings.catch_warnings(),
-    ):
+    with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "flex_attention called without torch.compile")
         return kernel(name, "flex_attention", probe, precision)
