@@ -76,7 +76,7 @@ def draw_text(tokens: int) -> str:
 def run_forward(model: Any, tokenizer: Any, text: str, attention: str) -> Any:
     """The model's states, and with eager attention the weights of all layers."""
     model.set_attn_implementation(attention)
-    ids = tokenizer(text, return_tensors="pt")["input_ids"]
+    ids = tokenizer(text, return_tensors="pt")["input_ids"].to(model.device)
     with torch.inference_mode():
         return model.base_model(
             input_ids=ids, use_cache=False, output_attentions=attention == "eager"

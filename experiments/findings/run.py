@@ -44,6 +44,7 @@ def page(results: Path) -> str:
         "windows_bible": windows, "head_costs": head_costs, "static_heads": static_heads,
         "heads_over_training": over_training, "trained_mechanisms": trained_mechanisms,
         "head_roles": head_roles, "head_roles_3_layers": head_roles,
+        "head_roles_6_layers": head_roles, "trained_mechanisms_long": trained_mechanisms,
         "static_heads_3_layers": static_heads, "head_costs_3_layers": head_costs,
     }  # fmt: skip
     return render(

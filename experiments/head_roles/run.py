@@ -93,7 +93,8 @@ def measured(
     )
     test = load_evaluator(run, sentences=sentences)
     whole = {"sentences": len(test), "bleu": score(test.translations(), test.references).bleu}
-    return heads[COLUMNS].replace({LABELS: {"unknown": NONE}}), whole
+    # Of many heads the loss without each takes long, and is left out.
+    return heads.reindex(columns=COLUMNS).replace({LABELS: {"unknown": NONE}}), whole
 
 
 def carried(table: pd.DataFrame) -> pd.DataFrame:
@@ -154,7 +155,7 @@ def readme(folder: Path) -> str:
         layers=layers_in(table), by_layer=by_layer(table),
         models=models, names=names_of(models["corpus"]), bleu=bleu_range(models["bleu"]),
         sentences=int(models["sentences"].max()), first=first, estimate=estimate,
-        widths=by_width(table),
+        widths=by_width(table), ablated=bool(table["ablation_loss_change"].notna().any()),
         captions=_shown(found, CAPTIONS, one_layer_rows(folder, "table")), trees=_shown(found, TREES),
         with_trees=len(trees[MODEL].drop_duplicates()), tree_heads=len(trees),
         syntactic=int(trees[LABELS].str.contains("syntactic").sum()),
@@ -218,7 +219,7 @@ def _shown(found: pd.DataFrame, text: str, shallow: pd.DataFrame | None = None) 
             # Trees come without translations, and so without a loss.
             | (
                 {"loss without one": estimate(row, "loss_change", "+.3f")}
-                if text == CAPTIONS
+                if text == CAPTIONS and found["loss_change"].notna().any()
                 else {}
             )
             for row in found[found["text"] == text].to_dict("records")

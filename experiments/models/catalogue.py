@@ -46,13 +46,18 @@ def settings_of(corpus: str, layers: int, seed: int, data: Path) -> RunSettings:
             "optimizer": {
                 "epochs": chosen.get("epochs", EPOCHS),
                 "batch_tokens": 2048,
-                "learning_rate": 2e-3 if layers == 1 else 1e-3,
+                "learning_rate": learning_rate(layers),
                 "warmup": 400,
                 "schedule": "cosine",
                 "seed": seed,
             },
         }
     )
+
+
+def learning_rate(layers: int) -> float:
+    """The highest one of a training."""
+    return 2e-3 if layers == 1 else 1e-3
 
 
 def model_of(corpus: str, layers: int, seed: int, data: Path, runs: Path) -> Run:

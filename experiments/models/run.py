@@ -30,6 +30,7 @@ from experiments.shared.readme import (
     write_facts,
     write_readme,
 )
+from experiments.shared.runs import trained_with
 
 OUT = RESULTS / "models"
 MODEL = ["corpus", "layers", "seed"]
@@ -83,6 +84,7 @@ def described(run: Run) -> dict[str, Any]:
         "loss": float(evaluator.losses().sum() / evaluator.tokens.sum()),
         "text_checksum": corpus["checksum"][:12],
         "weights_checksum": file_checksum(run.folder / "model.safetensors")[:12],
+        "torch": trained_with(run),
     }
 
 
@@ -111,7 +113,16 @@ def readme(folder: Path) -> str:
         read_facts(folder),
         table=table,
         shown=table[
-            [*MODEL, "training_pairs", "test_sentences", "bleu", "chrf", "length_ratio", "loss"]
+            [
+                *MODEL,
+                "training_pairs",
+                "test_sentences",
+                "bleu",
+                "chrf",
+                "length_ratio",
+                "loss",
+                "torch",
+            ]
         ],
         strong=table[table["bleu"] >= STRONG],
         threshold=STRONG,

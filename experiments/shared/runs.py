@@ -46,6 +46,11 @@ def kept_run(name: str, settings: RunSettings, runs: Path) -> Run:
     return trained_run(runs / f"{name}-{_digest(settings)}", settings)
 
 
+def trained_with(run: Run) -> str:
+    """The version of torch that a run was trained with."""
+    return str(run.record["versions"]["torch"])
+
+
 def _digest(settings: RunSettings) -> str:
     """Of all settings, and of what the corpus holds in place of where it lies."""
     values = asdict(settings)

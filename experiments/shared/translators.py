@@ -31,10 +31,10 @@ DEEP = {
     f"multi30k-{source}-{target}-d128-{DEEP_LAYERS}-layers": (source, target)
     for source, target in (("en", "fr"), ("en", "de"), ("de", "en"), ("fr", "en"))
 }
-NAMES = {
-    LAYERS: (*(name for name in catalogue.CORPORA if name.startswith("multi30k")), *SMALL),
-    DEEP_LAYERS: tuple(DEEP),
-}
+# Of six layers and vectors of 256, as the shared models of captions of one layer.
+DEEPEST_LAYERS = 6
+CAPTIONS = tuple(name for name in catalogue.CORPORA if name.startswith("multi30k"))
+NAMES = {LAYERS: (*CAPTIONS, *SMALL), DEEP_LAYERS: tuple(DEEP), DEEPEST_LAYERS: CAPTIONS}
 # Models of one layer of other kinds of text than captions.
 OTHER_TEXTS = tuple(name for name in catalogue.CORPORA if name not in NAMES[LAYERS])
 
@@ -97,7 +97,7 @@ def _model(name: str, seed: int, chosen: argparse.Namespace) -> Run:
         return windows.model_of(
             "multi30k", *DEEP[name], chosen.data, chosen.small_runs, layers=DEEP_LAYERS
         )
-    return catalogue.model_of(name, LAYERS, seed, chosen.data, chosen.runs)
+    return catalogue.model_of(name, chosen.layers, seed, chosen.data, chosen.runs)
 
 
 def small_model(name: str, runs: Path) -> Run:
@@ -121,17 +121,23 @@ def one_layer_rows(folder: Path, name: str) -> pd.DataFrame | None:
 
     They stand in the result beside it. None where this is that result, or there is none.
     """
-    deep = f"{DEEP_LAYERS}_layers"
-    beside = folder.with_name(folder.name.removesuffix(f"_{deep}"))
+    beside = folder.with_name(re.sub(r"_\d+_layers$", "", folder.name))
     if beside == folder or not (beside / f"{name}.csv").exists():
         return None
-    own = read_table(folder, name)["corpus"].str.removesuffix(f"-{deep.replace('_', '-')}")
+    own = read_table(folder, name)["corpus"].str.removesuffix(f"-{DEEP_LAYERS}-layers")
     rows = read_table(beside, name)
     return rows[rows["corpus"].isin(own)]
 
 
 def trained_otherwise(layers: int) -> str:
     """What else than their number of layers tells models from those of one layer, as a sentence."""
+    if layers == DEEPEST_LAYERS:
+        rates = [catalogue.learning_rate(number) for number in (LAYERS, layers)]
+        return (
+            f"The models of one layer are normalised behind each part and trained at a learning rate of "
+            f"{rates[0]:g}, those of {layers} layers before each part, at {rates[1]:g}: a difference need "
+            "not be one of depth."
+        )
     shallow = {**windows.OPTIMIZER, **windows.COLLECTIONS["multi30k"].optimizer}
     deep = shallow | windows.DEEP_OPTIMIZER
     return (

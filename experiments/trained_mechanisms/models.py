@@ -1,6 +1,7 @@
 """The models of the study, whose encoder has another mechanism from the first step of training on."""
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,23 @@ from attnlab.models import Run, RunSettings, settings_from
 from experiments.shared.runs import kept_run
 
 PAIRS = ("en-fr", "en-de", "en-cs")
-HEADS, MAX_TOKENS, EPOCHS, VOCABULARY = 8, 64, 5, 4000
+HEADS, MAX_TOKENS = 8, 64
+
+
+@dataclass(frozen=True)
+class Training:
+    """How large the models are and how long they are trained."""
+
+    dim: int
+    vocabulary: int
+    epochs: int
+
+
+SHORT, LONG = Training(128, 4000, 5), Training(256, 6000, 14)
 FULL, BAND, GAUSSIAN, RARE = "full", "band", "gaussian", "sigma, rare tokens"
 FIXED = ("self", "previous", "next", "left", "right", "start", "end")
 OPTIMIZER: dict[str, Any] = {
-    "epochs": EPOCHS, "batch_tokens": 2048, "learning_rate": 2e-3, "warmup": 400, "schedule": "cosine",
+    "batch_tokens": 2048, "learning_rate": 2e-3, "warmup": 400, "schedule": "cosine",
     "precision": "fp32", "best": "loss", "validation_sentences": 200,
 }  # fmt: skip
 
@@ -55,7 +68,9 @@ WIDER = {f"{arm}, 9 keys": plan for arm, plan in at_budget(9).items()}
 PLANS = ARMS | WIDER
 
 
-def settings_of(pair: str, arm: str, seed: int, data: Path) -> RunSettings:
+def settings_of(
+    pair: str, arm: str, seed: int, data: Path, training: Training = SHORT
+) -> RunSettings:
     """How the model of an arm is trained; `data` is the folder of the corpora."""
     return settings_from(
         {
@@ -63,17 +78,19 @@ def settings_of(pair: str, arm: str, seed: int, data: Path) -> RunSettings:
                 "name": str(data / "multi30k"), "pair": pair, "lowercase": True,
                 "max_tokens": MAX_TOKENS,
             },
-            "tokenizer": {"vocabulary": VOCABULARY},
+            "tokenizer": {"vocabulary": training.vocabulary},
             "model": {
-                "dim": 128, "heads": HEADS, "feed_forward": 512, "dropout": 0.2, "norm": "post",
-                "attention": {**PLANS[arm]},
+                "dim": training.dim, "heads": HEADS, "feed_forward": 4 * training.dim,
+                "dropout": 0.2, "norm": "post", "attention": {**PLANS[arm]},
             },
-            "optimizer": OPTIMIZER | {"seed": seed},
+            "optimizer": OPTIMIZER | {"epochs": training.epochs, "seed": seed},
         }
     )  # fmt: skip
 
 
-def model_of(pair: str, arm: str, seed: int, data: Path, runs: Path) -> Run:
+def model_of(
+    pair: str, arm: str, seed: int, data: Path, runs: Path, *, training: Training = SHORT
+) -> Run:
     """The model of an arm, trained where the folder of runs does not hold it yet."""
     name = re.sub(r"\W+", "-", f"{pair} {arm} seed {seed}")
-    return kept_run(name, settings_of(pair, arm, seed, data), runs)
+    return kept_run(name, settings_of(pair, arm, seed, data, training), runs)

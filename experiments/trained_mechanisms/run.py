@@ -1,9 +1,11 @@
 """What a translation model loses when another mechanism stands in its encoder from the first step on.
 
     python experiments/trained_mechanisms/run.py ../shared/data --seeds 0 1 2
+    python experiments/trained_mechanisms/run.py ../shared/data --long --seeds 0 1 2
 
 trains the models that the folder of runs does not hold yet, all seeds of an arm before the next arm, and
-writes results/trained_mechanisms/, a row a model. A model whose weights are in the table already is not
+writes results/trained_mechanisms/, or trained_mechanisms_long/ of larger models that are trained for longer,
+a row a model. A model whose weights are in the table already is not
 measured again. The arms and the contrasts below were fixed before a model was trained. Several processes can
 train other `--arms` or `--seeds` at a time; one more call with all of them then completes the tables.
 """
@@ -37,16 +39,17 @@ from experiments.trained_mechanisms.figure import draw_arms
 from experiments.trained_mechanisms.models import (
     ARMS,
     BAND,
-    EPOCHS,
     FULL,
     GAUSSIAN,
+    LONG,
     PAIRS,
     PLANS,
     RARE,
+    SHORT,
     model_of,
 )
 
-OUT = RESULTS / "trained_mechanisms"
+OUT, OUT_LONG = RESULTS / "trained_mechanisms", RESULTS / "trained_mechanisms_long"
 MODEL = ["pair", "arm", "seed"]
 DIGITS, SEEDS = 4, 3
 # Loss of the first minus that of the second, of the models of one pair and seed; these are tested.
@@ -57,18 +60,20 @@ MEASURES = ["loss", "bleu", "chrf", "length_ratio", "keys_per_row", "target_toke
 def main() -> None:
     """Trains what is not there, measures it, and writes tables, figure and README."""
     chosen = _parser().parse_args()
+    out, training = (OUT_LONG, LONG) if chosen.long else (OUT, SHORT)
     for pair, arm, seed in product(chosen.pairs, chosen.arms, chosen.seeds):
         with quiet():
-            run = model_of(pair, arm, seed, chosen.data, chosen.runs)
-            publish(OUT, {"pair": pair, "arm": arm, "seed": seed}, run)
+            run = model_of(pair, arm, seed, chosen.data, chosen.runs, training=training)
+            publish(out, {"pair": pair, "arm": arm, "seed": seed}, run)
         print(pair, arm, seed, flush=True)
     words = shlex.join(path_label(word) for word in sys.argv[1:])
-    write_result(OUT, f"python experiments/trained_mechanisms/run.py {words}")
+    write_result(out, f"python experiments/trained_mechanisms/run.py {words}")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="folder of multi30k")
+    parser.add_argument("--long", action="store_true", help="256 dimensions, 14 epochs")
     parser.add_argument("--pairs", nargs="*", choices=PAIRS, default=list(PAIRS[:1]))
     parser.add_argument("--arms", nargs="*", choices=list(PLANS), default=list(ARMS))
     parser.add_argument("--seeds", nargs="*", type=int, default=list(range(SEEDS)))
@@ -160,11 +165,20 @@ def readme(folder: Path) -> str:
     table = read_table(folder, "table")
     return render(
         __file__, read_facts(folder),
-        table=table, whole=table[table["arm"] == FULL], epochs=EPOCHS, pairs=sorted(set(table["pair"])),
+        table=table, whole=table[table["arm"] == FULL], pairs=sorted(set(table["pair"])),
+        between_seeds=between_seeds(folder.with_name(OUT.name)),
+        long=folder.name == OUT_LONG.name,
+        training=LONG if folder.name == OUT_LONG.name else SHORT,
         contrasts=read_table(folder, "contrasts").to_dict("records"),
         arms=shown(read_table(folder, "over_models"), read_table(folder, "against_full")),
         missing=[arm for arm in PLANS if arm not in set(table["arm"])],
     )  # fmt: skip
+
+
+def between_seeds(folder: Path) -> "pd.Series[float]":
+    """By arm the largest loss of a seed minus the least."""
+    losses = read_table(folder, "table").groupby(["pair", "arm"])["loss"]
+    return losses.max() - losses.min()
 
 
 def shown(models: pd.DataFrame, against: pd.DataFrame) -> pd.DataFrame:

@@ -33,6 +33,7 @@ from experiments.shared.readme import (
     write_facts,
     write_readme,
 )
+from experiments.shared.runs import trained_with
 from experiments.windows_by_language.contrasts import (
     between_sources,
     contrast,
@@ -130,6 +131,7 @@ def _described(run: Run, rows: Any) -> dict[str, Any]:
         "test_sentences": len(rows),
         "bleu": score(texts, rows["target"][:]).bleu,
         "training_minutes": run.metrics()[-1]["training_seconds"] / 60,
+        "torch": trained_with(run),
     }
 
 
@@ -222,7 +224,10 @@ def readme(folder: Path) -> str:
         fertility=FERTILITY, expected=len(pairs), permutations=DRAWS, least=least_p(grid_of(view_of(models))),
         gold=gold.drop_duplicates("language").set_index("language"),
         described=described[
-            [*MODEL, "vocabulary", "fertility", "words_per_sentence", "epochs", "validation_loss", "bleu"]
+            [
+                *MODEL, "vocabulary", "fertility", "words_per_sentence", "epochs", "validation_loss",
+                "bleu", "torch",
+            ]
         ],
     )  # fmt: skip
 

@@ -17,6 +17,7 @@ COME_AND_GO = (
     "models", "plan_ablation", "plan_ablation_other_texts", "windows_multi30k", "windows_bible",
     "head_costs", "static_heads",
     "heads_over_training", "trained_mechanisms", "head_roles", "head_roles_3_layers",
+    "head_roles_6_layers", "trained_mechanisms_long",
     "static_heads_3_layers", "head_costs_3_layers",
 )  # fmt: skip
 
@@ -111,7 +112,13 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
     pd.DataFrame(against).to_csv(own / "contrasts.csv", index=False)
     for name in ("head_roles", "static_heads", "head_costs"):
         shutil.copytree(folder / name, folder / f"{name}_3_layers", dirs_exist_ok=True)
+    shutil.copytree(folder / "head_roles", folder / "head_roles_6_layers", dirs_exist_ok=True)
+    shutil.copytree(
+        folder / "trained_mechanisms", folder / "trained_mechanisms_long", dirs_exist_ok=True
+    )
     text = page(folder)
+    assert "**With six layers**, 256 dimensions, share of heads: cross monotone **0.50**" in text
+    assert "after 5 epochs, one model of each, so without an interval: band against full" in text
     assert "**With three layers**, 128 dimensions" in text
     assert "share of heads: cross monotone **0.50**" in text
     assert (

@@ -297,10 +297,24 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
 
 @recomputes(
     "head_costs", "head_roles", "static_heads", "heads_over_training", "models", "plan_ablation",
-    "trained_mechanisms",
+    "trained_mechanisms", "capture_length_gpu",
 )  # fmt: skip
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
     assert script(folder.name).readme(folder) == (folder / "README.md").read_text("utf-8")
+
+
+@recomputes("head_roles_6_layers")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    assert script("head_roles").readme(folder) == (folder / "README.md").read_text("utf-8")
+
+
+@recomputes("trained_mechanisms_long")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    study = script("trained_mechanisms")
+    again = study.tested(pd.read_csv(folder / "table.csv"))
+    written = pd.read_csv(folder / "contrasts.csv")
+    pd.testing.assert_frame_equal(again, written, check_dtype=False, atol=1e-4)
+    assert study.readme(folder) == (folder / "README.md").read_text("utf-8")
 
 
 @recomputes("head_costs_3_layers", "head_roles_3_layers", "static_heads_3_layers")
@@ -315,7 +329,7 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
     assert readme(folder) == (folder / "README.md").read_text("utf-8")
 
 
-@recomputes("windows_multi30k")
+@recomputes("windows_multi30k", "windows_bible")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
     study = script("windows_by_language")
     means = study.models_of(pd.read_csv(folder / "heads.csv"))

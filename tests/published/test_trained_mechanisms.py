@@ -57,7 +57,10 @@ def test_contrasts_are_of_the_same_pair_and_seed() -> None:
 def test_the_command_runs_from_text_to_readme(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def model_of(pair: str, arm: str, seed: int, data: Path, runs: Path) -> object:
+    def model_of(
+        pair: str, arm: str, seed: int, data: Path, runs: Path, *, training: models.Training
+    ) -> object:
+        assert training == models.SHORT
         plan = dict(models.ARMS[arm])
         sections = {
             "model": SETTINGS["model"] | {"attention": plan},

@@ -59,7 +59,7 @@ def attend_blocks(
     grouped = query.shape[1] != key.shape[1]
     # torch would give up after 8 kernels, and score all pairs from then on.
     with torch._dynamo.config.patch(recompile_limit=KERNELS), _uncompiled(not query.is_cuda):  # noqa: SLF001 - no public way
-        attend = _compiled_on_wide if query.is_cuda else flex.flex_attention
+        attend: Any = _compiled_on_wide if query.is_cuda else flex.flex_attention
         out: Tensor = attend(query, key, value, block_mask=blocks, enable_gqa=grouped)
     return out
 
