@@ -41,6 +41,10 @@ def assert_same(found: pd.DataFrame, expected: pd.DataFrame) -> None:
     )
 
 
+def devices(model: Any) -> set[str]:
+    return {one.device.type for one in model.parameters()}
+
+
 def drawn(name: str) -> Any:
     model = seeded(FAMILIES[name]).eval()
     # MobileBERT reads the next token's embedding, which for padding is 0.
@@ -55,7 +59,7 @@ def test_weights_and_statistics_of_every_family(name: str, rows: int | None, gpu
     chosen: dict[str, Any] = {"keep_matrices": 3} if rows is None else {"rows": rows}
     expected = attnlab.capture((model, TOKENIZER), texts(model), **chosen)
     found = attnlab.capture((model.to(gpu), TOKENIZER), texts(model), **chosen)
-    assert {one.device.type for one in model.parameters()} == {gpu}
+    assert devices(model) == {gpu}
     assert_same(found.statistics.heads(), expected.statistics.heads())
     if rows is None:
         assert found.kept.matrices.keys() == expected.kept.matrices.keys()
@@ -93,12 +97,13 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
 def test_tables_of_questions_about_a_run(name: str, small_run: Path, gpu: str) -> None:
     question, options = QUESTIONS[name]
     ask = getattr(attnlab, question)
-    results: list[Result] = [
-        ask(attnlab.load(small_run), device=device, **options) for device in (gpu, "cpu")
-    ]
-    assert results[0].tables.keys() == results[1].tables.keys()
-    for table, expected in results[1].tables.items():
-        assert_same(results[0].tables[table], expected)
+    run = attnlab.load(small_run)
+    found: Result = ask(run, device=gpu, **options)
+    assert devices(run.model) == {gpu}
+    expected: Result = ask(attnlab.load(small_run), device="cpu", **options)
+    assert found.tables.keys() == expected.tables.keys()
+    for table, rows in expected.tables.items():
+        assert_same(found.tables[table], rows)
 
 
 @pytest.mark.parametrize("name", ["llama", "bert", "marian"] if REAL else ["llama"])
@@ -139,12 +144,15 @@ def test_pruning_trains_there(random: bool, small_run: Path, gpu: str) -> None:
 )
 def test_what_check_finds(name: str, gpu: str) -> None:
     model = drawn(name)
-    found, expected = (
-        attnlab.check((model, TOKENIZER), device=device, tokens=9) for device in (gpu, "cpu")
-    )
+    found = attnlab.check((model, TOKENIZER), device=gpu, tokens=9)
+    assert devices(model) == {gpu}
+    expected = attnlab.check((model, TOKENIZER), device="cpu", tokens=9)
     for table, rows in expected.tables.items():
-        told = [column for column in rows if column not in {"difference", "value", "reason"}]
-        assert found.tables[table][told].equals(rows[told])
+        compared = rows.drop(columns=["change", "note"], errors="ignore")
+        if not REAL and table == "properties":
+            # FlexAttention does not know the device that stands in for a GPU.
+            compared = compared[compared["property"] != "eager against flex"]
+        assert found.tables[table].loc[compared.index, list(compared)].equals(compared)
 
 
 # Only a real one compiles.

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from attnlab.core import InputError, ShortRepr, briefly, path_label
+from attnlab.core import InputError, ShortRepr, briefly, path_label, usable_device
 
 # Longer sentences are left out where loss and translations of a model that is no run are measured.
 MOST_TOKENS = 512
@@ -47,6 +47,15 @@ class Model(ShortRepr):
         """Moves the model to a device; one that accelerate spread over several stays where it is."""
         if not hasattr(self.model, "hf_device_map"):
             self.model.to(device)
+
+    def move_to_named(self, device: str | None, source: object) -> None:
+        """Moves the model to the device of that name; None: to a GPU if there is one and it was read here.
+
+        Raises:
+            InputError: the device cannot be used on this machine.
+        """
+        if device is not None or isinstance(source, str | Path):
+            self.move_to(usable_device(device))
 
     @property
     def both_tokenizers(self) -> BothTokenizers:

@@ -202,7 +202,10 @@ def _compiled_on_wide(query: Tensor, key: Tensor, value: Tensor, **named: Any) -
     They change no product of queries and keys, and are cut off the mixed values.
     """
     scale = query.shape[-1] ** -0.5
-    wide = (F.pad(x, (0, max(0, KERNEL_DIM - x.shape[-1]))) for x in (query, key, value))
+    wide = (
+        x if (lacks := KERNEL_DIM - x.shape[-1]) <= 0 else F.pad(x, (0, lacks))
+        for x in (query, key, value)
+    )
     out: Tensor = _compiled()(*wide, scale=scale, **named)
     return out[..., : value.shape[-1]]
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -25,7 +24,6 @@ from attnlab.core import (
     options_of,
     reason,
     seeded,
-    usable_device,
 )
 from attnlab.evaluation import versions_in_words
 from attnlab.models import Model, Source, model_of
@@ -172,8 +170,7 @@ def check(source: Source | nn.Module, settings: CheckSettings) -> Result:
         else model_of(source, scores=False, tokenizes=False)
     )
     model = loaded.model
-    if isinstance(source, str | Path):
-        model.to(usable_device(settings.device))
+    loaded.move_to_named(settings.device, source)
     with torch.no_grad(), seeded(settings.seed):
         try:
             rows, able, notes = _checked(model, settings, DOUBLE)

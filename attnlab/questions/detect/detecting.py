@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from attnlab.ablation import rank_agreement
-from attnlab.core import HEAD_KEYS, Column, InputError, Note, options_of, site_order, usable_device
+from attnlab.core import HEAD_KEYS, Column, InputError, Note, options_of, site_order
 from attnlab.evaluation import Texts, model_and_texts, notes_on_training, versions_in_words
 from attnlab.labels import untrained_twin
 from attnlab.models import Model, Run, Source, model_of
@@ -77,8 +76,7 @@ def detect(source: Source, settings: DetectSettings) -> Result:
             head to score.
     """
     loaded = model_of(source)
-    if isinstance(source, str | Path):
-        loaded.model.to(usable_device(settings.device))
+    loaded.move_to_named(settings.device, source)
     asked = _Asked(loaded, settings)
     scored = [*_on_generated(asked), *_on_pairs(asked)]
     if not scored:

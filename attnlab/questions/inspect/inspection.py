@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from math import comb
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -14,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core import SAME_WORDS, InputError, Note, options_of, usable_device
+from attnlab.core import SAME_WORDS, InputError, Note, options_of
 from attnlab.evaluation import versions_in_words
 from attnlab.models import RECURRENT, Model, Run, Source, model_of
 from attnlab.questions.inspect.question import (
@@ -163,8 +162,7 @@ def inspect(source: Source, settings: InspectionSettings) -> Result:
     """
     loaded = _model(source)
     model, tokenizer = loaded.model, loaded.both_tokenizers.source
-    if isinstance(source, str | Path):
-        model.to(usable_device(settings.device))
+    loaded.move_to_named(settings.device, source)
     read = [text.lower() if loaded.lowercase else text for text in settings.texts]
     words = tuple(words_of(tokenizer, text) for text in read)
     check_pair_count(words)

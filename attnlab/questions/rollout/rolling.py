@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
-from pathlib import Path
 
 import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.core import InputError, Note, Site, options_of, usable_device
+from attnlab.core import InputError, Note, Site, options_of
 from attnlab.evaluation import notes_on_training, versions_in_words
 from attnlab.matrices import attention_rollout
 from attnlab.models import Model, Source, model_of
@@ -46,8 +45,7 @@ def rollout(source: Source, settings: RolloutSettings) -> Result:
             none, or the device cannot be used.
     """
     loaded = model_of(source, scores=False)
-    if isinstance(source, str | Path):
-        loaded.model.to(usable_device(settings.device))
+    loaded.move_to_named(settings.device, source)
     texts = [text for text in (settings.sentence, settings.translation) if text is not None]
     if len(texts) > 1 and not loaded.model.config.is_encoder_decoder:
         msg = f"{loaded.label} reads one text and no translation; leave the translation out."
