@@ -145,10 +145,12 @@ def _refuse_both(function: Any, given: tuple[Any, ...], flat: list[Any]) -> None
         raise RuntimeError(msg)
 
 
-# torch counts the devices when it first computes gradients.
-registration._setup_privateuseone_for_python_backend(
-    NAME, _Module(), _Hook(), registration._DummyDeviceGuard()
-)
+# torch counts the devices when it first computes gradients. It knows each once, but a search for doctests
+# imports this file again.
+if not hasattr(torch, NAME):
+    registration._setup_privateuseone_for_python_backend(
+        NAME, _Module(), _Hook(), registration._DummyDeviceGuard()
+    )
 
 
 def _enter_without_gradients(self: torch.inference_mode) -> None:
