@@ -60,7 +60,7 @@ def test_labels_of_minilm_on_english(shared_data: Path) -> None:
     objects, determiners = (best.loc[name, "dependent>head"] for name in ("obj", "det"))
     assert objects.accuracy > 0.7 > 0.5 > objects.baseline
     assert determiners.accuracy > 0.7
-    assert objects.stands
+    assert objects.significant
     assert objects.shuffled_accuracy < 0.2
     # No head of a model without training comes near any relation.
     assert found["untrained"].relations().accuracy[relations.links >= 100].max() < 0.2
