@@ -17,7 +17,7 @@ from browser.skipped import skipped_browser_tests
 from filelock import FileLock
 from forks import Forks
 from hypothesis import HealthCheck, settings
-from second_device import second_device
+from second_device import register, second_device
 
 # Before anything of attnlab is imported, which is then decorated.
 jaxtyping.jaxtyped = shape_checks.jaxtyped
@@ -25,6 +25,12 @@ jaxtyping.jaxtyped = shape_checks.jaxtyped
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 LOOPBACK = {"127.0.0.1", "::1"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests of torture fork processes that train."""
+    if config.option.markexpr != "torture":
+        register()
 
 
 def pytest_collection_finish() -> None:

@@ -145,12 +145,15 @@ def _refuse_both(function: Any, given: tuple[Any, ...], flat: list[Any]) -> None
         raise RuntimeError(msg)
 
 
-# torch counts the devices when it first computes gradients. It knows each once, but a search for doctests
-# imports this file again.
-if not hasattr(torch, NAME):
-    registration._setup_privateuseone_for_python_backend(
-        NAME, _Module(), _Hook(), registration._DummyDeviceGuard()
-    )
+def register() -> None:
+    """Tells torch of the device, which it must know before it computes gradients for the first time.
+
+    From then on it does so in threads, which no forked process has.
+    """
+    if not hasattr(torch, NAME):
+        registration._setup_privateuseone_for_python_backend(
+            NAME, _Module(), _Hook(), registration._DummyDeviceGuard()
+        )
 
 
 def _enter_without_gradients(self: torch.inference_mode) -> None:
@@ -162,6 +165,7 @@ def _enter_without_gradients(self: torch.inference_mode) -> None:
 @contextmanager
 def second_device() -> Iterator[str]:
     """The name of the device, which is there while the block lasts."""
+    register()
     before = torch._C._only_lift_cpu_tensors()
     torch._C._set_only_lift_cpu_tensors(True)
     _THERE[0] = True
