@@ -215,16 +215,13 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
             return None
         trees = [text.trees[number] for number in layer.sentences]
         alignments = _chosen(text, layer.sentences)
-        links = tree_links(trees, alignments, self._kinds[-1 if shifted else 0])
+        kinds = self._kinds[-1 if shifted else 0]
+        links = tree_links(trees, alignments, kinds).to(layer.weights.device)
         if shifted:
             alignments = _rows(alignments, layer, predicting=False)
         units = gather_units(alignments, layer.queries.real)
         possible = possible_links(
-            links.to(layer.weights.device),
-            units.words,
-            scope.groups,
-            self_attention=True,
-            causal=layer.causal,
+            links, units.words, scope.groups, self_attention=True, causal=layer.causal
         )
         return GoldWords(units, units, possible)
 
@@ -234,18 +231,14 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
         sources = _chosen(self.source, layer.sentences)
         targets = _chosen(self.target, layer.sentences)
         pairs = [self.pairs[number] for number in layer.sentences]
-        links = alignment_links(pairs, targets, sources)
+        links = alignment_links(pairs, targets, sources).to(layer.weights.device)
         rows = _rows(targets, layer, predicting=True)
         queries, keys = (
             gather_units(side, axis.real)
             for side, axis in ((rows, layer.queries), (sources, layer.keys))
         )
         possible = possible_links(
-            links.to(layer.weights.device),
-            keys.words,
-            scope.groups,
-            self_attention=False,
-            queries=queries.of_tokens,
+            links, keys.words, scope.groups, self_attention=False, queries=queries.of_tokens
         )
         return GoldWords(queries, keys, possible)
 
