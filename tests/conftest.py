@@ -28,8 +28,8 @@ LOOPBACK = {"127.0.0.1", "::1"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tests of torture fork processes that train."""
-    if config.option.markexpr != "torture":
+    """Tests of torture fork processes that train; beside a GPU torch would take the device for that."""
+    if config.option.markexpr != "torture" and not torch.cuda.is_available():
         register()
 
 

@@ -21,11 +21,13 @@ from attnlab.questions.plan.question import CRITERIA
 from attnlab.results.result import Result
 
 pytestmark = pytest.mark.slow
-CLOSE: dict[str, Any] = {"rtol": 2e-3, "atol": 2e-4}
 TOKENIZER = tokenizer()
 FAMILIES = ALL | ANALYZED
 # What stands in for a GPU is slow: there a part of the cases is run.
 REAL = torch.cuda.is_available()
+CLOSE: dict[str, Any] = {"rtol": 2e-3, "atol": 1e-3 if REAL else 2e-4}
+# Rounding can turn the largest weight of a row, of which there are few here.
+COUNTED: dict[str, Any] = {"rtol": 0, "atol": 0.05}
 NAMES = tuple(FAMILIES) if REAL else ("bert", "gpt_oss", "deepseek_v3", "marian")
 
 
@@ -36,9 +38,17 @@ def texts(model: Any) -> list[Any]:
 def assert_same(found: pd.DataFrame, expected: pd.DataFrame) -> None:
     """Equal but for what is measured of the machine."""
     measured = [name for name in expected if name.endswith(("seconds", "bytes", "time_ratio"))]
-    pd.testing.assert_frame_equal(
-        found.drop(columns=measured), expected.drop(columns=measured), check_exact=False, **CLOSE
-    )
+    counted = [name for name in expected if name.startswith("aer")]
+    for left_out, close in (
+        (measured + counted, CLOSE),
+        (list(expected.drop(columns=counted)), COUNTED),
+    ):
+        pd.testing.assert_frame_equal(
+            found.drop(columns=left_out),
+            expected.drop(columns=left_out),
+            check_exact=False,
+            **close,
+        )
 
 
 def devices(model: Any) -> set[str]:
@@ -146,8 +156,8 @@ def test_what_check_finds(name: str, gpu: str) -> None:
     expected = attnlab.check((model, TOKENIZER), device="cpu", tokens=9)
     for table, rows in expected.tables.items():
         compared = rows.drop(columns=["change", "note"], errors="ignore")
-        if not REAL and table == "properties":
-            # FlexAttention does not know the device that stands in for a GPU.
+        if table == "properties" and (name == "gpt_oss" or not REAL):
+            # FlexAttention does not know the device that stands in for a GPU, nor sinks on a real one.
             compared = compared[compared["property"] != "eager against flex"]
         assert found.tables[table].loc[compared.index, list(compared)].equals(compared)
 

@@ -48,10 +48,12 @@ def main() -> None:
     torch.manual_seed(SEED)
     ceilings = measured_ceilings(device, side=8192, copied=2**30)
     band = make(f"band(window={WINDOW})", form="flex")
-    table = pd.DataFrame(
-        [row for tokens in TOKENS for row in measured(band, tokens, device, ceilings)]
-    )
-    write_table(OUT / "table.csv", table)
+    rows = []
+    for tokens in TOKENS:
+        for row in measured(band, tokens, device, ceilings):
+            rows.append(row)
+            print(row, flush=True)
+    write_table(OUT / "table.csv", pd.DataFrame(rows))
     write_facts(OUT, __file__, "torch", device=torch.cuda.get_device_name(), **ceilings)
     write_readme(OUT, readme(OUT))
 

@@ -42,9 +42,10 @@ class RowMoments:
         """Counts one batch, padded behind its tokens."""
         sentence, query = layer.real_queries.nonzero(as_tuple=True)
         keys = query + 1 if self.causal else layer.visible.sum(-1)[sentence]
-        rows = layer.weights[sentence, :, query].double()
-        place = query, keys
-        self.counts.index_put_(place, torch.ones_like(keys, dtype=torch.float64), accumulate=True)
+        # Sums are kept on the CPU, wherever the model is.
+        rows = layer.weights[sentence, :, query].double().cpu()
+        place = query.cpu(), keys.cpu()
+        self.counts.index_put_(place, torch.ones(len(rows), dtype=torch.float64), accumulate=True)
         width = min(rows.shape[-1], self.sums.shape[-1])
         for head, own in enumerate(rows.unbind(1)):
             self.sums[head, ..., :width].index_put_(place, own[:, :width], accumulate=True)

@@ -89,9 +89,9 @@ def _blocks(groups: Sequence[Group], query: Tensor, key: Tensor, context: Contex
     if free and address in _MASKS:
         return _MASKS[address]
     rule, batch = rule_of(groups, query, key, context)
-    blocks = flex.create_block_mask(
-        rule, batch, query.shape[1], *shape, device=query.device.type, _compile=query.is_cuda
-    )
+    # Not compiled it would hold every pair of every head.
+    create: Any = torch.compile(flex.create_block_mask) if query.is_cuda else flex.create_block_mask
+    blocks: BlockMask = create(rule, batch, query.shape[1], *shape, device=query.device.type)
     if free:
         _MASKS[address] = blocks
         if len(_MASKS) > MASKS:
