@@ -166,7 +166,9 @@ def readme(folder: Path) -> str:
     return render(
         __file__, read_facts(folder),
         table=table, whole=table[table["arm"] == FULL], pairs=sorted(set(table["pair"])),
-        between_seeds=between_seeds(folder.with_name(OUT.name)),
+        first=tested(table[table["seed"] == 0]).to_dict("records"),
+        seeds=table.groupby("arm").size().min(), larger=of_larger(folder.with_name(OUT_LONG.name)),
+        elsewhere=table[table["torch"] != table["torch"].mode()[0]].to_dict("records"),
         long=folder.name == OUT_LONG.name,
         training=LONG if folder.name == OUT_LONG.name else SHORT,
         contrasts=read_table(folder, "contrasts").to_dict("records"),
@@ -175,10 +177,13 @@ def readme(folder: Path) -> str:
     )  # fmt: skip
 
 
-def between_seeds(folder: Path) -> "pd.Series[float]":
-    """By arm the largest loss of a seed minus the least."""
-    losses = read_table(folder, "table").groupby(["pair", "arm"])["loss"]
-    return losses.max() - losses.min()
+def of_larger(folder: Path) -> dict[str, Any]:
+    """Of the larger models, where there are some: how many of each mechanism, and what two lose."""
+    if not (folder / "over_models.csv").exists():
+        return {}
+    models = read_table(folder, "over_models")["models"].min()
+    against = read_table(folder, "against_full").set_index("arm")["difference"]
+    return {"models": models, "gaussian": against[GAUSSIAN], "none": against["none"]}
 
 
 def shown(models: pd.DataFrame, against: pd.DataFrame) -> pd.DataFrame:

@@ -118,7 +118,7 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
     )
     text = page(folder)
     assert "**With six layers**, 256 dimensions, share of heads: cross monotone **0.50**" in text
-    assert "after 5 epochs, one model of each, so without an interval: band against full" in text
+    assert "after 5 epochs: band against full" in text
     assert "**With three layers**, 128 dimensions" in text
     assert "share of heads: cross monotone **0.50**" in text
     assert (
