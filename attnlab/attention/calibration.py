@@ -204,8 +204,8 @@ class _Watcher(FullAttention):
         """Values mixed by full attention; keys come in the order in which sigma counts them."""
         weights = self.matrix(query, key, context)
         ids = context.token_ids if self.uses_tokens else None
-        told = context.real_queries
-        real = self.real_queries if told is None else told[:, context.first_query :]
+        given = context.real_queries
+        real = self.real_queries if given is None else given[:, context.first_query :]
         self.tally.add(AttentionRecord(weights, ids, context.visible, real))
         return weights @ value
 

@@ -220,7 +220,7 @@ class Mechanism(nn.Module, ABC):
         key: Float[Tensor, "batch head key dim"],
         value: Float[Tensor, "batch head key value_dim"],
         visible: Bool[Tensor, "batch key"] | None = None,
-        **told: Unpack[CallContext],
+        **call_context: Unpack[CallContext],
     ) -> Float[Tensor, "batch head query value_dim"]:
         """Mixed values, one row per query; a query that sees no key gets 0."""
 
@@ -230,7 +230,7 @@ class Mechanism(nn.Module, ABC):
         query: Float[Tensor, "batch head query dim"],
         key: Float[Tensor, "batch head key dim"],
         visible: Bool[Tensor, "batch key"] | None = None,
-        **told: Unpack[CallContext],
+        **call_context: Unpack[CallContext],
     ) -> Float[Tensor, "batch head query key"]:
         """The matrix that `forward` multiplies the values by, without dropout."""
 

@@ -276,7 +276,7 @@ class PerHead(Mechanism):
         key: Float[Tensor, "batch head key dim"],
         value: Float[Tensor, "batch head key value_dim"],
         visible: Bool[Tensor, "batch key"] | None = None,
-        **told: Unpack[CallContext],
+        **call_context: Unpack[CallContext],
     ) -> Float[Tensor, "batch head query value_dim"]:
         """Mixed values, each group by its own mechanism."""
         parts = [
@@ -285,7 +285,7 @@ class PerHead(Mechanism):
                 key[:, heads],
                 value[:, heads],
                 visible,
-                **_of_heads(told, heads, mechanism),
+                **_of_heads(call_context, heads, mechanism),
             )
             for heads, mechanism in self.parts()
         ]
@@ -296,7 +296,7 @@ class PerHead(Mechanism):
         query: Float[Tensor, "batch head query dim"],
         key: Float[Tensor, "batch head key dim"],
         visible: Bool[Tensor, "batch key"] | None = None,
-        **told: Unpack[CallContext],
+        **call_context: Unpack[CallContext],
     ) -> Float[Tensor, "batch head query key"]:
         """The matrices of all heads, each from its own mechanism."""
         parts = [
@@ -304,7 +304,7 @@ class PerHead(Mechanism):
                 query[:, heads],
                 key[:, heads],
                 visible,
-                **_of_heads(told, heads, mechanism),
+                **_of_heads(call_context, heads, mechanism),
             )
             for heads, mechanism in self.parts()
         ]
@@ -340,7 +340,7 @@ def attend_layer(
     key: Float[Tensor, "batch key_head key dim"],
     value: Float[Tensor, "batch key_head key value_dim"],
     visible: Bool[Tensor, "batch key"] | None = None,
-    **told: Unpack[CallContext],
+    **call_context: Unpack[CallContext],
 ) -> Float[Tensor, "batch head query value_dim"] | None:
     """Mixed values of all heads of a layer by one call of FlexAttention, without copies of shared keys.
 
@@ -353,7 +353,7 @@ def attend_layer(
         return None
     if visible is not None and bool(visible.all()):
         visible = None
-    context = Context(visible, **told)
+    context = Context(visible, **call_context)
     scoring = context.scoring
     scored = context.bias is not None or (
         scoring is not None and (scoring.softcap is not None or scoring.sinks is not None)

@@ -197,10 +197,10 @@ class PaddingSafeMechanism(Mechanism):
         key: Float[Tensor, "batch head key dim"],
         value: Float[Tensor, "batch head key value_dim"],
         visible: Bool[Tensor, "batch key"] | None = None,
-        **told: Unpack[CallContext],
+        **call_context: Unpack[CallContext],
     ) -> Float[Tensor, "batch head query value_dim"]:
         """Mixed values, one row per query; a query that sees no key gets 0."""
-        context = Context(visible, **told)
+        context = Context(visible, **call_context)
         query, key = self.real_tokens(query, key, visible, context.first_query)
         value = without_padding(value, visible)
 
@@ -223,10 +223,10 @@ class PaddingSafeMechanism(Mechanism):
         query: Float[Tensor, "batch head query dim"],
         key: Float[Tensor, "batch head key dim"],
         visible: Bool[Tensor, "batch key"] | None = None,
-        **told: Unpack[CallContext],
+        **call_context: Unpack[CallContext],
     ) -> Float[Tensor, "batch head query key"]:
         """The matrix that `forward` multiplies the values by, without dropout."""
-        context = Context(visible, **told)
+        context = Context(visible, **call_context)
         query, key = self.real_tokens(query, key, visible, context.first_query)
 
         def weights(query: Tensor, context: Context, some: Tensor | slice) -> Tensor:

@@ -137,8 +137,8 @@ def name_and_options(text: str) -> tuple[str, dict[str, Any]]:
     >>> name_and_options("fixed(pattern=next)")
     ('fixed', {'pattern': 'next'})
     """
-    told = shown(text) if len(text) <= _MOST_SHOWN else briefly(text).strip("'\"")
-    bad = f"'{told}' does not read as a mechanism; write it like: band(window=3)."
+    quoted = shown(text) if len(text) <= _MOST_SHOWN else briefly(text).strip("'\"")
+    bad = f"'{quoted}' does not read as a mechanism; write it like: band(window=3)."
     try:
         with warnings.catch_warnings():
             # Of what a program would mean by it, which nobody runs.
@@ -160,9 +160,9 @@ def name_and_options(text: str) -> tuple[str, dict[str, Any]]:
     return tree.func.id, {str(name): value for name, value in options.items()}
 
 
-def _value(written: ast.expr) -> Any:
+def _value(expression: ast.expr) -> Any:
     """A literal; a word may stand without the quotes, which shells take away."""
-    return written.id if isinstance(written, ast.Name) else ast.literal_eval(written)
+    return expression.id if isinstance(expression, ast.Name) else ast.literal_eval(expression)
 
 
 def sides(name: str, window: Any) -> Window:

@@ -23,12 +23,12 @@ from .budget_columns import MASS as MASS
 from .budget_columns import MECHANISM as MECHANISM
 from .budget_columns import ORACLE as ORACLE
 from .budget_columns import REPLACED as REPLACED
+from .budget_columns import SETTING as SETTING
 from .budget_columns import TIME as TIME
 from .budget_columns import TOLERANCE as TOLERANCE
 from .budget_columns import VISIBLE_KEYS as VISIBLE_KEYS
 from .budget_columns import WIDEST as WIDEST
 from .budget_columns import WORK as WORK
-from .budget_columns import WRITTEN as WRITTEN
 from .budget_columns import BudgetedPlan as BudgetedPlan
 from .choosing import Candidate as Candidate
 from .choosing import Candidates as Candidates

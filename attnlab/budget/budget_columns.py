@@ -32,8 +32,8 @@ LEVEL = Column(
     "`oracle`, chosen from the matrices that it replaces, a bound and no method; `calibrated`, tables "
     "learned on training sentences and the setting chosen on validation sentences.",
 )
-WRITTEN = Column(
-    "written",
+SETTING = Column(
+    "setting",
     "setting",
     "The setting of each site that is nearest to full attention (l1) on validation sentences within the "
     "budget, as `--attention` takes it; of a searched plan the heads of each family.",
@@ -143,7 +143,7 @@ REPLACED = (
     BUDGET,
     MECHANISM,
     LEVEL,
-    WRITTEN,
+    SETTING,
     Column(
         "settings_tried",
         "tried",
@@ -190,14 +190,14 @@ class BudgetedPlan(NamedTuple):
         name: its name in tables.
         budget: keys per row that it was made for; None where that is not known.
         level: see `LEVEL`; empty where that is not known.
-        written: what it holds, in words.
+        setting: what it holds, in words.
     """
 
     plan: "AttentionPlan"
     name: str
     budget: int | None = None
     level: str = ""
-    written: str = ""
+    setting: str = ""
 
 
 # BigBird's blocks need as many.

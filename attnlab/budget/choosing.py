@@ -43,7 +43,7 @@ class Candidate:
 
     Attributes:
         name: its name in tables.
-        written: its specification, or what it is in words.
+        setting: its specification, or what it is in words.
         level: `oracle` (chosen from the very matrices it is measured on) or `calibrated` (on training and
             validation sentences).
         mechanism: what computes it, ready for the layer.
@@ -51,7 +51,7 @@ class Candidate:
     """
 
     name: str
-    written: str
+    setting: str
     level: str
     mechanism: Mechanism
     multiply_adds: int

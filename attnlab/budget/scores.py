@@ -79,7 +79,7 @@ class Scores:
         entry = Entry(layer.site, budget, candidate.name)
         key = entry, layer.layer
         self._known[key] = {
-            "level": candidate.level, "written": candidate.written,
+            "level": candidate.level, "setting": candidate.setting,
             "multiply_adds": float(candidate.multiply_adds),
         }  # fmt: skip
         self._by_head[key] = self._by_head.get(key, 0) + figures.sum(1)

@@ -173,5 +173,5 @@ def _linear(space: SearchSpace) -> Iterable[Specification]:
 
 def _of_plugin(kind: type[Mechanism], space: SearchSpace) -> Iterable[Specification]:
     sizes = (size for size in space.sizes() if size >= LEAST_BUDGET)
-    written = (kind.at_budget(size, causal=space.causal) for size in sizes)
-    return (one for one in written if one is not None)
+    settings = (kind.at_budget(size, causal=space.causal) for size in sizes)
+    return (one for one in settings if one is not None)

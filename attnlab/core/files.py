@@ -146,8 +146,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
     except Exception as error:
         if not isinstance(error, OSError | _safetensors_error()):
             raise
-        told = (error.strerror if isinstance(error, OSError) else None) or error
-        msg = f"Could not write {path}: {told}; what was there before is unchanged."
+        cause = (error.strerror if isinstance(error, OSError) else None) or error
+        msg = f"Could not write {path}: {cause}; what was there before is unchanged."
         raise AttnlabError(msg) from error
     finally:
         # Where it cannot be deleted either, the first error is the one to tell.

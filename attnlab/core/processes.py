@@ -180,10 +180,10 @@ class Processes:
                     if self._failed_first():
                         raise
                     raise _reported_elsewhere(*mine) from error
-                told = self._first_failure(mine)
-                if self.first and told == mine:
+                first = self._first_failure(mine)
+                if self.first and first == mine:
                     raise
-                raise self._as_reported(*told) from error
+                raise self._as_reported(*first) from error
 
     @contextmanager
     def on_its_own(self) -> Iterator[None]:

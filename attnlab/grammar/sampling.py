@@ -96,10 +96,10 @@ class Sampler(PhraseSampler):
 
     def _reported(self) -> Sentence:
         verb = self.pick(_SAYING)
-        told = self._clause(None, short=True)
+        complement = self._clause(None, short=True)
         subject = self._subject(verb.subjects)
         tense: Tense = "past" if verb.name == "discover" else "present"
-        return Sentence(Clause(subject, verb, tense, complement=told))
+        return Sentence(Clause(subject, verb, tense, complement=complement))
 
     def _subordinated(self) -> Sentence:
         name = self.pick(("because", "because", "when", "while"))

@@ -86,8 +86,8 @@ def _check_tree(heads: Mapping[int, int], where: str) -> None:
     roots = [word for word, head in heads.items() if head == 0]
     if len(roots) != 1:
         shown_roots = ", ".join(map(str, roots[:_SHOWN]))
-        told = f"{len(roots)} roots ({shown_roots})" if roots else "no root"
-        msg = f"The words of {where} have {told}; a tree has one word whose head is 0."
+        problem = f"{len(roots)} roots ({shown_roots})" if roots else "no root"
+        msg = f"The words of {where} have {problem}; a tree has one word whose head is 0."
         raise InputError(msg)
     reaches_root = {0}
     for word in heads:
@@ -97,9 +97,9 @@ def _check_tree(heads: Mapping[int, int], where: str) -> None:
             word = heads[word]  # noqa: PLW2901 - the way up
         if word not in reaches_root:
             circle = [*trail][[*trail].index(word) :]
-            told = " -> ".join(map(str, [*circle[:_SHOWN], word]))
+            problem = " -> ".join(map(str, [*circle[:_SHOWN], word]))
             msg = (
-                f"The heads of {where} run in a circle ({told}); a tree leads from every word to its "
+                f"The heads of {where} run in a circle ({problem}); a tree leads from every word to its "
                 "root."
             )
             raise InputError(msg)

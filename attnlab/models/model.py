@@ -396,18 +396,18 @@ class ScoredAttention(OwnAttention):
         # A weight of 0 does not keep NaN out of a sum.
         memory = memory.masked_fill(~visible[..., None], 0.0)
         queries, keys = self.query(states)[:, None], self.key(memory)[:, None]
-        told: CallContext = {"token_ids": token_ids}
+        call_context: CallContext = {"token_ids": token_ids}
         if self.score is not None:
             pairs = torch.tanh(queries[..., :, None, :] + keys[..., None, :, :])
-            told["bias"] = self.score(pairs).squeeze(-1)
+            call_context["bias"] = self.score(pairs).squeeze(-1)
             queries = torch.zeros_like(queries)
         elif self.query_scale != 1.0:
             queries = queries * self.query_scale
-        mixed = self.mechanism(queries, keys, memory[:, None], visible, **told)
+        mixed = self.mechanism(queries, keys, memory[:, None], visible, **call_context)
         matrix = None
         if weights:
             with torch.autocast(states.device.type, enabled=False):
-                matrix = self.mechanism.implied_matrix(queries, keys, visible, **told)
+                matrix = self.mechanism.implied_matrix(queries, keys, visible, **call_context)
         return self.output(mixed.squeeze(1)), matrix
 
 

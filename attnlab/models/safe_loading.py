@@ -195,9 +195,9 @@ def _refuse(
         (sorted(superfluous), "not part of the model that config.json describes"),
         (sorted(infinite), "not finite"),
     ]
-    told = [_fault_of(names, fault) for names, fault in faults if names]
-    if told:
-        raise DamagedModelError("; ".join(told))
+    messages = [_fault_of(names, fault) for names, fault in faults if names]
+    if messages:
+        raise DamagedModelError("; ".join(messages))
 
 
 def _fault_of(names: list[str], fault: str) -> str:

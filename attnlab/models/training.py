@@ -114,14 +114,14 @@ def train(
         check_model_size(settings)
         configuration(settings.model, vocabulary=settings.tokenizer.vocabulary)
         check_embeddings(settings)
-        told = console if processes.first else None
-        with stage("Reading the corpus", told):
+        own_console = console if processes.first else None
+        with stage("Reading the corpus", own_console):
             corpus = corpus_of(settings)
-        tokenizers, encoded = _tokenized(settings, corpus, None, told)
-        with stage("Making batches and the model", told):
+        tokenizers, encoded = _tokenized(settings, corpus, None, own_console)
+        with stage("Making batches and the model", own_console):
             prepared = prepare(folder, settings, corpus, tokenizers, encoded, device=device)
-        if told is not None:
-            tell_batches(settings.optimizer, prepared, told)
+        if own_console is not None:
+            tell_batches(settings.optimizer, prepared, own_console)
         check_same_training(processes, prepared, corpus, tokenizers, None)
         record = new_record(prepared.settings, corpus, encoded.dropped, command)
         record["processes"] = processes.count
@@ -163,15 +163,15 @@ def resume(
         written = _written_tokenizers(folder)
         start = beginning(folder, settings.model, written)
         check_epochs(folder, start.checkpoint, settings.optimizer.epochs)
-        told = console if processes.first else None
-        with stage("Reading the corpus", told):
+        own_console = console if processes.first else None
+        with stage("Reading the corpus", own_console):
             corpus = recorded_corpus(folder, settings, record)
         if corpus.checksum != record["corpus"]["checksum"]:
             msg = f"The corpus '{corpus.name}' changed since {folder} was begun; train into a new folder."
             raise AttnlabError(msg)
-        tokenizers, encoded = _tokenized(settings, corpus, written, told)
+        tokenizers, encoded = _tokenized(settings, corpus, written, own_console)
         begins = start.checkpoint is None
-        with stage("Making batches and the model", told):
+        with stage("Making batches and the model", own_console):
             prepared = prepare(
                 folder, settings, corpus, tokenizers, encoded, device=device, begins=begins
             )

@@ -75,10 +75,10 @@ class Observed:
 
     def call_context(self, heads: Sequence[int] | None = None) -> CallContext:
         """What a mechanism is told besides queries, keys and padding; None stands for all heads."""
-        told: CallContext = {"token_ids": self.token_ids}
+        context: CallContext = {"token_ids": self.token_ids}
         if self.scores is not None:
-            told["bias"] = self.scores if heads is None else self.scores[:, list(heads)]
-        return told
+            context["bias"] = self.scores if heads is None else self.scores[:, list(heads)]
+        return context
 
 
 def additive_sites(model: Any) -> frozenset[str]:

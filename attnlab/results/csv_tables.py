@@ -127,8 +127,8 @@ def _cells_of(path: str | Path, advice: str) -> _Cells:
     try:
         found = list(_rows(Path(path)))
     except (OSError, ValueError, csv.Error) as error:
-        told = error.strerror if isinstance(error, OSError) else reason(error)
-        raise nothing.wrong(f"cannot be read as a table in CSV ({told})") from error
+        expected = error.strerror if isinstance(error, OSError) else reason(error)
+        raise nothing.wrong(f"cannot be read as a table in CSV ({expected})") from error
     if not found:
         raise nothing.wrong("is empty, without even the names of columns")
     (_, names), *others = found
@@ -204,11 +204,11 @@ def _check_head_addresses(read: _Cells, frame: pd.DataFrame) -> None:
     counted = (range(MOST_LAYERS), f"a number from 0 to {MOST_LAYERS - 1:,}")
     sites = (frozenset(_SITES), f"one of {', '.join(_SITES)}")
     for name in HEAD_COLUMNS:
-        allowed, told = sites if name == "site" else counted
+        allowed, expected = sites if name == "site" else counted
         values = frame[name].tolist()
         wrong = [one for one in frame[name].unique().tolist() if one not in allowed]
         if wrong:
-            raise read.wrong_cell(values.index(wrong[0]), name, told, wrong[0])
+            raise read.wrong_cell(values.index(wrong[0]), name, expected, wrong[0])
 
 
 def _check_distinct_rows(read: _Cells, frame: pd.DataFrame, keys: list[str]) -> None:

@@ -53,6 +53,6 @@ def _fitting_together(folder: str | Path) -> Iterator[None]:
     try:
         yield
     except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
-        told = f"{type(error).__name__}: {reason(error)}"
-        msg = f"The files of the result in {folder} contradict each other ({told}); make the result again."
+        cause = f"{type(error).__name__}: {reason(error)}"
+        msg = f"The files of the result in {folder} contradict each other ({cause}); make the result again."
         raise InputError(msg) from error

@@ -325,5 +325,5 @@ class Result:
             if table.name in self.tables
         )
         arrays = [f"- `{name}`: {meaning}" for name, meaning in self.asked.arrays.items()]
-        told = [f"## {ARRAYS}", "", *arrays, ""] if arrays else []
-        return "\n".join([f"# {self.title}", "", *notes, *tables, *told])
+        array_lines = [f"## {ARRAYS}", "", *arrays, ""] if arrays else []
+        return "\n".join([f"# {self.title}", "", *notes, *tables, *array_lines])

@@ -145,8 +145,8 @@ def _outcome_of(cell: Cell, future: Any) -> Outcome:
     except Exception as error:  # noqa: BLE001 - workers that died, or cannot import what they need
         return Outcome(cell, failure=f"The worker ended or could not begin: {error}\n")
     if outcome is None:
-        told = f"The worker died {ATTEMPTS} times while it computed this cell.\n"
-        return Outcome(cell, failure=told)
+        failure = f"The worker died {ATTEMPTS} times while it computed this cell.\n"
+        return Outcome(cell, failure=failure)
     return fitting(Outcome, parse_json(outcome))
 
 

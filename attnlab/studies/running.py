@@ -263,13 +263,13 @@ def _alone_in(folder: Path) -> Iterator[Callable[[int], None]]:
     except Timeout as error:
         msg = f"Another process computes the cells of {folder} now; wait for it or stop it."
         raise AttnlabError(msg) from error
-    told = 0
+    announced = 0
 
     def tell(at_a_time: int) -> None:
-        nonlocal told
-        if at_a_time != told:
+        nonlocal announced
+        if at_a_time != announced:
             write_json(folder / AT_A_TIME, at_a_time)
-        told = at_a_time
+        announced = at_a_time
 
     try:
         # What a process that was killed left half written.

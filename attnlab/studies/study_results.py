@@ -61,9 +61,9 @@ def best_rows(table: pd.DataFrame, keys: Sequence[str], study: str) -> list[str]
         each[own.index].idxmax() if primary.larger else each[own.index].idxmin()
         for _, own in groups
     ]
-    told = [name for name in keys if name not in within and means[name].nunique() > 1]
+    varying = [name for name in keys if name not in within and means[name].nunique() > 1]
     rows = means.to_dict("index")
-    parts = [_row(rows[at], primary.column, within, told, columns) for at in best[:_MOST]]
+    parts = [_row(rows[at], primary.column, within, varying, columns) for at in best[:_MOST]]
     size = "Largest" if primary.larger else "Smallest"
     more = f"; {len(best) - _MOST} more are in the table" if len(best) > _MOST else ""
     several = means["models"].max() > 1
@@ -80,7 +80,7 @@ def _row(
     row: Mapping[Any, Any],
     measure: str,
     within: Sequence[str],
-    told: Sequence[str],
+    varying: Sequence[str],
     columns: Mapping[str, Column],
 ) -> str:
     """A row as `budget 4: mechanism band, 0.12 [0.10, 0.14]`."""
@@ -94,7 +94,7 @@ def _row(
             for name in names
             if not pd.isna(row[name])
         )
-        for names in (within, told)
+        for names in (within, varying)
     )
     named = f"{what}, " if what else ""
     return f"{where}: {named}{value}{interval}" if where else f"{named}{value}{interval}"

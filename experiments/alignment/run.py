@@ -143,8 +143,10 @@ def measured(
     found = aligned()
     tables = {name: found.tables[name] for name in TABLES if name in found.tables}
     tables["contrasts"] = contrasts(tables["systems"], tables["calibration"])
-    told = {choice: aligned(choose=choice, quick=True).tables["systems"] for choice in OF_ENGINES}
-    tables["engines"] = of_engines(told)
+    by_choice = {
+        choice: aligned(choose=choice, quick=True).tables["systems"] for choice in OF_ENGINES
+    }
+    tables["engines"] = of_engines(by_choice)
     tables["alike"] = of_alike(aligned(choose="unsupervised", quick=True).tables["systems"])
     if back is not None:
         both = aligned(reverse=str(back.folder), quick=True)

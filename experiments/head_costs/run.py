@@ -112,9 +112,9 @@ def measured(run: Run, sentences: int = SENTENCES) -> tuple[pd.DataFrame, dict[s
     alone, changes = without_each(validation), costs_of(test, shortlist)
     rows = []
     for case in found["loss"]:
-        (head,), written = case
+        (head,), specification = case
         at = head.site, head.layer
-        own, count = sums.at(at, written, head.head), sums.rows[at]
+        own, count = sums.at(at, specification, head.head), sums.rows[at]
         measures = {name: values[case] for name, values in found.items()} | {
             "l1": float(own.error) / count,
             "variance": float(variances[at][head.head]),
@@ -122,7 +122,7 @@ def measured(run: Run, sentences: int = SENTENCES) -> tuple[pd.DataFrame, dict[s
         }
         rows.append(
             {
-                **head._asdict(), "mechanism": _family(shortlist, *case), "written": str(written),
+                **head._asdict(), "mechanism": _family(shortlist, *case), "setting": str(specification),
                 "visible_keys": float(own.nonzeros) / count,
                 **{name: measures[name] for name in PREDICTORS}, **changes[case],
             }
@@ -170,8 +170,8 @@ def costs_of(
     return found
 
 
-def _family(shortlist: Shortlist, unit: Unit, written: Specification) -> str:
-    return next(one.family for one in shortlist[unit] if one.specification == written)
+def _family(shortlist: Shortlist, unit: Unit, specification: Specification) -> str:
+    return next(one.family for one in shortlist[unit] if one.specification == specification)
 
 
 def _wanted(shortlist: Shortlist) -> dict[Layer, dict[Specification, set[int]]]:

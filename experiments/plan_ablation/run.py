@@ -106,7 +106,7 @@ def measured(
     # Of the sites one by one, sigma is no arm.
     together = rows["sites"] == rows["sites"].loc[rows["mechanism"] == SEARCHED].iloc[0]
     rows = rows[together | (rows["mechanism"] == FULL)].rename(columns={"mechanism": "arm"})
-    return rows[["budget", "arm", "written", *SHOWN]]
+    return rows[["budget", "arm", "setting", *SHOWN]]
 
 
 def found_plans(model: Model, parts: Parts, budgets: Sequence[int]) -> list[BudgetedPlan]:
@@ -121,18 +121,18 @@ def found_plans(model: Model, parts: Parts, budgets: Sequence[int]) -> list[Budg
     }
     searches = {
         arm: Search(
-            budgets, told.get("families", DEFAULT_FAMILIES),
-            heads if told.get("granularity") == LAYER else None,
+            budgets, options.get("families", DEFAULT_FAMILIES),
+            heads if options.get("granularity") == LAYER else None,
         )
-        for arm, told in ARMS.items()
+        for arm, options in ARMS.items()
     }  # fmt: skip
     for part, receive in ((parts.calibration, Search.learn), (parts.validation, Search.measure)):
         observe(model.model, part, sites, partial(_hand_to_all, searches.values(), receive))
     evaluator = evaluator_of(model, parts.validation)
     known: dict[str, dict[Any, float]] = {name: {} for name in CRITERIA}
     plans = []
-    for arm, told in ARMS.items():
-        search, criterion = searches[arm], told.get("criterion", "loss")
+    for arm, options in ARMS.items():
+        search, criterion = searches[arm], options.get("criterion", "loss")
         found = None
         if criterion != "l1":
             shortlist, prices = search.shortlist(), known[criterion]

@@ -205,7 +205,7 @@ def _ends(row: Any, name: str, form: str) -> str:
 def families(table: pd.DataFrame) -> pd.DataFrame:
     """What the searched plans of the first model of each size are made of."""
     first = table[(table["mechanism"] == SEARCHED) & (table["seed"] == table["seed"].min())]
-    return first[["layers", "budget", "written"]].rename(columns={"written": "heads by family"})
+    return first[["layers", "budget", "setting"]].rename(columns={"setting": "heads by family"})
 
 
 if __name__ == "__main__":

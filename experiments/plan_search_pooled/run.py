@@ -146,7 +146,7 @@ def ablated(folder: Path) -> pd.DataFrame:
     rows = compared.summary
     bleu = rows.loc[rows["mechanism"] == FULL, "bleu"].iloc[0]
     rows = rows[rows["budget"].notna()].rename(columns={"mechanism": "families"})
-    return rows.drop(columns=["sites", "level", "written", "steps"]).assign(
+    return rows.drop(columns=["sites", "level", "setting", "steps"]).assign(
         full_bleu=bleu, sentences=compared.about["Held-out sentences"]
     )
 

@@ -130,7 +130,7 @@ def settings(table: pd.DataFrame) -> pd.DataFrame:
     """The chosen settings of the first model of each size, and how many were tried."""
     first = table[(table["scope"] == "site") & (table["steps"] == 0)]
     first = first[first["seed"] == first["seed"].min()]
-    columns = ["layers", "budget", "mechanism", "replaced", "written", "settings_tried"]
+    columns = ["layers", "budget", "mechanism", "replaced", "setting", "settings_tried"]
     chosen = first.loc[first["replaced_heads"] > 0, columns]
     return chosen.astype({"budget": int, "settings_tried": int})
 

@@ -33,7 +33,7 @@ OPTIMIZER: dict[str, Any] = {
 def at_budget(keys: int) -> dict[str, dict[str, str]]:
     """Plans of as many keys per row, an odd number from 5 up; rows at the ends of a sentence have fewer."""
     beside = keys // 2 - 1
-    written = {
+    mechanisms = {
         BAND: f"band(window={beside + 1})",
         "window and first keys": f"sigma(window={beside}, num_pos=2, columns='first')",
         RARE: f"sigma(window={beside}, num_pos=2, columns='frequency')",
@@ -41,12 +41,12 @@ def at_budget(keys: int) -> dict[str, dict[str, str]]:
         # The row of the one global token sees all keys; with it the mean is that of the band.
         "longformer": f"longformer(window={beside}, global_tokens=[0])",
     }
-    return {arm: {"encoder": mechanism} for arm, mechanism in written.items()}
+    return {arm: {"encoder": mechanism} for arm, mechanism in mechanisms.items()}
 
 
 def by_head(*mechanisms: str) -> dict[str, str]:
     """A plan with a mechanism for each encoder head."""
-    return {f"encoder.0.{head}": written for head, written in enumerate(mechanisms)}
+    return {f"encoder.0.{head}": mechanism for head, mechanism in enumerate(mechanisms)}
 
 
 # By arm, its plan, in the order in which they are trained: what says most first.

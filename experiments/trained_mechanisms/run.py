@@ -193,7 +193,7 @@ def shown(models: pd.DataFrame, against: pd.DataFrame) -> pd.DataFrame:
         [
             {
                 "encoder": row["arm"],
-                "written": " or ".join(dict.fromkeys(PLANS[row["arm"]].values())),
+                "setting": " or ".join(dict.fromkeys(PLANS[row["arm"]].values())),
                 "models": row["models"],
                 "loss": f"{row['loss']:.3f}",
                 "against full": _interval(own.get(row["arm"])),

@@ -1,9 +1,11 @@
 import re
+from dataclasses import fields
 
 import pytest
 
 from attnlab.attention.mechanisms.band import Band
 from attnlab.attention.registry import MECHANISMS, make, parse
+from attnlab.core import LONGEST_TEXT
 from attnlab.core.errors import InputError
 
 
@@ -130,3 +132,21 @@ def test_seeds_that_no_generator_takes_are_refused(kind: str) -> None:
     parse(f"{options} seed={2**32 - 1})")
     with pytest.raises(InputError, match="'seed' of .* is at most 4294967295, not 4294967296"):
         parse(f"{options} seed={2**32})")
+
+
+WINDOWED = [
+    name
+    for name, part in MECHANISMS.items()
+    if part.specification is not None
+    and "window" in {field.name for field in fields(part.specification)}
+]
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+def test_a_window_has_one_form_and_a_greatest_length(name: str) -> None:
+    rest = ", max_length=9" if name == "sigma_static" else ""
+    one, both = parse(f"{name}(window=2{rest})"), parse(f"{name}(window=(2, 2){rest})")
+    assert one == both
+    assert str(one) == str(both)
+    with pytest.raises(InputError, match="at most"):
+        parse(f"{name}(window={LONGEST_TEXT + 1}{rest})")

@@ -184,7 +184,7 @@ def test_compare_measures_the_loss_of_any_model(name: str) -> None:
     assert len(bands)
     for row in bands[bands["sites"] != "all"].to_dict("records"):
         heads = found.mechanisms_by_head.query(f"mechanism == 'band' and site == '{row['sites']}'")
-        (written,) = set(heads["written"])
+        (written,) = set(heads["setting"])
         with use(evaluator.model, {row["sites"]: written}):
             changed = float(evaluator.losses().sum() / count)
         assert row["loss"] == pytest.approx(changed, rel=1e-5)

@@ -210,7 +210,7 @@ def _(folder: Path, request: pytest.FixtureRequest) -> None:
     heads = pd.read_csv(folder / "mechanisms_by_head.csv")
     own = heads[(heads["site"] == "encoder") & (heads["mechanism"] == "band")]
     assert len(own)
-    for written, band in own.groupby("written"):
+    for written, band in own.groupby("setting"):
         left, right = map(int, re.findall(r"\d+", str(written)))
         pairs = band_dimension(torch.tensor(lengths)[:, None].expand(-1, 2), (left, right))
         of_sentences = (pairs / torch.tensor(lengths)).double().mean().item()

@@ -52,13 +52,13 @@ def rows_of(seed: int, steps: int, predicts: str) -> list[dict[str, Any]]:
         for head in range(HEADS):
             mass, error = random.random(), random.random()
             loss = error if predicts == "output_error" else 1 - mass
-            own = {"mass_fraction": mass, "output_error": error, "steps": 0, "written": "band"}
+            own = {"mass_fraction": mass, "output_error": error, "steps": 0, "setting": "band"}
             own |= {"scope": "head", "replaced": f"encoder.0.{head}", "replaced_heads": 1}
             found.append(shared | one | own | changes(loss, bleu=False))
         for scope, target in (("site", "encoder"), ("model", "all")):
             for at in {0, steps}:
                 own = {"scope": scope, "replaced": target, "replaced_heads": HEADS, "steps": at}
-                own |= {"visible_keys": 4.5, "written": f"{name}(window=(4, 0))"}
+                own |= {"visible_keys": 4.5, "setting": f"{name}(window=(4, 0))"}
                 found.append(shared | one | own | changes(cost / (2 if at else 1)))
     return found
 

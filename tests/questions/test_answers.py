@@ -44,7 +44,7 @@ def planned(
     rows = [{"mechanism": "full", "bleu_change": math.nan, "loss_change": math.nan}]
     for name, (own, loss) in (("searched", searched), ("band", band)):
         rows.append({"mechanism": name, "budget": 3, "bleu_change": own, "loss_change": loss,
-                     "written": "none 8, ends 4", "visible_keys": seen})  # fmt: skip
+                     "setting": "none 8, ends 4", "visible_keys": seen})  # fmt: skip
     gain = band[1] - searched[1]
     rows[-1] |= {"loss_gain": gain, "loss_gain_low": gain - 1, "loss_gain_high": gain + 1}
     summary = pd.DataFrame(rows).astype({"budget": "Int64"})

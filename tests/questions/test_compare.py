@@ -402,7 +402,7 @@ def test_keys_are_those_of_a_row_whichever_sentence_it_is_in() -> None:
     )
     lengths = torch.tensor([len(words(text)["input_ids"]) for text in held_out])
     band = found.mechanisms_by_head.query("mechanism == 'band'")
-    (written,) = set(band["written"])
+    (written,) = set(band["setting"])
     left = int(written.removeprefix("band(window=(").split(",")[0])
     of = {
         "full": lengths * (lengths + 1) // 2,

@@ -147,7 +147,7 @@ def test_nothing_is_chosen_on_held_out_sentences(study: Result, small_run: Path)
     again = compare(small_run, [6], sentences=2, **QUICK, mechanisms=MECHANISMS, quick=True)
     keys = ["sites", "mechanism"]
     before, after = (
-        own[own["budget"].notna()].set_index(keys)[["written", "settings_tried"]]
+        own[own["budget"].notna()].set_index(keys)[["setting", "settings_tried"]]
         for own in (study.summary, again.summary)
     )
     pd.testing.assert_frame_equal(before, after)
@@ -166,7 +166,7 @@ def test_losses_are_those_of_the_plan_installed_by_hand(study: Result, small_run
     }
     for replaced, found in by_hand.items():
         narrow = found["mechanism"] == "narrow.json"
-        with use(evaluator.model, {replaced: "band(window=0)" if narrow else found["written"]}):
+        with use(evaluator.model, {replaced: "band(window=0)" if narrow else found["setting"]}):
             after = evaluator.losses()
         change = loss_difference(before, after, evaluator.tokens, seed=0)
         assert found["loss_change"] == pytest.approx(change.change, abs=1e-6)
@@ -198,7 +198,7 @@ def test_fine_tuning_trains_as_the_run_did_with_the_mechanism_in_place(
     )
     run.model.load_state_dict(start)
     found = row(tuned_study, mechanism="top-k", steps=STEPS)
-    topk = make(found["written"], dropout=run.model.config.attention_dropout)
+    topk = make(found["setting"], dropout=run.model.config.attention_dropout)
     with use(run.model, {"encoder": topk}):
         after = tuned()
     change = float((after - whole).sum() / evaluator.tokens.sum())

@@ -265,7 +265,7 @@ def test_gains_are_those_of_the_searched_plan(small_run: Path, found: Result) ->
         row, searched = summary.loc[(baseline, budget)], summary.loc[("searched", budget)]
         assert row["loss_gain"] == pytest.approx(row["loss"] - searched["loss"])
         assert row["bleu_gain"] == pytest.approx(searched["bleu"] - row["bleu"])
-        by_site = {part.split("=")[0]: part.split("=", 1)[1] for part in row["written"].split("; ")}
+        by_site = {part.split("=")[0]: part.split("=", 1)[1] for part in row["setting"].split("; ")}
         losses, translations = output_of(evaluator, plan_of(by_site))
         difference = loss_difference(outputs[budget][0], losses, evaluator.tokens, seed=0)
         ends = row["loss_gain_low"], row["loss_gain_high"]

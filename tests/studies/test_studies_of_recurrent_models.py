@@ -84,7 +84,7 @@ def test_comparison(recurrent_run: Path, score: str) -> None:
     assert refused == (OF_PRODUCTS if score == "additive" else set())
     assert tried.isdisjoint(refused)
     band = found.mechanisms_by_head[found.mechanisms_by_head["mechanism"] == "band"].iloc[0]
-    left, right = sides("band", attnlab.attention.make(band["written"], cross=True).spec.window)
+    left, right = sides("band", attnlab.attention.make(band["setting"], cross=True).spec.window)
     kept = []
     tokens = [
         [
@@ -137,7 +137,7 @@ def test_replaced_heads_and_a_written_plan(recurrent_run: Path, tmp_path: Path) 
     heads = found.mechanisms_by_head
     band = heads[heads["mechanism"] == "band"].iloc[0]
     evaluator = load_evaluator(recurrent_run, sentences=4)
-    with use(evaluator.model, {"cross": band["written"]}):
+    with use(evaluator.model, {"cross": band["setting"]}):
         loss = float(evaluator.losses().sum() / evaluator.tokens.sum())
     assert band["loss"] == pytest.approx(loss, rel=1e-6)
     refused = r"The mechanism 'linear' cannot be in cross: .* additive scores are no products"

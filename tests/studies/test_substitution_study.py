@@ -39,6 +39,6 @@ def test_a_cell_has_the_rows_of_the_command_after_fine_tuning_too_and_no_setting
     assert len(before) > 20
     assert rows[rows["mechanism"] == "full"]["steps"].tolist() == [0, 1]
     assert replaced["settings_tried"].ge(1).all()
-    assert replaced["written"].notna().all()
+    assert replaced["setting"].notna().all()
     counted = rows[["sentences", "validation_sentences", "calibration_sentences"]]
     assert counted.drop_duplicates().to_numpy().tolist() == [[4, 3, 5]]

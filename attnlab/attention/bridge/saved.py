@@ -99,14 +99,14 @@ def saved_plan(folder: str | Path) -> AttentionPlan | None:
     noted = None if entry is None else read_plan(entry, f"{folder / 'config.json'}")
     if not (folder / PLAN_FILE).exists():
         return noted
-    written = load_plan(folder / PLAN_FILE)
-    if noted is not None and noted != written:
+    saved = load_plan(folder / PLAN_FILE)
+    if noted is not None and noted != saved:
         msg = (
             f"{folder / PLAN_FILE} is not the plan that config.json beside it names; delete the one "
             "that does not belong to the model."
         )
         raise InputError(msg)
-    return written
+    return saved
 
 
 def _saved_class(folder: Path) -> Any:

@@ -58,10 +58,10 @@ class MaskedSoftmax(PaddingSafeMechanism):
         query: Float[Tensor, "batch head query dim"],
         key: Float[Tensor, "batch head key dim"],
         visible: Bool[Tensor, "batch key"] | None = None,
-        **told: Unpack[CallContext],
+        **call_context: Unpack[CallContext],
     ) -> Bool[Tensor, "batch head query key"]:
         """True for the pairs whose weight may differ from 0."""
-        context = Context(visible, **told)
+        context = Context(visible, **call_context)
         query, key = self.real_tokens(query, key, visible, context.first_query)
         shape = (*query.shape[:-1], key.shape[-2])
         order = self.arrangement(query, key, context)

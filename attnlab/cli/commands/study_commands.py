@@ -110,8 +110,10 @@ def _run_command(wanted: "Study") -> Callable[..., None]:
                 )
                 found = run_study(wanted.name, **own.keywords())
         except KeyboardInterrupt:
-            told = f"Interrupted; finished cells are kept in {folder}. Go on with the same command."
-            print_error(told)
+            message = (
+                f"Interrupted; finished cells are kept in {folder}. Go on with the same command."
+            )
+            print_error(message)
             raise typer.Exit(INTERRUPTED) from None
         _write(found, folder)
         if found.failed:

@@ -87,8 +87,8 @@ def report_training(trained: "Trained", console: "Console", *, device: str | Non
     elif not writes:
         _translate_held_out(folder, say, device=device)
     if trained.replaced is not None:
-        told = report_replaced(folder, trained.replaced, interrupted=trained.interrupted)
-        say(told, style="yellow")
+        message = report_replaced(folder, trained.replaced, interrupted=trained.interrupted)
+        say(message, style="yellow")
     _tell_older_results(folder, console)
     if not trained.interrupted:
         say(f"Run: {folder}. Next: attnlab analyze {folder}")

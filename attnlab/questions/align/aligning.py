@@ -367,8 +367,8 @@ def _reverse_file(
     """The heads of the other direction, with their AER where there are gold links."""
     if other is None:
         return None
-    told = {**score, "sentences": other.chosen_on}
-    return _heads_file(other.model, other.chosen, other.shape, settings, by=by, score=told)
+    scored = {**score, "sentences": other.chosen_on}
+    return _heads_file(other.model, other.chosen, other.shape, settings, by=by, score=scored)
 
 
 def _layers_and_heads(chosen: Chosen, per_layer: int) -> tuple[tuple[int, int], ...]:
@@ -392,17 +392,17 @@ class _Heads(NamedTuple):
     def configuration(self) -> dict[str, Any]:
         """What other programs take; None where one of them cannot be told of any of these heads."""
         one_layer, row = self.for_engine("one-layer")
-        told = ctranslate2_heads(one_layer, self.chosen.heads_per_layer, row)
+        engine = ctranslate2_heads(one_layer, self.chosen.heads_per_layer, row)
         first, row = self.for_engine("first-head")
         layer = marian_layer(first, row)
         return {
             "generation_config": whisper_heads(self.chosen.heads),
-            "ctranslate2": told
+            "ctranslate2": engine
             and {
                 "heads": [list(one) for one in one_layer],
-                "alignment_layer": told.alignment_layer,
-                "alignment_heads": told.alignment_heads,
-                "head_order": list(told.head_order),
+                "alignment_layer": engine.alignment_layer,
+                "alignment_heads": engine.alignment_heads,
+                "head_order": list(engine.head_order),
             },
             "marian": layer
             and {

@@ -185,11 +185,11 @@ class CorpusLinks:
     def _links(self, aligner: Aligner, pairs: WordPairs, what: str, total: int) -> _Found:
         tell, before = self.settings.progress, self.pairs
 
-        def told(done: int, _: int) -> None:
+        def tell_pairs(done: int, _: int) -> None:
             if tell is not None:
                 tell(what, before + done, total)
 
-        return aligner.links(pairs, self.settings, told)
+        return aligner.links(pairs, self.settings, tell_pairs)
 
 
 def write_links(path: str | Path | None, found: Iterator[FoundLinks]) -> None:

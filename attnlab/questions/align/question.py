@@ -423,9 +423,9 @@ class AlignmentSettings(DeviceSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        told = {"choose": self.choose, "calibration": self.calibration}
-        if self.heads is not None and any(one is not None for one in told.values()):
-            names = ", ".join(name for name, one in told.items() if one is not None)
+        options = {"choose": self.choose, "calibration": self.calibration}
+        if self.heads is not None and any(one is not None for one in options.values()):
+            names = ", ".join(name for name, one in options.items() if one is not None)
             msg = f"heads are given, so none are chosen; leave heads or {names} out."
             raise InputError(msg)
         if self.choose in OF_ENGINES and ENGINE_ROW not in self.rows:

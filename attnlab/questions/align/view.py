@@ -296,13 +296,13 @@ def _configuration(given: Mapping[str, Any], row: Row) -> dict[str, str]:
         if row != ENGINE_ROW
         else "nothing: the heads are of several layers"
     )
-    told, marian = given["ctranslate2"], given["marian"]
+    parts, marian = given["ctranslate2"], given["marian"]
     lines["CTranslate2"] = nothing
-    if told is not None:
-        fields = ((name, value) for name, value in told.items() if name != "heads")
+    if parts is not None:
+        fields = ((name, value) for name, value in parts.items() if name != "heads")
         line = ", ".join(f"{name} = {json.dumps(value)}" for name, value in fields)
         del lines["CTranslate2"]
-        lines[f"CTranslate2, {_named(sorted(told['heads']))}"] = line
+        lines[f"CTranslate2, {_named(sorted(parts['heads']))}"] = line
     if marian is not None:
         lines[f"Marian, {_named(marian['heads'])}"] = f"{MARIAN_LAYER}: {marian[MARIAN_LAYER]}"
     return lines
@@ -312,7 +312,7 @@ def _for_engines(result: Result) -> Iterator[str]:
     """How well the heads align that engines can be told of, where links are scored."""
     rows = {row["system"]: row for row in result.systems.to_dict("records")}
     given, systems = result.details["configuration"], result.systems
-    told = []
+    parts = []
     for program, choice in (("CTranslate2", "one-layer"), ("Marian", "first-head")):
         heads = (given[program.lower()] or {"heads": []})["heads"]
         own = result.details["chosen"] == heads and result.details["row"] == ENGINE_ROW
@@ -320,9 +320,9 @@ def _for_engines(result: Result) -> Iterator[str]:
         if heads and row is not None and _known(systems, AER):
             score = f", AER {AER.shown(row)}" if pd.notna(row[AER.name]) else ""
             takes = "average" if len(heads) > 1 else "take"
-            told.append(f"{program} can {takes} {_named(sorted(heads))}{score}")
-    if told:
-        yield f"Engines read the step that predicts the word ({ENGINE_ROW} row): {'; '.join(told)}."
+            parts.append(f"{program} can {takes} {_named(sorted(heads))}{score}")
+    if parts:
+        yield f"Engines read the step that predicts the word ({ENGINE_ROW} row): {'; '.join(parts)}."
 
 
 def _of_both(result: Result) -> Iterator[str]:
@@ -467,11 +467,11 @@ def _comparisons(result: Result) -> list[str]:
         rows = known[known["kind"] == kind].sort_values(AER.name, kind="stable").to_dict("records")
         if not rows:
             continue
-        told = [f"{row['system']} {AER.shown(row)}" for row in rows]
+        parts = [f"{row['system']} {AER.shown(row)}" for row in rows]
         away = rows[0][AER.name] - own
         if kind != "control":
-            told[0] += f", {_points(away)} {'above' if away >= 0 else 'below'} the {CHOSEN}"
-        said.append(f"{begins}: AER of {'; '.join(told)}.")
+            parts[0] += f", {_points(away)} {'above' if away >= 0 else 'below'} the {CHOSEN}"
+        said.append(f"{begins}: AER of {'; '.join(parts)}.")
     return said
 
 

@@ -78,5 +78,5 @@ def _analyze_file(source: Path, settings: AnalysisSettings, views: tuple[View, .
         "Matrices kept": f"{len(kept.sentences)} sentences",
         **versions_in_words(),
     }
-    told = [*notes_on_weights(source.parent), *matrices.notes, *notes]
-    return result_of(source.resolve().name, tables, kept, views, about=about, notes=told)
+    all_notes = [*notes_on_weights(source.parent), *matrices.notes, *notes]
+    return result_of(source.resolve().name, tables, kept, views, about=about, notes=all_notes)

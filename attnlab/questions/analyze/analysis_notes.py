@@ -225,8 +225,10 @@ def _too_little(note: TooLittleCounted) -> str:
         advice += f", of the {note.there:,} there are"
     if note.never_met and (note.there is None or note.there >= note.wanted):
         advice += f"; what was never met needs other sentences ({_others(note)})"
-    told = f"Too little was counted to confirm some labels, in one half of the sentences: {what}."
-    return told if note.generated else f"{told} To decide them, {advice}."
+    message = (
+        f"Too little was counted to confirm some labels, in one half of the sentences: {what}."
+    )
+    return message if note.generated else f"{message} To decide them, {advice}."
 
 
 def _sinks(note: SinksByThreshold) -> str:

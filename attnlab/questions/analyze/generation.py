@@ -89,13 +89,13 @@ def _translated(model: Any, sentences: Sentences, batch_size: int) -> Iterator[l
     for batch in sentences.batches(batch_size, weights_a_cell=1):
         inputs = inputs_of(model, {"source": sentences.axes(batch, model.device)["source"]})
         longest = max(max(len(one.source), len(one.labels)) for one in batch)
-        told = sentences.forced_beginning(batch, model.device)
+        beginning = sentences.forced_beginning(batch, model.device)
         rows = model.generate(
-            **{name: inputs[name] for name in ("input_ids", "attention_mask")}, **told,
+            **{name: inputs[name] for name in ("input_ids", "attention_mask")}, **beginning,
             **GREEDY, max_length=min(sentences.most_tokens, MOST_TIMES * longest),
         )  # fmt: skip
         # The first tokens may be the same as the one that ends a text.
-        begin = told["decoder_input_ids"].shape[1] if told else 1
+        begin = beginning["decoder_input_ids"].shape[1] if beginning else 1
         written = [_ended(row.tolist(), model, begin=begin) for row in rows]
         yield [
             replace(one, target=tuple(ids[:-1]), labels=tuple(ids[1:]))

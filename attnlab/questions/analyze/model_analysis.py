@@ -142,7 +142,7 @@ def analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View,
     if settings.generation:
         tables["generated"] = _generated(reading, forced, run, settings, seed)
     if labeller is not None:
-        labelled, told = labeller.label(
+        labelled, label_notes = labeller.label(
             run, seed=seed, there=found.there, controls=not settings.quick
         )
         sinks = tables["heads"][[*HEAD_COLUMNS, SINK_SHARE]]
@@ -151,7 +151,7 @@ def analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View,
         )
         labels = labels.merge(sinks, on=HEAD_COLUMNS, how="left", validate="m:1")
         tables |= labelled | {"labels": labels}
-        notes += [*told, *unmeasured]
+        notes += [*label_notes, *unmeasured]
     return result_of(
         model.short_name,
         tables,

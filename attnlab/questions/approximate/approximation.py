@@ -128,12 +128,12 @@ def _limits_shown(settings: ApproximationSettings) -> dict[str, str]:
         most if settings.dropout is None else f"of a band all but a share of {settings.dropout:g}"
     )
     error = f"at most {settings.error_nnz}, up to {settings.error_bound:g}"
-    told = (
+    limits = (
         f"{left} back, {right} ahead",
         f"{entries}, {settings.values}",
         error if settings.error_entries(1) and settings.error_bound else "none",
     )
-    return dict(zip(LIMITS_SHOWN, told, strict=True))
+    return dict(zip(LIMITS_SHOWN, limits, strict=True))
 
 
 def _approximated(

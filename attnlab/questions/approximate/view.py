@@ -75,12 +75,12 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
     sizes = [" x ".join(map(str, size)) for size in result.details["sizes"]]
     size = sizes[0] if len(sizes) == 1 else f"{len(sizes)} sizes"
     title = f"l1 distance, {_matrices(len(names))} of {size}"
-    told = "; ".join(
+    parts = "; ".join(
         f"{name.lower()}: {result.about[name]}" for name in LIMITS_SHOWN if name in result.about
     )
     left = len(names) - _ROWS_SHOWN
     more = f"{_matrices(left, 'more ')}; --out DIR writes them all." if left > 0 else None
-    yield _distances(result.approximation, names[:_ROWS_SHOWN], f"{title}\n{told}")
+    yield _distances(result.approximation, names[:_ROWS_SHOWN], f"{title}\n{parts}")
     yield _lengths(result, names[:_ROWS_SHOWN])
     yield _members(result.approximation, names[:_ROWS_SHOWN], more)
 

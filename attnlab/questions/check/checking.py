@@ -72,8 +72,8 @@ def abilities(probe: Probe, layers: Iterable[LayerAt]) -> pd.DataFrame:
             found[name] = attempt()
         except (AttnlabError, *STOPS) as error:
             found[name] = set()
-            told = isinstance(error, AttnlabError)
-            reasons[name] = str(error) if told else f"It cannot be {name} ({reason(error)})."
+            expected = isinstance(error, AttnlabError)
+            reasons[name] = str(error) if expected else f"It cannot be {name} ({reason(error)})."
     every = set().union(*found.values()) or {(at.site, at.layer) for at in layers}
     rows = []
     for site, layer in sorted(every, key=lambda one: (SITES.index(one[0]), one[1])):

@@ -62,8 +62,10 @@ class NeedsSingleError(RuntimeError):
 def of_precision(error: BaseException) -> bool:
     """Whether a model, or the device that it is on, stopped since it does not compute in float64."""
     words = ("dtype", "Double", "double", "overflow", "float64")
-    told = isinstance(error, RuntimeError | TypeError) and any(word in str(error) for word in words)
-    return told or isinstance(error, NeedsSingleError)
+    refused = isinstance(error, RuntimeError | TypeError) and any(
+        word in str(error) for word in words
+    )
+    return refused or isinstance(error, NeedsSingleError)
 
 
 @contextmanager

@@ -298,7 +298,7 @@ def _scores(
         types = len(choosing.by_site[at[0]].counts)
         for plan in plans:
             mechanism = plan.plan.mechanism(*at, count, vocabulary=types).double().eval()
-            named = plan.name, plan.written, plan.level
+            named = plan.name, plan.setting, plan.level
             planned[at].append((plan.budget, choosing.candidate_of(named, at, mechanism)))
         full = made("full", count, types, at[0])
         planned[at].append((None, choosing.candidate_of((FULL, FULL, ""), at, full)))
@@ -360,12 +360,12 @@ def _means(
                 else by_head["budget"].eq(case.budget)
             )
         ]
-        written = own.groupby("site", sort=False)["written"].first()
+        settings = own.groupby("site", sort=False)["setting"].first()
         row: dict[str, Any] = {
             "sites": ALL if several and len(case.sites) == len(choosing.by_site) else ", ".join(case.sites),
             "budget": case.budget, "mechanism": case.name, "level": own["level"].iloc[0],
-            "written": written.iloc[0] if len(set(written)) == 1 else "; ".join(
-                f"{site}={setting}" for site, setting in written.items()
+            "setting": settings.iloc[0] if len(set(settings)) == 1 else "; ".join(
+                f"{site}={setting}" for site, setting in settings.items()
             ),
             "settings_tried": sum(
                 choosing.tried(case.name, site) for site in case.sites

@@ -17,9 +17,9 @@ from attnlab.budget import (
     LOSS_CHANGE,
     MASS,
     MECHANISM,
+    SETTING,
     VISIBLE_KEYS,
     WORK,
-    WRITTEN,
     BudgetedPlan,
 )
 from attnlab.core import HEAD, HEAD_KEYS, InputError, Note, Option, Table
@@ -42,7 +42,7 @@ MECHANISMS_BY_HEAD = Table(
         BUDGET,
         MECHANISM,
         LEVEL,
-        WRITTEN,
+        SETTING,
         VISIBLE_KEYS,
         KEYS_OVER_BUDGET,
         MASS.column,

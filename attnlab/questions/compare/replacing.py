@@ -80,7 +80,7 @@ def named_plan(source: str | Path | BudgetedPlan) -> BudgetedPlan:
     """A plan with its name; one from a file is named after it."""
     if isinstance(source, BudgetedPlan):
         return source
-    return BudgetedPlan(load_plan(source), Path(source).name, written=Path(source).name)
+    return BudgetedPlan(load_plan(source), Path(source).name, setting=Path(source).name)
 
 
 def check_plans(
@@ -490,11 +490,11 @@ class SelectedHeads(Mechanism):
         key: Float[Tensor, "batch head key dim"],
         value: Float[Tensor, "batch head key value_dim"],
         visible: Bool[Tensor, "batch key"] | None = None,
-        **told: Unpack[CallContext],
+        **call_context: Unpack[CallContext],
     ) -> Float[Tensor, "batch head query value_dim"]:
         """Mixed values, each head by what it has."""
-        replaced = self.mechanism(query, key, value, visible, **told)
-        kept = self.full(query, key, value, visible, **_for_full(told))
+        replaced = self.mechanism(query, key, value, visible, **call_context)
+        kept = self.full(query, key, value, visible, **_for_full(call_context))
         return torch.where(self.get_buffer("mask"), replaced, kept)
 
     def implied_matrix(
@@ -502,16 +502,16 @@ class SelectedHeads(Mechanism):
         query: Float[Tensor, "batch head query dim"],
         key: Float[Tensor, "batch head key dim"],
         visible: Bool[Tensor, "batch key"] | None = None,
-        **told: Unpack[CallContext],
+        **call_context: Unpack[CallContext],
     ) -> Float[Tensor, "batch head query key"]:
         """The matrices of all heads, each from what it has."""
-        replaced = self.mechanism.implied_matrix(query, key, visible, **told)
-        kept = self.full.implied_matrix(query, key, visible, **_for_full(told))
+        replaced = self.mechanism.implied_matrix(query, key, visible, **call_context)
+        kept = self.full.implied_matrix(query, key, visible, **_for_full(call_context))
         return torch.where(self.get_buffer("mask"), replaced, kept)
 
 
-def _for_full(told: CallContext) -> CallContext:
+def _for_full(call_context: CallContext) -> CallContext:
     """Full attention counts no positions."""
-    part: CallContext = {**told}
+    part: CallContext = {**call_context}
     part.pop("real_queries", None)
     return part

@@ -217,11 +217,11 @@ def removable(cumulative: pd.DataFrame) -> list[str]:
         return [f"Already the first head that is removed raises the loss beyond chance{where}."]
     total = cumulative["heads_removed"].max()
     of = f"; the best of {len(found)} orders there" if len(found) > 1 else ""
-    told = (
+    answer = (
         f"{found[best]} of {counted(total, 'head')} can go, one after another (order: {best}), before the "
         f"interval of the loss lies above that of the whole model{where}{of}."
     )
-    return [told]
+    return [answer]
 
 
 def draw_importance(

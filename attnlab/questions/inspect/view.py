@@ -76,8 +76,8 @@ def _answers(result: Result) -> list[str]:
     words = sum(map(len, result.details["words"]))
     special = int(tokens["special"].sum())
     are = "is" if words == 1 else "are"
-    told = f"{counted(words, 'word')} {are} {counted(len(tokens) - special, 'token')}"
-    answers = [f"{told}, beside {counted(special, 'special token')}."]
+    counts = f"{counted(words, 'word')} {are} {counted(len(tokens) - special, 'token')}"
+    answers = [f"{counts}, beside {counted(special, 'special token')}."]
     moved = result.moves
     if not moved.empty:
         last = moved[moved["layer"] == moved["layer"].max()]

@@ -204,7 +204,7 @@ class _Pricing:
         """Of all mechanisms of a plan together."""
         unit = self.search.units[0]
         # A single pass: its few batches would be told as if all candidates were tried again.
-        (found,) = self._costs({unit: [plan.entries[unit[0]]]}, plan, told=False).values()
+        (found,) = self._costs({unit: [plan.entries[unit[0]]]}, plan, announced=False).values()
         return found
 
     def _costs(
@@ -212,7 +212,7 @@ class _Pricing:
         shortlist: Mapping[Unit, Sequence[Candidate]],
         plan: FoundPlan | None = None,
         *,
-        told: bool = True,
+        announced: bool = True,
     ) -> Costs:
         settings = self.settings
         evaluator = evaluator_of(
@@ -224,7 +224,7 @@ class _Pricing:
             shortlist,
             evaluator,
             lambda receive: self.read("Choosing", part=evaluator.sentences, receive=receive),
-            lambda what, total: Steps(what, total, settings.progress if told else None),
+            lambda what, total: Steps(what, total, settings.progress if announced else None),
             context=context,
         )
 

@@ -103,7 +103,7 @@ def _beside(budget: Any, rows: pd.DataFrame) -> str:
     takes = "" if time is None else f", takes {TIME.shown(time)} times as long as full attention,"
     own = (
         f"At {counted(budget, 'key')} per row, on average over all heads, the searched plan "
-        f"({searched['written']}) sees "
+        f"({searched['setting']}) sees "
         f"{VISIBLE_KEYS.shown(searched[VISIBLE_KEYS.name])} keys{takes} and changes {_price(searched)}"
     )
     if others.empty:

@@ -63,7 +63,7 @@ def pruned_run(penalty: float) -> str:
 
 
 def write_pruned_run(
-    run: "Run", state: "dict[str, Tensor]", told: Mapping[str, Any], folder: str | Path
+    run: "Run", state: "dict[str, Tensor]", facts: Mapping[str, Any], folder: str | Path
 ) -> None:
     """A run directory with the pruned model, the run's tokenizers, and how it came about."""
     from attnlab.models import save_model
@@ -77,7 +77,7 @@ def write_pruned_run(
     finally:
         run.model.load_state_dict(start)
     run.tokenizers.save(folder)
-    write_json(folder / SETTINGS, run.record | {"pruned": dict(told)})
+    write_json(folder / SETTINGS, run.record | {"pruned": dict(facts)})
 
 
 def _copy(run: Path, record: Mapping[str, Any], folder: Path) -> None:

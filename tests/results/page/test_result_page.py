@@ -27,7 +27,7 @@ def test_what_never_varies_is_said_once_and_checksums_stay_in_the_file(tmp_path:
 def test_a_study_of_several_seeds_shows_their_means_first() -> None:
     table = pd.DataFrame({
         "epochs": [1, 1, 1, 1], "seed": [0, 1, 0, 1], "mechanism": ["band", "band", "near", "near"],
-        "written": ["band(1)", "band(2)", "near(1)", "near(1)"], "loss": [1.0, 3.0, 5.0, 9.0],
+        "setting": ["band(1)", "band(2)", "near(1)", "near(1)"], "loss": [1.0, 3.0, 5.0, 9.0],
         "loss_low": [0.0, 1.0, 2.0, 3.0],
     })  # fmt: skip
     found = means_over_seeds(table, ["epochs", "seed"])
