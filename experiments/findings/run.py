@@ -46,6 +46,7 @@ def page(results: Path) -> str:
         "head_roles": head_roles, "head_roles_3_layers": head_roles,
         "head_roles_6_layers": head_roles, "trained_mechanisms_long": trained_mechanisms,
         "static_heads_3_layers": static_heads, "head_costs_3_layers": head_costs,
+        "static_heads_6_layers": static_heads,
     }  # fmt: skip
     return render(
         __file__, {"versions": {}, "date": ""}, estimate=estimate, bleus=bleu_range,

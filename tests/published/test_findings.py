@@ -18,7 +18,7 @@ COME_AND_GO = (
     "head_costs", "static_heads",
     "heads_over_training", "trained_mechanisms", "head_roles", "head_roles_3_layers",
     "head_roles_6_layers", "trained_mechanisms_long",
-    "static_heads_3_layers", "head_costs_3_layers",
+    "static_heads_3_layers", "head_costs_3_layers", "static_heads_6_layers",
 )  # fmt: skip
 
 
@@ -112,7 +112,8 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
     pd.DataFrame(against).to_csv(own / "contrasts.csv", index=False)
     for name in ("head_roles", "static_heads", "head_costs"):
         shutil.copytree(folder / name, folder / f"{name}_3_layers", dirs_exist_ok=True)
-    shutil.copytree(folder / "head_roles", folder / "head_roles_6_layers", dirs_exist_ok=True)
+    for name in ("head_roles", "static_heads"):
+        shutil.copytree(folder / name, folder / f"{name}_6_layers", dirs_exist_ok=True)
     shutil.copytree(
         folder / "trained_mechanisms", folder / "trained_mechanisms_long", dirs_exist_ok=True
     )
@@ -125,6 +126,7 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
         "the loss without the head ranks best of these figures: **0.70** [0.00, 1.00] over" in text
     )
     assert "**Static heads with three layers**" in text
+    assert "* **Static heads with six layers**, 256 dimensions: half of all heads" in text
     # The last predictor is the cost itself, on other sentences.
     assert "ranked best by the loss without the head** of the figures that need no trial" in text
     assert "and **0.70** [0.00, 1.00] within a site" in text

@@ -303,9 +303,10 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
     assert script(folder.name).readme(folder) == (folder / "README.md").read_text("utf-8")
 
 
-@recomputes("head_roles_6_layers")
+@recomputes("head_roles_6_layers", "static_heads_6_layers")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
-    assert script("head_roles").readme(folder) == (folder / "README.md").read_text("utf-8")
+    readme = script(folder.name.removesuffix("_6_layers")).readme
+    assert readme(folder) == (folder / "README.md").read_text("utf-8")
 
 
 @recomputes("trained_mechanisms_long")
