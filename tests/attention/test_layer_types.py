@@ -120,6 +120,14 @@ def test_scores_of_whole_texts_are_compared_too() -> None:
     assert made.config.layer_types == ["sliding_attention", FULL[0], "sliding_attention"]
 
 
+@pytest.mark.parametrize("name", ["qwen2", "qwen3", "gemma3"])
+def test_a_window_that_transformers_forgets_behind_its_cache_is_refused(name: str) -> None:
+    """Of a window of one key transformers' cache keeps all keys, and what it writes is of full attention."""
+    with pytest.raises(InputError, match=r"whose window is 1, .* behind its cache than the plan"):
+        model_with_layer_types(FAMILIES[name](), plan_of({"decoder": "band(window=0)"}))
+    model_with_layer_types(FAMILIES[name](), plan_of({"decoder": "band(window=(1, 0))"}))
+
+
 def test_nothing_of_an_older_model_is_read_with_the_new_one(tmp_path: Path) -> None:
     model = FAMILIES["qwen3"]()
     with use(model, {"decoder": "keys(first=1)"}) as installed:

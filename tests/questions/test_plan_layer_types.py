@@ -75,6 +75,8 @@ def test_windows_are_those_that_configurations_can_name(site: str) -> None:
         assert isinstance(one, Band)
         left, right = sides("band", one.window)
         assert right == (0 if site == "decoder" else left)
+        # The cache of transformers keeps all keys where a window is 1.
+        assert site != "decoder" or left > 0
     assert len(set(bands)) == len(bands)
 
 
@@ -83,7 +85,7 @@ def test_windows_of_long_texts_are_among_them() -> None:
     assert Full() not in [one.specification for one in windows("decoder", 300, full=False)]
 
 
-@pytest.mark.parametrize("budget", [1, 2, 4, 6])
+@pytest.mark.parametrize("budget", [2, 3, 4, 6])
 @pytest.mark.parametrize("site", MODELS)
 def test_the_plan_is_the_best_of_all_windows_and_layers(site: str, budget: int) -> None:
     search = searched(site, (budget,))
@@ -137,8 +139,10 @@ def test_few_windows_are_tried_by_a_dear_criterion_and_every_unit_may_have_them(
 @pytest.mark.parametrize("site", MODELS)
 def test_the_plan_can_be_written_as_layer_types(site: str, criterion: str) -> None:
     model = MODELS[site]()
+    # A decoder has no window of 1, and 3 keys are all that these sentences have.
     found = plan(
-        (model, tokenizer()), (1, 2), sentences=SENTENCES[:2], calibration=SENTENCES[2:], quick=True,
+        (model, tokenizer()), (2,) if site == "decoder" else (1, 2), sentences=SENTENCES[:2],
+        calibration=SENTENCES[2:], quick=True,
         validation=SENTENCES[2:], granularity="layer-types", criterion=criterion,
     )  # fmt: skip
     assert found.about["Families"] == "band, full"

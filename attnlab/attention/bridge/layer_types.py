@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from attnlab.attention.bridge.installing import note_in_configuration, plan_within, use
@@ -21,6 +23,8 @@ TOLERANCE = 1e-5
 _EXACT = {torch.float32, torch.float64}
 # Windows longer than that are tried on as many tokens as the model takes.
 TRIED_TOKENS = 64
+# So many of them are read one at a time.
+CACHED_TOKENS = 4
 SEED = 0
 
 
@@ -40,7 +44,8 @@ def model_with_layer_types(model: PreTrainedModel, plan: AttentionPlan) -> PreTr
     """A copy of a model whose own configuration says what a plan does; `save_pretrained` writes it.
 
     Its scores or states are compared with those of the plan installed in the model, on tokens drawn by
-    seed, some of them padded; of half precision in float32, since two kernels differ by its rounding.
+    seed, some of them padded, and of a decoder with the last tokens read one at a time behind its cache;
+    of half precision in float32, since two kernels differ by its rounding.
 
     Args:
         model: of one stack; left as it is.
@@ -50,7 +55,7 @@ def model_with_layer_types(model: PreTrainedModel, plan: AttentionPlan) -> PreTr
         InputError: the plan has another form, the family has no such configuration, or the copy computes
             something else.
 
-    Cost: a copy of the model, of half precision two in float32, and two forward passes.
+    Cost: a copy of the model, of half precision two in float32, two forward passes and the last tokens.
     """
     modules = attention_modules(model)
     found = layer_types_of(plan_within(plan, modules), modules)
@@ -65,7 +70,8 @@ def model_with_layer_types(model: PreTrainedModel, plan: AttentionPlan) -> PreTr
         made.generation_config = copy.deepcopy(model.generation_config)
     note_in_configuration(made, None)
     exact = model if model.dtype in _EXACT else _again(model, copy.deepcopy(model.config))
-    _check_equal(exact, plan, made.to(exact.dtype), found.window)
+    causal = modules[0].site == "decoder"
+    _check_equal(exact, plan, made.to(exact.dtype), found.window, causal=causal)
     like = model.state_dict()
     for name, part in made.state_dict(keep_vars=True).items():
         part.data = part.data.to(like[name].dtype)
@@ -184,7 +190,12 @@ def _set(model: PreTrainedModel, config: Any, wanted: LayerTypes) -> None:
 
 @torch.inference_mode()
 def _check_equal(
-    model: PreTrainedModel, plan: AttentionPlan, made: PreTrainedModel, window: int
+    model: PreTrainedModel,
+    plan: AttentionPlan,
+    made: PreTrainedModel,
+    window: int,
+    *,
+    causal: bool,
 ) -> None:
     """Raises InputError where the two do not give the same."""
     most = getattr(model.config, "max_position_embeddings", None) or TRIED_TOKENS
@@ -203,12 +214,34 @@ def _check_equal(
     finally:
         model.train(training)
     # Scores of whole texts are not one a token.
-    real = mask.bool().to(expected.device) if expected.shape[:2] == mask.shape else ...
-    apart = (made(**given, return_dict=True)[0] - expected)[real].abs().max()
+    by_token = expected.shape[:2] == mask.shape
+    real = mask.bool().to(expected.device) if by_token else ...
     largest = float(expected[real].abs().max())
-    if not float(apart) <= TOLERANCE * largest:
-        msg = (
-            f"{type(model).__name__} with layer types gives something else than the plan does (by "
-            f"{float(apart):.2g} of {largest:.2g}), so they are not written."
-        )
-        raise InputError(msg)
+    found = {"": made(**given, return_dict=True)[0][real] - expected[real]}
+    if by_token and causal:
+        last = _behind_a_cache(made, given["input_ids"][:1], tokens - CACHED_TOKENS)
+        if last is not None:
+            found[" behind its cache"] = last - expected[:1, -CACHED_TOKENS:]
+    for where, difference in found.items():
+        apart = float(difference.abs().max())
+        if not apart <= TOLERANCE * largest:
+            msg = (
+                f"{type(model).__name__} with layer types, whose window is {window}, gives something else"
+                f"{where} than the plan does (by {apart:.2g} of {largest:.2g}), so they are not written."
+            )
+            raise InputError(msg)
+
+
+def _behind_a_cache(
+    model: PreTrainedModel, ids: Int[Tensor, "1 token"], first: int
+) -> Float[Tensor, "1 last dim"] | None:
+    """What a model gives for the tokens from the `first` on, read one at a time; None without a cache."""
+    given = model(input_ids=ids[:, :first], use_cache=True, return_dict=True)
+    cache = getattr(given, "past_key_values", None)
+    if cache is None:
+        return None
+    last = (
+        model(input_ids=token, past_key_values=cache, return_dict=True)[0]
+        for token in ids[:, first:].split(1, dim=1)
+    )
+    return torch.cat([*last], dim=1)

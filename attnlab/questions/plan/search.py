@@ -111,7 +111,8 @@ def windows(site: str, longest: int, *, full: bool = True) -> list[Candidate]:
     """
     sizes = [size for size in WINDOWS if size < longest] or [1]
     reaches = (
-        [(size - 1, 0) for size in sizes]
+        # The cache of transformers keeps all keys where the window is 1.
+        [(size - 1, 0) for size in sizes if size > 1] or [(1, 0)]
         if site == "decoder"
         else [(reach, reach) for reach in dict.fromkeys(size // 2 for size in sizes)]
     )
