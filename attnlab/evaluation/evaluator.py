@@ -19,6 +19,7 @@ from attnlab.core import BATCH_SIZE, InputError, ShortRepr, input_device, usable
 from attnlab.corpora import ParallelCorpus
 from attnlab.evaluation.losses import (
     DISTANCES,
+    MASK_SEED,
     FinalStates,
     LossKind,
     all_labelled,
@@ -83,6 +84,7 @@ class Evaluator(ShortRepr):
         projections: where its heads are apart.
         batches: the sentences in batches of like length, longest first.
         batch_size: most sentences in one forward pass.
+        seed: of the tokens that are masked, where the loss is theirs.
         corpus: the corpus that other sentences can come from, if there is one, loaded when first called.
         untouched: final states of the model as it was, where the loss is their distance.
         texts: what the sentences were read from, where `load_evaluator` found it.
@@ -94,6 +96,7 @@ class Evaluator(ShortRepr):
     projections: Projections
     batches: tuple[ScoredBatch, ...]
     batch_size: int
+    seed: int = MASK_SEED
     corpus: Callable[[], ParallelCorpus] | None = None
     untouched: FinalStates | None = None
     texts: Texts | None = None
@@ -238,7 +241,7 @@ class Evaluator(ShortRepr):
             InputError: it has no loss on any of them.
         """
         read = read_sentences(self.loaded, texts, origin)
-        sentences = _labelled(self.loaded, read, self.loss)
+        sentences = _labelled(self.loaded, read, self.loss, self.seed)
         batches = tuple(scored_batches(sentences, self.batch_size, self.model))
         untouched = None if self.untouched is None else _untouched(self.model, sentences, batches)
         return replace(self, sentences=sentences, batches=batches, untouched=untouched)
@@ -291,6 +294,7 @@ def load_evaluator(
     batch_size: int = BATCH_SIZE,
     device: str | None = None,
     loss: str | None = None,
+    seed: int = MASK_SEED,
 ) -> Evaluator:
     """The model at `source` with held-out sentences to evaluate it on.
 
@@ -305,6 +309,7 @@ def load_evaluator(
         batch_size: most sentences in one forward pass.
         device: where the model runs; None: a GPU if there is one.
         loss: see `loss_of`.
+        seed: see `mask_tokens`.
 
     Raises:
         InputError: the source or the sentences cannot be used.
@@ -316,7 +321,8 @@ def load_evaluator(
     )
     model.move_to(on)
     read = read_sentences(model, found.texts, found.origin)
-    return replace(evaluator_of(model, read, batch_size, found.corpus, loss), texts=found)
+    evaluator = evaluator_of(model, read, batch_size, found.corpus, loss, seed=seed)
+    return replace(evaluator, texts=found)
 
 
 def scored(model: Model, sentences: Sentences, loss: LossKind = "next tokens") -> Sentences:
@@ -341,12 +347,12 @@ def loss_kind(model: Model, sentences: Sentences, wanted: str | None = None) -> 
     return loss_of(model, _scores_next(model, sentences), wanted)
 
 
-def _labelled(model: Model, sentences: Sentences, loss: LossKind) -> Sentences:
+def _labelled(model: Model, sentences: Sentences, loss: LossKind, seed: int) -> Sentences:
     """Those on which the model has a loss, with some of their tokens masked where it is that of these."""
     found = scored(model, sentences, loss)
     if loss != "masked tokens":
         return found
-    return mask_tokens(found, model.both_tokenizers.source.mask_token_id)
+    return mask_tokens(found, model.both_tokenizers.source.mask_token_id, seed)
 
 
 def evaluator_of(
@@ -355,6 +361,8 @@ def evaluator_of(
     batch_size: int = BATCH_SIZE,
     corpus: Callable[[], ParallelCorpus] | None = None,
     loss: str | None = None,
+    *,
+    seed: int = MASK_SEED,
 ) -> Evaluator:
     """A model with sentences to evaluate it on, where it stands; put in eval mode.
 
@@ -364,13 +372,14 @@ def evaluator_of(
         batch_size: most sentences in one forward pass.
         corpus: see `Evaluator`.
         loss: see `loss_of`.
+        seed: see `mask_tokens`.
 
     Raises:
         InputError: none of the sentences can be used.
     """
     model.model.eval()
     kind = loss_kind(model, sentences, loss)
-    usable = _labelled(model, sentences, kind)
+    usable = _labelled(model, sentences, kind, seed)
     batches = tuple(scored_batches(usable, batch_size, model.model))
     return Evaluator(
         loaded=model,
@@ -379,6 +388,7 @@ def evaluator_of(
         projections=_projections(model.model, usable),
         batches=batches,
         batch_size=batch_size,
+        seed=seed,
         corpus=corpus,
         untouched=_untouched(model.model, usable, batches) if kind in DISTANCES else None,
     )

@@ -5,6 +5,7 @@ by seed. An encoder without a head scores nothing: how far its final states are 
 model stands in for a loss, and is 0 before anything is changed.
 """
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
@@ -77,7 +78,7 @@ def mask_tokens(sentences: Sentences, mask: int, seed: int = MASK_SEED) -> Sente
     Args:
         sentences: of one stack.
         mask: id of the token that stands in for them.
-        seed: with the number of a sentence it draws the tokens; at least one is drawn.
+        seed: with the tokens of a sentence it draws those that are masked; at least one is.
     """
     masked = tuple(
         _masked(one, sentences.source.special, mask, seed)
@@ -88,7 +89,9 @@ def mask_tokens(sentences: Sentences, mask: int, seed: int = MASK_SEED) -> Sente
 
 
 def _masked(sentence: Sentence, special: set[int], mask: int, seed: int) -> Sentence:
-    generator = torch.Generator().manual_seed(seed * 1_000_003 + sentence.number)
+    # Of a seed torch uses 32 bits on a CPU.
+    drawn_by = zlib.crc32(f"{seed} {sentence.source}".encode())
+    generator = torch.Generator().manual_seed(drawn_by)
     content = [place for place, token in enumerate(sentence.source) if token not in special]
     count = max(1, round(MASKED_SHARE * len(content)))
     order = torch.randperm(len(content), generator=generator)[:count].tolist()

@@ -15,6 +15,8 @@ from attnlab.ablation.ablation import ablated
 from attnlab.attention import use
 from attnlab.core.addresses import Head
 from attnlab.core.errors import InputError
+from attnlab.evaluation import evaluator as evaluating
+from attnlab.evaluation import losses
 from attnlab.evaluation.evaluator import Evaluator, load_evaluator
 from attnlab.models.configuration import IGNORED_LABEL
 from attnlab.reading.reading_notes import SentencesDropped
@@ -66,6 +68,33 @@ def test_masks_are_drawn_by_sentence_and_leave_special_tokens() -> None:
     second = evaluator.half(1).sentences.usable
     assert second == evaluator.sentences.usable[1::2]
     torch.testing.assert_close(evaluator.half(1).losses(), evaluator.losses()[1::2])
+    reversed_texts = evaluator.on([*SENTENCES[::-1], "a dog"])
+    assert [one.source for one in reversed_texts.sentences.usable[-2::-1]] == [
+        one.source for one in evaluator.sentences.usable
+    ]
+    # Another seed masks others, also where the evaluator goes on to other sentences.
+    other = masked(seed=1)
+    assert other.on(SENTENCES).sentences.usable == other.sentences.usable
+    assert other.sentences.usable != evaluator.sentences.usable
+
+
+@pytest.mark.parametrize("question", ["importance", "compare", "plan"])
+def test_the_seed_of_a_question_is_that_of_the_masks(
+    question: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds = []
+    plain = losses.mask_tokens
+    monkeypatch.setattr(
+        evaluating, "mask_tokens", lambda *given: seeds.append(given[-1]) or plain(*given)
+    )
+    options: dict[str, Any] = {"sentences": SENTENCES[:4], "seed": 3}
+    if question == "importance":
+        options |= {"replacements": ("zero",)}
+    else:
+        options |= {"calibration": SENTENCES[4:], "validation": SENTENCES[4:]}
+        options |= {"budgets": (3,), "quick": True}
+    getattr(attnlab, question)((masked_bert(), with_mask()), **options)
+    assert set(seeds) == {3}
 
 
 def last_states(model: Any, given: dict[str, torch.Tensor]) -> torch.Tensor:

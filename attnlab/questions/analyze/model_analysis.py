@@ -111,7 +111,7 @@ def analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View,
     structure, labeller, evaluator = HeadStructure(settings.structure_sentences), None, None
     if found.gold is not None and drawn is None:
         labeller = Labeller(reading, found.gold, model.type_counts, structure, views=views)
-        evaluator = _evaluator(reading, settings)
+        evaluator = _evaluator(reading, settings, seed)
 
     def run(what: str, read: Reading, consumers: Sequence[PerLayer[Any, Any]]) -> Coverage:
         return _run(settings, processes, what, read, consumers)
@@ -274,7 +274,7 @@ def _closed_among(reading: Reading, evaluator: Evaluator | str | None) -> tuple[
     return tuple(head for head in closed_heads(found) if head.site in reading.sites)
 
 
-def _evaluator(reading: Reading, settings: AnalysisSettings) -> Evaluator | str | None:
+def _evaluator(reading: Reading, settings: AnalysisSettings, seed: int) -> Evaluator | str | None:
     """The model with the first of its texts to evaluate it on, or why it has no loss on them.
 
     Which of them are too long is decided as for `importance`, so that both find the same changes. None
@@ -287,7 +287,7 @@ def _evaluator(reading: Reading, settings: AnalysisSettings) -> Evaluator | str 
         return None
     try:
         sentences = reading.sentences.first(ABLATION_SENTENCES)
-        evaluator = evaluator_of(reading.loaded, sentences, settings.batch_size)
+        evaluator = evaluator_of(reading.loaded, sentences, settings.batch_size, seed=seed)
         if evaluator.scores:
             return evaluator
         name = type(reading.model).__name__

@@ -142,7 +142,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
     kind = None
     if scores_them:
         evaluator = evaluator_of(
-            model, parts.test, settings.batch_size, texts.corpus, settings.loss
+            model, parts.test, settings.batch_size, texts.corpus, settings.loss, seed=settings.seed
         )
         kind = evaluator.loss
         summary, by_head = with_losses(

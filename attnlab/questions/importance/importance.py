@@ -199,7 +199,7 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
     evaluator = load_evaluator(
         source, sentences=settings.sentences, text=settings.text, corpus=settings.corpus,
         pair=settings.pair, batch_size=settings.batch_size, device=settings.device,
-        loss=settings.loss,
+        loss=settings.loss, seed=seed,
     )  # fmt: skip
     evaluator = _at_sites(evaluator, settings.sites)
     bleu = _bleu(evaluator, settings)

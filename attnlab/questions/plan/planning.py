@@ -216,7 +216,11 @@ class _Pricing:
     ) -> Costs:
         settings = self.settings
         evaluator = evaluator_of(
-            self.model, self.parts.validation, settings.batch_size, loss=settings.loss
+            self.model,
+            self.parts.validation,
+            settings.batch_size,
+            loss=settings.loss,
+            seed=settings.seed,
         )
         context = None if plan is None else plan.plan().entries
         return costs(

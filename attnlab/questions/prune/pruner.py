@@ -278,7 +278,8 @@ def _of_model(
         loss=settings.loss,
     )
     test, validation, training = (
-        evaluator_of(model, part, settings.batch_size, loss=settings.loss) for part in parts
+        evaluator_of(model, part, settings.batch_size, loss=settings.loss, seed=settings.seed)
+        for part in parts
     )
 
     def batches(steps: int) -> Iterator[ScoredBatch]:
