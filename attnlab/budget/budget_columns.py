@@ -54,7 +54,6 @@ ERROR = Estimate(
         "|X V - H V| / |H V|, Frobenius norms over a head and sentence: 0 is exact, 1 is as far as an "
         "output of zeros. H is full attention, X the mechanism's matrix, V the values.",
         3,
-        "error",
     )
 )
 L1_ERROR = Estimate(

@@ -68,15 +68,24 @@ def load_body(kind: Any, source: str | Path, *, scores: bool) -> Any:
     then. The global random state is not touched.
 
     Raises:
-        DamagedModelError: other tensors are missing, the files hold more layers than the
-            configuration names, or tensors have other shapes or are not finite; it names them.
+        DamagedModelError: other tensors are missing, or the layer that scores is, the files hold more
+            layers than the configuration names, or tensors have other shapes or are not finite; it names them.
     """
     model, found = _loaded(kind, source)
     unused = _tensors_of(model, [getattr(model.base_model, "pooler", None)])
+    scoring = _tensors_of(model, [model.get_output_embeddings()])
     if not scores:
-        unused |= _tensors_of(model, [model.get_output_embeddings()])
+        unused |= scoring
+    missing = _missing(model, found) - unused
+    saved_as = getattr(model.config, "architectures", None) or ()
+    if missing and missing <= scoring and saved_as and type(model).__name__ not in saved_as:
+        msg = (
+            f"it was saved as {', '.join(saved_as)}, without the layer that scores tokens, which is "
+            "needed here"
+        )
+        raise DamagedModelError(msg)
     _refuse(
-        missing=_missing(model, found) - unused,
+        missing=missing,
         mismatched=found["mismatched_keys"],
         superfluous=[
             name for name in found["unexpected_keys"] if _is_of_further_layer(model, name)

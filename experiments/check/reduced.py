@@ -139,7 +139,7 @@ CAUSES = (
         "eager against flex",
         DEFECT,
         "Its attention adds a bias of its own to the mask, and in place of FlexAttention's mask hands on the "
-        "bias alone: tokens read those behind them, and padding.",
+        "bias alone: tokens read those after them, and padding.",
         flex,
     ),
     Cause(

@@ -151,13 +151,13 @@ def test_a_mask_that_shows_one_token_ahead_is_found(monkeypatch: pytest.MonkeyPa
     found = attnlab.check(model)
     rows = found.properties
     assert set(rows.loc[rows["property"] == "keys read", "found"]) == {
-        "itself, all before, 1 behind"
+        "itself, all before, 1 after"
     }
     assert set(rows.loc[rows["property"] == "keys read", "outcome"]) == {"mismatch"}
     assert outcome(found, "causality") == "mismatch"
     assert outcome(found, "cache") == "mismatch"
     with pytest.raises(
-        AssertionError, match=r"decoder\.0 reads itself, all before, 1 behind, and its .* more"
+        AssertionError, match=r"decoder\.0 reads itself, all before, 1 after, and its .* more"
     ):
         attnlab.assert_attends(model)
 

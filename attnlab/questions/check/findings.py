@@ -110,7 +110,7 @@ def _keys_read(
             _reach(wanted, offsets) if expected.chunk is None else f"its chunk of {expected.chunk}"
         )
     elif expected.causal:
-        said = "none behind"
+        said = "none after"
     wrong = read & ~wanted
     missing = _unread(change > _SEEN * precision.moved, wanted, offsets) if expected.known else []
     if not said:
@@ -146,10 +146,10 @@ def _reach(read: Tensor, offsets: Tensor) -> str:
     sides = []
     for count, most, side in (
         (int(seen.max()), int(offsets.max()), "before"),
-        (-int(seen.min()), -int(offsets.min()), "behind"),
+        (-int(seen.min()), -int(offsets.min()), "after"),
     ):
         if count > 0:
             sides.append(f"all {side}" if count >= most else f"{count} {side}")
-    if sides == ["all before", "all behind"]:
+    if sides == ["all before", "all after"]:
         return "all"
     return ", ".join(["itself", *sides])

@@ -55,7 +55,7 @@ def whole_model(probe: Probe, precision: Precision, causal: bool | None) -> Iter
 
 
 def causality(name: str, probe: Probe, precision: Precision, causal: bool | None) -> Finding:
-    """Whether a row moves with a token behind it."""
+    """Whether a row moves with a later token."""
     tokens = probe.tokens
     largest = torch.zeros(())
     for part in positions_of(tokens, min(MOST_POSITIONS, tokens)).to(probe.device).split(_TEXTS):
@@ -68,7 +68,7 @@ def causality(name: str, probe: Probe, precision: Precision, causal: bool | None
         ahead = torch.arange(tokens, device=probe.device) < part[:, None]
         largest = torch.maximum(largest, moved.masked_fill(~ahead, 0.0).max().cpu())
     # NaN has moved.
-    said = {True: "reads none behind", False: "reads tokens behind", None: ""}
+    said = {True: "reads no later token", False: "reads later tokens", None: ""}
     found = said[bool(largest <= precision.moved)]
     outcome = OK if said[causal] == found else MISMATCH
     change = None if causal is False else float(largest)
@@ -101,7 +101,7 @@ def right_padding(name: str, probe: Probe, like_alone: LikeAlone) -> Finding:
 def left_padding(name: str, probe: Probe, causal: bool | None, like_alone: LikeAlone) -> Finding:
     """Whether a decoder reads a text alike with padding before it, as texts are generated in batches."""
     if probe.source is not None or not causal:
-        return not_applicable(name, "an encoder pads behind")
+        return not_applicable(name, "an encoder pads at the end")
     if "attention_mask" not in probe.takes:
         return not_applicable(name, "takes no mask")
     ids, mask = _padded(probe, probe.ids, before=PADDING)

@@ -117,7 +117,7 @@ def _legend(summary: pd.DataFrame) -> str:
     """What the columns of the tables mean."""
     parts = [
         "keys: attended per row, mean",
-        "error: of the heads' outputs, 0 is exact, 1 as far as zeros",
+        "output error: of the heads' outputs, 0 is exact, 1 as far as zeros",
     ]
     if LOSS_CHANGE.name in summary:
         measures = "loss, BLEU (greedy)" if BLEU_CHANGE.name in summary else "loss"
