@@ -5,6 +5,9 @@ RUN := $(VENV)/bin/
 # Python compiles what it imports; to compile all files of all libraries takes longer than most of what follows.
 PIP := $(RUN)pip install --quiet --no-compile --constraint constraints.txt
 
+# Where an environment forbids it, every process would compile torch and transformers anew, for five seconds.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: install demo docs test coverage wheel-test oldest mutants torture quick lint format clean
 
 install: $(VENV)/installed

@@ -69,7 +69,8 @@ def load_body(kind: Any, source: str | Path, *, scores: bool) -> Any:
 
     Raises:
         DamagedModelError: other tensors are missing, or the layer that scores is, the files hold more
-            layers than the configuration names, or tensors have other shapes or are not finite; it names them.
+            layers than the configuration names, or tensors have other shapes or are not finite; it names
+            them.
     """
     model, found = _loaded(kind, source)
     unused = _tensors_of(model, [getattr(model.base_model, "pooler", None)])

@@ -79,7 +79,7 @@ class WiderThanTokens(Note):
 
 @dataclass(frozen=True)
 class SinglePrecision(Note):
-    """A model that cannot compute in float64, so that smaller changes than usual are not seen."""
+    """A model that stops or gives no numbers in float64, so that small changes are not seen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,8 @@ QUESTION = Question(
     notes={
         WiderThanTokens: "A layer attends to {keys:,} keys, and only {tokens:,} tokens were read; give "
         "more tokens.",
-        SinglePrecision: "The model cannot compute in float64; changes below 1 in 1,000,000 go unnoticed.",
+        SinglePrecision: "Computed in float32, since in float64 the model stops or some states are no "
+        "numbers; changes below 1 in 1,000,000 go unnoticed.",
     },
     printed=2,
 )
