@@ -303,7 +303,7 @@ class HeadLabel:
         precedence: of several labels that hold the smallest comes first.
         by_view: whether it depends on the view; else it is counted once, with all keys.
         against_untrained: whether the same head of an untrained model must not carry it too; if not, a
-            head that is not confirmed has strength 0.
+            head that is not confirmed has strength 0, and a role that is has a mark of its own.
     """
 
     name: str

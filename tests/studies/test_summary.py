@@ -15,6 +15,7 @@ from attnlab.questions.analyze.head_phrases import (
     describe_roles,
     evidence_phrase,
     heads_shown,
+    titled_heads,
     words_of_heads,
 )
 from attnlab.questions.analyze.question import SUMMARY
@@ -158,18 +159,56 @@ def test_terminal_page_map_and_sentence_count_alike() -> None:
     )
 
 
-def test_a_role_that_no_control_is_compared_with_is_named() -> None:
-    heads = pd.DataFrame({"role": ["broad", "sink", "broad"], "significant": [True, True, False]})
-    said = "controls: 1 broad, 1 sink (broad compared with no control)."
-    assert describe_roles(heads).endswith(said)
-    assert dict(words_of_heads(heads))["✓"].endswith("controls (broad compared with no control)")
-    said = "2 of 3 heads have a role that is confirmed: 2 broad (broad compared with no control)."
-    assert describe_roles(heads.assign(significant=[True, False, True])) == said
-    alone = dict(words_of_heads(heads.assign(significant=[True, False, True])))
-    assert alone["✓"] == "confirmed (broad compared with no control)"
-    heads["significant"] = [False, True, False]
-    assert describe_roles(heads).endswith("controls: 1 sink.")
-    assert dict(words_of_heads(heads))["✓"].endswith("against controls")
+BROAD = LABELS.assign(
+    function=["broad", "sink", "broad", "sink"],
+    status=["confirmed", "confirmed", "confirmed", "rejected"],
+    significance=["confirmed", "confirmed", "confirmed", "rejected"],
+    strength=[1, 1, 1, 0.5],
+)
+
+
+def test_a_role_that_no_control_is_compared_with_is_not_significant_and_is_counted_apart() -> None:
+    found = summary(BROAD)
+    assert list(found["confirmed"]) == [True, True, True, False]
+    assert list(found["significant"]) == [False, True, False, False]
+    assert list(heads_shown(found)[0]["mark"]) == ["(✓)", "✓", "(✓)", ""]
+    assert describe_roles(found) == (
+        "1 of 4 heads has a role that is confirmed and significant against controls: 1 sink; "
+        "2 broad are confirmed, which no control is compared with."
+    )
+    words = dict(words_of_heads(found))
+    assert words["✓"] == "confirmed, significant against controls"
+    assert words["(✓)"] == "confirmed; no control is compared with broad"
+    one = describe_roles(found.iloc[:1])
+    assert "controls; 1 broad is confirmed, which no control" in one
+    assert "(✓)" not in dict(words_of_heads(found.iloc[1:2]))
+    assert describe_roles(found.iloc[1:2]).endswith("controls: 1 sink.")
+
+
+def test_heads_of_an_untrained_model_that_are_broad_are_no_finding() -> None:
+    found = summary(BROAD.assign(function="broad", status="confirmed", significance="confirmed"))
+    assert not found["significant"].any()
+    assert describe_roles(found) == (
+        "0 of 4 heads have a role that is confirmed and significant against controls; "
+        "4 broad are confirmed, which no control is compared with."
+    )
+    texts = [text.get_text() for text in draw_heads(found).texts]
+    assert "pale: not confirmed and significant" in texts
+    quick = summary(BROAD.assign(function="broad", status="confirmed", significance="not compared"))
+    assert describe_roles(quick) == "4 of 4 heads have a role that is confirmed: 4 broad."
+
+
+def test_a_table_that_calls_broad_significant_gets_no_mark_of_significance() -> None:
+    """As `summary.csv` did before."""
+    before = summary(BROAD).assign(significant=[True, True, False, False])
+    assert list(marked(before)) == [False, True, False, False]
+
+
+def test_heads_are_titled_by_a_role_that_has_a_mark() -> None:
+    titles = titled_heads(summary(BROAD).assign(structure="band"))
+    assert list(titles.values()) == [
+        "encoder.0.0: broad", "encoder.0.1: sink", "encoder.0.2: broad", "encoder.0.3: band",
+    ]  # fmt: skip
 
 
 def test_the_head_that_is_needed_most_is_said_where_an_interval_lies_above_0() -> None:
@@ -199,5 +238,6 @@ def test_the_mark_is_shown_wherever_some_head_has_it() -> None:
         status = ["confirmed"] * number + ["rejected"] * (4 - number)
         found = summary(LABELS.assign(status=status, significance=status, strength=0.2))
         shown, columns = heads_shown(found)
-        assert list(shown["mark"]) == ["✓"] * number + [""] * (4 - number)
+        marks = ["✓", "✓", "✓", "(✓)"]
+        assert list(shown["mark"]) == marks[:number] + [""] * (4 - number)
         assert ("mark" in [column.name for column in columns]) == (number > 0)

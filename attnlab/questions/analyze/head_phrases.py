@@ -20,17 +20,20 @@ from attnlab.labels import (
     TIE_BITS_PER_ROW,
     UNDECIDED,
     UNKNOWN,
-    known_labels,
     status_of,
 )
 from attnlab.matrices import NO_FAMILY
 from attnlab.questions.analyze.question import GENERATION_CHANGE, SUMMARY
-from attnlab.questions.analyze.summary import NO_ROLE, marked, most_needed
+from attnlab.questions.analyze.summary import (
+    MARK,
+    MARK_WITHOUT_CONTROLS,
+    NO_ROLE,
+    marked,
+    marks_of,
+    most_needed,
+)
 from attnlab.results import columns_named, family_words, head_names
 
-MARK = "✓"
-# Of a confirmed role where there is nothing to say whether an untrained head would have it too.
-MARK_WITHOUT_CONTROLS = "(✓)"
 TIE = "~"
 STRENGTH = "0 at the control ({control}), 1 at the threshold"
 # That of the sentences on which the relation of a head is picked.
@@ -52,8 +55,8 @@ SHOWN = (
     Column(
         "mark",
         "mark",
-        "✓: the role is confirmed and significant against controls; (✓): it is confirmed, and controls "
-        "were left out.",
+        f"{MARK}: the role is confirmed and significant against controls; {MARK_WITHOUT_CONTROLS}: it is "
+        "confirmed, and no control is compared with it, or controls were left out.",
     ),
     Column(
         "evidence",
@@ -91,7 +94,7 @@ def heads_shown(summary: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Column, ...]
     table = summary.assign(head_name=head_names(summary))
     if "role" in table:
         table = table.assign(
-            mark=marked(table).map({True: mark_of(table), False: ""}),
+            mark=marks_of(table),
             evidence=[evidence_phrase(row) for row in table.itertuples(index=False)],
         )
     if "structure" in table:
@@ -102,11 +105,6 @@ def heads_shown(summary: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Column, ...]
     if "mark" in table and table["mark"].ne("").any():
         kept.add("mark")
     return table, tuple(column for column in columns if column.name in kept)
-
-
-def mark_of(summary: pd.DataFrame) -> str:
-    """What stands beside the roles that `marked` says: another mark where controls were left out."""
-    return MARK if "significant" in summary else MARK_WITHOUT_CONTROLS
 
 
 def varying(table: pd.DataFrame, columns: Sequence[Column]) -> tuple[Column, ...]:
@@ -121,14 +119,18 @@ def words_of_heads(summary: pd.DataFrame) -> tuple[tuple[str, str], ...]:
     words = []
     if "role" in summary:
         compared = "significant" in summary
-        held = ", significant against controls" if _held(summary[marked(summary)]) else ""
-        against = held if compared else "; controls were left out"
-        alone = _without_controls(summary) if compared else ""
         control = "baseline, untrained model" if compared else "baseline alone"
         strength = STRENGTH.format(control=control)
         if "strength" in summary and summary["strength"].isna().any():
             strength += ", empty where too little was counted"
-        words += [("strength", strength), (mark_of(summary), f"confirmed{against}{alone}")]
+        words.append(("strength", strength))
+        if compared:
+            words.append((MARK, "confirmed, significant against controls"))
+        alone = summary.loc[marks_of(summary) == MARK_WITHOUT_CONTROLS, "role"].unique()
+        without = f"no control is compared with {' and '.join(alone)}"
+        if len(alone) or not compared:
+            said = without if compared else "controls were left out"
+            words.append((MARK_WITHOUT_CONTROLS, f"confirmed; {said}"))
         words.append(("confirmed", "the whole interval lies beyond the threshold"))
         roles = set(summary["role"])
         words += [(name, meaning) for name, meaning in _EVIDENCE_WORDS if name in roles]
@@ -162,37 +164,34 @@ def describe_heads(summary: pd.DataFrame) -> list[str]:
 def describe_roles(summary: pd.DataFrame) -> str:
     """How many heads have a confirmed role, and which, as a sentence; the same numbers as in every map.
 
+    Roles that no control is compared with are counted apart, unless controls were left out.
+
     >>> describe_roles(pd.DataFrame({"role": ["sink", "sink", "none"], "confirmed": [True, False, False],
     ...     "significant": [True, False, False]}))
     '1 of 3 heads has a role that is confirmed and significant against controls: 1 sink.'
+    >>> print(describe_roles(pd.DataFrame({"role": ["broad", "broad"], "confirmed": True,
+    ...     "significant": False})))
+    0 of 2 heads have a role that is confirmed and significant against controls; 2 broad are confirmed, \
+which no control is compared with.
     """
-    chosen = summary[marked(summary)]
+    chosen = summary.loc[marked(summary), "role"]
     compared = "significant" in summary
-    against = " and significant against controls" if compared and _held(chosen) else ""
-    roles = chosen["role"].value_counts(sort=False)
-    ordered = sorted(roles.items(), key=lambda pair: (-pair[1], str(pair[0])))
-    named = ", ".join(f"{count} {role}" for role, count in ordered if role != NO_ROLE)
+    against = " and significant against controls" if compared else ""
     have = "has" if len(chosen) == 1 else "have"
-    alone = _without_controls(chosen) if compared else ""
-    which = f": {named}{alone}" if named else ""
+    which = f": {_counted_roles(chosen)}" if len(chosen) else ""
     heads = counted(len(summary), "head")
-    return f"{len(chosen)} of {heads} {have} a role that is confirmed{against}{which}."
+    said = f"{len(chosen)} of {heads} {have} a role that is confirmed{against}{which}"
+    alone = summary.loc[marks_of(summary) == MARK_WITHOUT_CONTROLS, "role"]
+    if compared and len(alone):
+        are = "is" if len(alone) == 1 else "are"
+        said += f"; {_counted_roles(alone)} {are} confirmed, which no control is compared with"
+    return f"{said}."
 
 
-def _without_controls(summary: pd.DataFrame) -> str:
-    """Which roles among these heads are significant as soon as they are confirmed; empty where none is."""
-    alone = _uncompared(summary)
-    return f" ({' and '.join(alone)} compared with no control)" if alone else ""
-
-
-def _held(chosen: pd.DataFrame) -> bool:
-    """Whether one of these confirmed roles is compared with a control, or there is none of them."""
-    return chosen.empty or bool({*chosen["role"]} - {*_uncompared(chosen)})
-
-
-def _uncompared(summary: pd.DataFrame) -> list[str]:
-    known, roles = known_labels(), dict.fromkeys(summary.loc[marked(summary), "role"])
-    return [role for role in roles if role in known and not known[role].against_untrained]
+def _counted_roles(roles: "pd.Series[str]") -> str:
+    """Such as `2 sink, 1 positional`."""
+    ordered = sorted(roles.value_counts().items(), key=lambda pair: (-pair[1], str(pair[0])))
+    return ", ".join(f"{count} {role}" for role, count in ordered)
 
 
 _AGAINST = {CONFIRMED: "above", BORDERLINE: "about", REJECTED: "below", UNDECIDED: "against"}
@@ -349,14 +348,14 @@ def structure_phrase(found: Any) -> str:
 
 
 def titled_heads(summary: pd.DataFrame) -> dict[Head, str]:
-    """The name of each head with its role where that is confirmed, else what it looks like.
+    """The name of each head with its role where that has a mark, else what it looks like.
 
-    Such as `encoder.0.3: positional`; confirmed is what `marked` says.
+    Such as `encoder.0.3: positional`; see `marks_of`.
 
     Args:
         summary: see `analyze(...).summary`.
     """
-    rows = summary.assign(mark=marked(summary) if "role" in summary else False).to_dict("records")
+    rows = summary.assign(mark=marks_of(summary) if "role" in summary else "").to_dict("records")
     return {Head(*(row[name] for name in HEAD_COLUMNS)): _titled(row) for row in rows}
 
 

@@ -10,17 +10,13 @@ import pandas as pd
 from attnlab.core import HEAD_COLUMNS, Head, layer_name
 from attnlab.labels import LABELS, LOSS_CHANGE, NO_STRUCTURE, NO_STRUCTURE_MEANS
 from attnlab.matrices import NO_FAMILY
-from attnlab.questions.analyze.head_phrases import (
-    MARK,
-    MARK_WITHOUT_CONTROLS,
-    evidence_phrase,
-    mark_of,
-    structure_phrase,
-)
+from attnlab.questions.analyze.head_phrases import evidence_phrase, structure_phrase
 from attnlab.questions.analyze.question import SUMMARY
 from attnlab.questions.analyze.summary import (
+    MARK,
+    MARK_WITHOUT_CONTROLS,
     NO_ROLE,
-    marked,
+    marks_of,
     most_needed,
     roles_of,
     structure_of_heads,
@@ -31,7 +27,7 @@ from attnlab.reading import View
 from attnlab.results import VIEW_NAMES, Cell, HeadMap, Highlight, Overview, Result, family_words
 
 # How much of what a cell names can be said: it fills the cell, frames it, or lies in it as a bar.
-FILLED, FRAMED, PARTIAL, EMPTY = "filled", "framed", "partial", "empty"
+FILLED, DASHED, FRAMED, PARTIAL, EMPTY = "filled", "dashed", "framed", "partial", "empty"
 _SHORT = {
     "positional": "pos",
     "syntactic": "syn",
@@ -50,6 +46,7 @@ _DETAILED = ("positional", "syntactic", "sink")
 _SHORT_SINKS = {"opening": "start", "closing": "end", "punctuation": "punct"}
 ROLE_STYLES = {
     FILLED: f"{MARK} confirmed and significant against controls",
+    DASHED: f"{MARK_WITHOUT_CONTROLS} confirmed; no control is compared with it",
     FRAMED: "confirmed, not significant against controls",
     PARTIAL: "not confirmed; the bar is the strength",
 }
@@ -62,6 +59,8 @@ STRUCTURE_STYLES = {
     FRAMED: "tie with the next family",
     EMPTY: f"{NO_STRUCTURE}: {NO_STRUCTURE_MEANS}",
 }
+# Marks of roles, the clearest first.
+_CLEAREST = (MARK, MARK_WITHOUT_CONTROLS, "")
 # Columns of `SUMMARY` whose meaning the first screen gives in a line each.
 _WORDS = (
     "role",
@@ -90,13 +89,13 @@ def _maps(result: Result, keys: View) -> tuple[HeadMap, ...]:
     maps = []
     roles, structure = roles_of(result, keys), table_of(result, "structure", keys)
     if not roles.empty:
-        mark = mark_of(roles)
-        table = roles.assign(mark=marked(roles).map({True: mark, False: ""}))
-        styles = ROLE_STYLES if "significant" in roles else STYLES_WITHOUT_CONTROLS
-        cells = map(_role_cell, _rows(table))
-        maps.append(_map("Closest role of each head", cells, styles, mark))
+        table = roles.assign(mark=marks_of(roles))
+        compared = "significant" in roles
+        cells = [_role_cell(row, compared=compared) for row in _rows(table)]
+        styles = ROLE_STYLES if compared else STYLES_WITHOUT_CONTROLS
+        maps.append(_map("Closest role of each head", cells, styles))
     if not structure.empty:
-        cells = map(_structure_cell, _rows(structure_of_heads(structure)))
+        cells = [_structure_cell(row) for row in _rows(structure_of_heads(structure))]
         maps.append(_map("What each head looks like", cells, STRUCTURE_STYLES))
     return tuple(maps)
 
@@ -109,7 +108,7 @@ def _name(row: Any) -> Head:
     return Head(*(getattr(row, name) for name in HEAD_COLUMNS))
 
 
-def _role_cell(row: Any) -> tuple[Cell, str]:
+def _role_cell(row: Any, *, compared: bool) -> tuple[Cell, str]:
     evidence = evidence_phrase(row)
     said = f"{row.role} {row.mark}".strip()
     detail = str(row.detail or "") if row.role in _DETAILED else ""
@@ -117,11 +116,12 @@ def _role_cell(row: Any) -> tuple[Cell, str]:
     cell = Cell(
         str(_name(row)),
         _style_class(row.role),
-        _role_style(row),
+        _role_style(row, compared=compared),
         _SHORT.get(row.role, row.role),
         _SHORT_SINKS.get(named, named) if row.role == "sink" else named,
         f"{_name(row)}: {said}, {_strength(row.strength)}" + (f"; {evidence}" if evidence else ""),
         0.0 if math.isnan(row.strength) else float(row.strength),
+        row.mark,
     )
     return cell, row.role
 
@@ -130,11 +130,11 @@ def _strength(strength: float) -> str:
     return f"strength {SUMMARY['strength'].shown(strength) or 'not measured'}"
 
 
-def _role_style(row: Any) -> str:
+def _role_style(row: Any, *, compared: bool) -> str:
     if row.role == NO_ROLE:
         return EMPTY
     if row.mark:
-        return FILLED
+        return DASHED if compared and row.mark == MARK_WITHOUT_CONTROLS else FILLED
     return FRAMED if row.confirmed else PARTIAL
 
 
@@ -170,9 +170,7 @@ def _style_class(kind: str) -> str:
     return kind.replace(" + ", "-").replace(" ", "-")
 
 
-def _map(
-    caption: str, cells: Iterable[tuple[Cell, str]], styles: Mapping[str, str], mark: str = ""
-) -> HeadMap:
+def _map(caption: str, cells: Iterable[tuple[Cell, str]], styles: Mapping[str, str]) -> HeadMap:
     cells = list(cells)
     layers: dict[str, dict[int, Cell]] = {}
     for cell, _ in cells:
@@ -180,7 +178,7 @@ def _map(
         layers.setdefault(layer_name(site, int(layer)), {})[int(head)] = cell
     heads = range(1 + max((max(row) for row in layers.values()), default=-1))
     counts = Counter(kind for _, kind in cells)
-    sure = Counter(kind for cell, kind in cells if cell.style == FILLED)
+    marks = Counter((kind, cell.mark) for cell, kind in cells if cell.mark)
     used = {cell.style for cell, _ in cells}
     return HeadMap(
         caption,
@@ -190,11 +188,16 @@ def _map(
             for name, row in layers.items()
         ),
         tuple(
-            (_style_class(kind), kind, count, sure[kind]) for kind, count in counts.most_common()
+            (_style_class(kind), kind, count, _marked(kind, marks))
+            for kind, count in counts.most_common()
         ),
         tuple((style, meaning) for style, meaning in styles.items() if style in used),
-        mark,
     )
+
+
+def _marked(kind: str, marks: Mapping[tuple[str, str], int]) -> str:
+    """How many heads of this kind have a mark, such as `2 ✓`; empty where none has."""
+    return ", ".join(f"{count} {mark}" for (name, mark), count in marks.items() if name == kind)
 
 
 def highlights_of(result: Result) -> tuple[Highlight, ...]:
@@ -229,8 +232,9 @@ def _by_labels(result: Result) -> list[tuple[Head, str, str]]:
         head, change = needed
         said = LOSS_CHANGE.column.shown(change, signed=True)
         found.append((head, "Most needed", f"loss {said} nats per token without it"))
-    clear = summary.assign(mark=marked(summary))[summary["confirmed"].astype(bool)]
-    clear = clear.sort_values(["mark", "strength"], ascending=False, kind="stable")
+    clear = summary.assign(mark=marks_of(summary).map(_CLEAREST.index))
+    clear = clear[summary["confirmed"].astype(bool)]
+    clear = clear.sort_values(["mark", "strength"], ascending=[True, False], kind="stable")
     return [
         *found,
         *(

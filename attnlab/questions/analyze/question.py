@@ -139,7 +139,8 @@ SUMMARY = Table(
             "significant",
             "significant",
             "Whether it is confirmed and significant against controls: the same head of an untrained "
-            "model and, for relations, shuffled words.",
+            "model and, for relations, shuffled words. False of a role that no control is compared with, "
+            "such as broad.",
         ),
         Column(
             "structure",

@@ -14,6 +14,7 @@ from attnlab.labels import (
     NOT_COMPARED,
     TIE_BITS_PER_ROW,
     chosen_by_bits,
+    known_labels,
     with_strength,
 )
 from attnlab.matrices import CODED
@@ -23,6 +24,9 @@ from attnlab.results import Result
 
 # Of a head that is no closer to any label than its control is.
 NO_ROLE = "none"
+MARK = "✓"
+# Of a confirmed role where there is nothing to say whether an untrained head would have it too.
+MARK_WITHOUT_CONTROLS = "(✓)"
 _SECOND = ("second_statistic", "second_value", "second_control")
 # Beside the columns of the same names, which every head with such a rule has.
 _SECOND_OF = {name: f"deciding_{name}" for name in _SECOND}
@@ -130,7 +134,8 @@ def closest_roles(labels: pd.DataFrame, controls: pd.DataFrame) -> pd.DataFrame:
     `strongest_functions`; `none` where that is neither confirmed nor nearer to its threshold than the
     control. Its `strength` is between 0 and 1, NaN where no label could be measured. It is `confirmed`
     where every figure of its rule lies above the threshold with its whole interval, and `significant`
-    where it is also confirmed against the controls; that column is left out where these were.
+    where it is also confirmed against the controls, which no role is that none is compared with; that
+    column is left out where the controls were.
     `second_statistic`, `second_value` and `second_control` are those of the other figure of a rule of
     two, of heads whose strength it decides.
 
@@ -183,8 +188,14 @@ def _role(row: Mapping[Any, Any]) -> dict[str, Any]:
         **second,
         "strength": strength,
         "confirmed": confirmed,
-        "significant": confirmed and row["significance"] == CONFIRMED,
+        "significant": row["significance"] == CONFIRMED and _compared(row["function"]),
     }
+
+
+def _compared(role: str) -> bool:
+    """Whether the role is compared with that of an untrained head, where there is one."""
+    known = known_labels().get(role)
+    return known is None or known.against_untrained
 
 
 def most_needed(summary: pd.DataFrame) -> tuple[Head, float] | None:
@@ -197,11 +208,23 @@ def most_needed(summary: pd.DataFrame) -> tuple[Head, float] | None:
     return next(((Head(*head), change) for *head, change in rows), None)
 
 
-def marked(summary: pd.DataFrame) -> "pd.Series[bool]":
-    """Which heads have a role that is confirmed and, where there were controls, significant against them.
+def marks_of(summary: pd.DataFrame) -> "pd.Series[str]":
+    """The mark of each head's role; empty where the role is not confirmed or not significant.
+
+    It is `MARK` where the role is confirmed and significant against controls, and `MARK_WITHOUT_CONTROLS`
+    where it is confirmed and compared with no control.
 
     Args:
         summary: with the columns of `closest_roles`, such as `analyze(...).summary`.
     """
-    name = "significant" if "significant" in summary else "confirmed"
-    return summary[name].astype(bool)
+    alone = summary["confirmed"].astype(bool)
+    if "significant" not in summary:
+        return alone.map({True: MARK_WITHOUT_CONTROLS, False: ""})
+    alone &= ~summary["role"].map(_compared).astype(bool)
+    marks = summary["significant"].astype(bool).map({True: MARK, False: ""})
+    return marks.mask(alone, MARK_WITHOUT_CONTROLS)
+
+
+def marked(summary: pd.DataFrame) -> "pd.Series[bool]":
+    """Which heads have a role that is confirmed and, where there were controls, significant against them."""
+    return marks_of(summary) == (MARK if "significant" in summary else MARK_WITHOUT_CONTROLS)

@@ -124,7 +124,7 @@ DECIDING = (
     "A label is confirmed when the 95 % interval of its figure lies above the threshold, rejected when "
     "it lies below, and borderline when the threshold lies within. It is significant against controls "
     "when it is rejected for the same head of an untrained model, and a relation when it is also "
-    "followed clearly more often than on shuffled words."
+    "followed clearly more often than on shuffled words; no control is compared with broad."
 )
 ABLATION = (
     "loss: how much it changes when the head's output is set to zero, in nats per target token; a "

@@ -13,10 +13,10 @@ from attnlab.core import HEAD_COLUMNS, Head, InputError, Site, layer_name, round
 from attnlab.figures import plain
 from attnlab.labels import CONTROLS, LABELS, LOSS_CHANGE, OTHER_MARKS, START_MARKS
 from attnlab.matrices import FAMILIES
-from attnlab.questions.analyze.head_phrases import SHOWN, mark_of, with_phrases
+from attnlab.questions.analyze.head_phrases import SHOWN, with_phrases
 from attnlab.questions.analyze.kept_facts import MEASURES, offset_profiles
 from attnlab.questions.analyze.question import QUESTION, SUMMARY
-from attnlab.questions.analyze.summary import NO_ROLE, marked, table_of, views_of
+from attnlab.questions.analyze.summary import NO_ROLE, marks_of, table_of, views_of
 from attnlab.reading import HEADS, OFFSETS, KeptMatrices
 from attnlab.results import (
     SITE_NAMES,
@@ -328,8 +328,7 @@ def _shorts(summary: pd.DataFrame) -> dict[Head, str]:
     """The closest role of each head with its mark, or else with its strength."""
     if "role" not in summary:
         return {}
-    marks = marked(summary).map({True: mark_of(summary), False: ""})
-    rows = summary.assign(mark=marks).to_dict("records")
+    rows = summary.assign(mark=marks_of(summary)).to_dict("records")
     return {_head(row): _short(row) for row in rows}
 
 

@@ -71,11 +71,12 @@ class Cell:
     Attributes:
         head: its name.
         kind: what it is, a class of the style sheet with hyphens.
-        style: filled, framed, partial or empty.
+        style: filled, dashed, framed, partial or empty.
         short: in the cell.
         detail: below it, smaller.
         meaning: the whole, for a pointer and a reader of the screen.
         strength: of a role, from 0 to 1.
+        mark: of a role; empty where it has none.
     """
 
     head: str
@@ -85,6 +86,7 @@ class Cell:
     detail: str
     meaning: str
     strength: float = 1.0
+    mark: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,17 +97,16 @@ class HeadMap:
         caption: what the map shows.
         heads: numbers of the columns.
         rows: name of a layer and its cells, None where it has no such head.
-        kinds: class, name, number of heads, and number of filled cells of every kind, most heads first.
+        kinds: class, name, number of heads, and how many of these have a mark, such as `1 ✓`, of every
+            kind, most heads first.
         styles: the styles that there are, and what they mean.
-        mark: of filled cells, in the legend; empty where they have none.
     """
 
     caption: str
     heads: range
     rows: tuple[tuple[str, tuple[Cell | None, ...]], ...]
-    kinds: tuple[tuple[str, str, int, int], ...]
+    kinds: tuple[tuple[str, str, int, str], ...]
     styles: tuple[tuple[str, str], ...]
-    mark: str = ""
 
 
 @dataclass(frozen=True)
@@ -349,14 +350,14 @@ def render_page(
     )
 
 
-def letters_of(kinds: Sequence[tuple[str, str, int, int]]) -> dict[str, str]:
+def letters_of(kinds: Sequence[tuple[str, str, int, str]]) -> dict[str, str]:
     """The shortest beginning of each kind's name that no other name has, for narrow cells.
 
     Names joined by + have the first letters of both.
 
-    >>> letters_of([("a", "sink", 3, 1), ("b", "syntactic", 1, 0), ("c", "column", 1, 0)])
+    >>> letters_of([("a", "sink", 3, "1 ✓"), ("b", "syntactic", 1, ""), ("c", "column", 1, "")])
     {'a': 'Si', 'b': 'Sy', 'c': 'C'}
-    >>> letters_of([("a", "column", 3, 1), ("b", "column + band", 1, 0)])
+    >>> letters_of([("a", "column", 3, ""), ("b", "column + band", 1, "")])
     {'a': 'C', 'b': 'C+B'}
     """
     plain = [name for _, name, *_ in kinds if _JOINED not in name]
