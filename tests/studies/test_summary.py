@@ -217,6 +217,8 @@ def test_the_head_that_is_needed_most_is_said_where_an_interval_lies_above_0() -
     *_, said = describe_heads(found)
     assert said == "The loss rises most without encoder.0.1, by 0.200 nats per token."
     assert len(describe_heads(found.assign(ablation_loss_change_low=-0.1))) == 1
+    small = found.assign(ablation_loss_change=found["ablation_loss_change"] / 1000)
+    assert describe_heads(small)[-1].endswith("without encoder.0.1, by 0.0002 nats per token.")
 
 
 def test_columns_that_never_vary_are_left_out() -> None:

@@ -157,6 +157,8 @@ def describe_heads(summary: pd.DataFrame) -> list[str]:
     if needed is not None:
         head, change = needed
         by = LOSS_CHANGE.column.shown(change)
+        # Of a model that scores at random changes are below what tables show.
+        by = by if float(by) else f"{change:.1g}"
         said.append(f"The loss rises most without {head}, by {by} nats per token.")
     return said
 
