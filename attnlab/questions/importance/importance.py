@@ -197,7 +197,7 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
     """
     seed, progress = settings.seed, settings.progress
     evaluator = load_evaluator(
-        source, sentences=settings.sentences, text=settings.text, corpus=settings.corpus,
+        source, sentences=settings.wanted, text=settings.text, corpus=settings.corpus,
         pair=settings.pair, batch_size=settings.batch_size, device=settings.device,
         loss=settings.loss,
     )  # fmt: skip

@@ -160,11 +160,13 @@ class ImportanceSettings(CorpusTextSettings):
     """
 
     sentences: Annotated[
-        TextsAsked,
+        TextsAsked | None,
         Option(
-            f"Maximum number of held-out sentences, {FEWEST_SENTENCES} or more.", SENTENCE_FLAGS
+            f"Maximum number of held-out sentences, {FEWEST_SENTENCES} or more.",
+            SENTENCE_FLAGS,
+            shown=str(ABLATION_SENTENCES),
         ),
-    ] = ABLATION_SENTENCES
+    ] = None
     replacements: Annotated[
         Sequence[str],
         Option(
@@ -205,10 +207,15 @@ class ImportanceSettings(CorpusTextSettings):
             if name not in self.replacements:
                 msg = f"BLEU of {name} needs {name} among the replacements."
                 raise InputError(msg)
-        count = self.sentences if isinstance(self.sentences, int) else len(self.sentences)
+        count = self.wanted if isinstance(self.wanted, int) else len(self.wanted)
         if count < FEWEST_SENTENCES:
             msg = f"Importance needs at least {FEWEST_SENTENCES} sentences, not {count}."
             raise InputError(msg)
+
+    @property
+    def wanted(self) -> TextsAsked:
+        """The sentences, or how many there are to be."""
+        return ABLATION_SENTENCES if self.sentences is None else self.sentences
 
 
 QUESTION = Question(

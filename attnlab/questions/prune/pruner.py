@@ -205,7 +205,7 @@ def load_pruner(source: Source, settings: PruningSettings) -> Pruner:
         AttnlabError: the corpus is no longer the one of the training.
     """
     model, texts = model_and_texts(
-        source, sentences=settings.sentences, text=settings.text, scores=True, corpora=False
+        source, sentences=settings.wanted, text=settings.text, scores=True, corpora=False
     )
     if isinstance(model, Run):
         _check_not_pruned(model.folder)
@@ -257,7 +257,7 @@ def _of_run(
     corpus = texts.corpus
     assert corpus is not None  # noqa: S101 - a run brings one
     pairs = training_pairs(run, corpus(), batch_tokens=settings.batch_tokens, seed=settings.seed)
-    most = settings.sentences if isinstance(settings.sentences, int) else len(settings.sentences)
+    most = settings.wanted if isinstance(settings.wanted, int) else len(settings.wanted)
     return (
         {"validation": test.on_split("validation", most), "test": test},
         Training(pairs.batches, training_loss(run), pairs.steps_in_epoch, pairs.batch_tokens),

@@ -120,8 +120,7 @@ def prune(source: Source, settings: PruningSettings) -> Result:
         },
         about,
         (
-            # The default asks for more than many corpora have.
-            *notes_on_texts(pruner.loaded, pruner.texts, None, settings.sites),
+            *notes_on_texts(pruner.loaded, pruner.texts, settings.sentences, settings.sites),
             *_on_sentences(before),
             *(note for part in found for note in part.notes),
         ),
