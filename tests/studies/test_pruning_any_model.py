@@ -1,6 +1,7 @@
 """Pruning of models that are no runs: by what they are evaluated by, on sentences that are handed in."""
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -118,8 +119,14 @@ def test_training_sentences_come_from_a_file(tmp_path: Path) -> None:
 
 def test_what_runs_alone_can_is_refused_before_work() -> None:
     model = random_models.gpt2(), tokenizer()
-    for options in ({"keep_models": True}, {"batch_tokens": 64}):
-        with pytest.raises(InputError, match="leave keep_models and batch_tokens out"):
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"keep_models": True}, "saving pruned models (keep_models)"),
+        ({"batch_tokens": 64}, "counting tokens of a batch (batch_tokens)"),
+    ]
+    refused.append((refused[0][0] | refused[1][0], f"{refused[0][1]}, {refused[1][1]}"))
+    for options, named in refused:
+        message = f"Only for runs of attnlab train: {named}; leave that out."
+        with pytest.raises(InputError, match=re.escape(message)):
             attnlab.prune(model, [0.1], **texts_of("gpt2"), **options)
     with pytest.raises(InputError, match="has no encoder attention; it has: decoder"):
         attnlab.prune(model, [0.1], sites=["encoder"], **texts_of("gpt2"))

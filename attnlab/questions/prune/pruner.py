@@ -209,12 +209,8 @@ def load_pruner(source: Source, settings: PruningSettings) -> Pruner:
     )
     if isinstance(model, Run):
         _check_not_pruned(model.folder)
-    elif settings.keep_models or settings.batch_tokens:
-        msg = (
-            "Pruned models are written, and tokens of a batch counted, for runs of attnlab train alone; "
-            "leave keep_models and batch_tokens out."
-        )
-        raise InputError(msg)
+    else:
+        _check_for_any_model(settings)
     if not isinstance(source, str | Path):  # whose model is the caller's
         model = replace(model, model=copy.deepcopy(model.model))
     model.move_to(usable_device(settings.device))
@@ -243,6 +239,19 @@ def load_pruner(source: Source, settings: PruningSettings) -> Pruner:
         translate=not settings.quick,
         progress=settings.progress,
     )
+
+
+def _check_for_any_model(settings: PruningSettings) -> None:
+    """Raises InputError for what runs alone can be told."""
+    # In words beside the names: models are kept with another word on the command line.
+    of_runs = {
+        "saving pruned models (keep_models)": settings.keep_models,
+        "counting tokens of a batch (batch_tokens)": settings.batch_tokens is not None,
+    }
+    given = [what for what, asked in of_runs.items() if asked]
+    if given:
+        msg = f"Only for runs of attnlab train: {', '.join(given)}; leave that out."
+        raise InputError(msg)
 
 
 def _of_run(

@@ -203,12 +203,19 @@ class PruningSettings(TextSettings):
     quick: Annotated[bool, Option("Do not translate.", ("--quick",))] = False
     batch_tokens: Annotated[
         int | None,
-        Option("Number of tokens per batch and side.", above=0, shown="as the run was trained"),
+        Option(
+            "Number of tokens per batch and side; for runs of attnlab train alone.",
+            above=0,
+            shown="as the run was trained",
+        ),
     ] = None
     seed: Annotated[int, SEED] = 0
     keep_models: Annotated[
         bool,
-        Option("Write every pruned model as a run, to OUT/models/penalty_X.", ("--save",)),
+        Option(
+            "Write every pruned model as a run, to OUT/models/penalty_X; for runs of attnlab train alone.",
+            ("--save",),
+        ),
     ] = False
 
     def __post_init__(self) -> None:
