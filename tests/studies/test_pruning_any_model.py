@@ -12,7 +12,7 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 import attnlab
 from attnlab.ablation.ablation import ablated
-from attnlab.core.addresses import Head
+from attnlab.core.addresses import SITES, Head
 from attnlab.core.errors import InputError
 from attnlab.evaluation.evaluator import load_evaluator
 from attnlab.questions.prune.pruner import load_pruner
@@ -42,6 +42,7 @@ def test_a_pruned_model_loses_what_ablation_of_the_same_heads_costs(name: str) -
     assert all(torch.equal(part, before[key]) for key, part in model.state_dict().items())
     curve = found.curve[found.curve["split"] == "test"].set_index("penalty")
     gates = found.gates[found.gates["penalty"] == 50.0]
+    assert found.about["sites"] == [site for site in SITES if site in set(gates["site"])]
     closed = [Head(row.site, row.layer, row.head) for row in gates.itertuples() if not row.open]
     assert curve.loc[50.0, "heads_left"] == len(gates) - len(closed)
     evaluator = load_evaluator((model, tokenizer()), sentences=texts_of(name)["sentences"])

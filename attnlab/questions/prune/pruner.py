@@ -222,7 +222,8 @@ def load_pruner(source: Source, settings: PruningSettings) -> Pruner:
     projections = evaluators["test"].projections
     check_closable(projections, projections)
     there = dict.fromkeys(site for site, _ in projections)
-    missing = [site for site in settings.sites or () if site not in there]
+    wanted = settings.sites
+    missing = [site for site in wanted or () if site not in there]
     if missing:
         msg = f"The model has no {missing[0]} attention; it has: {', '.join(there)}."
         raise InputError(msg)
@@ -231,7 +232,7 @@ def load_pruner(source: Source, settings: PruningSettings) -> Pruner:
         texts=texts,
         evaluators=evaluators,
         projections=projections,
-        sites=tuple(site for site in SITES if settings.sites is None or site in settings.sites),
+        sites=tuple(site for site in SITES if site in (there if wanted is None else wanted)),
         training=training,
         start={name: tensor.clone() for name, tensor in model.model.state_dict().items()},
         seed=settings.seed,
