@@ -17,6 +17,7 @@ from attnlab.core.errors import InputError
 from attnlab.evaluation.evaluator import load_evaluator
 from attnlab.questions.prune.pruner import load_pruner
 from attnlab.questions.prune.question import PruningSettings
+from attnlab.reading.reading_notes import SentencesDropped
 
 MODELS = ("gpt2", "llama", "bert", "marian", "t5")
 
@@ -116,6 +117,23 @@ def test_training_sentences_come_from_a_file(tmp_path: Path) -> None:
     assert [len(pruner.evaluators[part].tokens) for part in ("test", "validation")] == [2, 2]
     batches = pruner.training.batches(pruner.training.steps_in_epoch)
     assert sum(len(batch.numbers) for batch in batches) == len(SENTENCES[2::2]) == 3
+
+
+def test_sentences_that_are_too_long_are_told_of_each_part() -> None:
+    model = random_models.gpt2()
+    most = model.config.n_positions
+    # Another in each part: a sentence that is held out is none to train on.
+    texts = {
+        name: [*part, " ".join([part[0].split()[0]] * (most + number))]
+        for number, (name, part) in enumerate(texts_of("gpt2").items(), 1)
+    }
+    found = attnlab.prune((model, tokenizer()), [1.0], steps=1, random=False, **texts)
+    parts = {"test": "sentences", "validation": "validation", "training": "calibration"}
+    left_out = {one.part: one for one in found.notes if isinstance(one, SentencesDropped)}
+    for part, asked in parts.items():
+        total = len(texts[asked])
+        assert left_out[part] == SentencesDropped(1, total, most, part)
+        assert found.about[f"{part}_sentences"] == total - 1
 
 
 def test_what_runs_alone_can_is_refused_before_work() -> None:

@@ -36,7 +36,7 @@ from attnlab.evaluation import (
 )
 from attnlab.models import IGNORED_LABEL, Model, Run, Source, read_record
 from attnlab.questions.prune.question import PruningSettings
-from attnlab.reading import read_sentences
+from attnlab.reading import SentencesDropped, read_sentences
 
 GATE_LEARNING_RATE = 0.1
 
@@ -68,12 +68,16 @@ class Training:
         batches: so many batches, the same at every call.
         loss: mean loss a token of a batch; differentiable.
         steps_in_epoch: how many batches hold everything once.
+        sentences: how many that is.
+        dropped: what is left out of it.
         batch_tokens: tokens a batch and side; None where batches count sentences.
     """
 
     batches: Callable[[int], Iterator[Any]]
     loss: Callable[[Any], Float[Tensor, ""]]
     steps_in_epoch: int
+    sentences: int
+    dropped: tuple[SentencesDropped, ...]
     batch_tokens: int | None = None
 
 
@@ -267,10 +271,19 @@ def _of_run(
     corpus = texts.corpus
     assert corpus is not None  # noqa: S101 - a run brings one
     pairs = training_pairs(run, corpus(), batch_tokens=settings.batch_tokens, seed=settings.seed)
+    total, used = len(corpus().train), len(pairs.pairs)
+    long = SentencesDropped(total - used, total, run.settings.corpus.max_tokens)
     most = settings.wanted if isinstance(settings.wanted, int) else len(settings.wanted)
     return (
         {"validation": test.on_split("validation", most), "test": test},
-        Training(pairs.batches, training_loss(run), pairs.steps_in_epoch, pairs.batch_tokens),
+        Training(
+            pairs.batches,
+            training_loss(run),
+            pairs.steps_in_epoch,
+            used,
+            (long,) if long.count else (),
+            pairs.batch_tokens,
+        ),
     )
 
 
@@ -301,7 +314,9 @@ def _of_model(
         return training.example_losses(batch).sum() / (batch.labels != IGNORED_LABEL).sum()
 
     evaluators = {"validation": validation, "test": test}
-    return evaluators, Training(batches, loss, len(training.batches))
+    return evaluators, Training(
+        batches, loss, len(training.batches), len(training), training.sentences.dropped
+    )
 
 
 def _check_not_pruned(folder: Path) -> None:
