@@ -11,6 +11,7 @@ from .losses import final_states as final_states
 from .parts import Parts as Parts
 from .parts import observe_part as observe_part
 from .parts import parts_of as parts_of
+from .parts import training_texts as training_texts
 from .shared_settings import ABLATION_SENTENCES as ABLATION_SENTENCES
 from .shared_settings import ENOUGH_FOR_INTERVALS as ENOUGH_FOR_INTERVALS
 from .shared_settings import ENOUGH_FOR_MEANS as ENOUGH_FOR_MEANS

@@ -54,9 +54,8 @@ def parts_of(
         return scored(model, found, loss_kind(model, found, loss)) if with_loss else found
 
     test = read(texts.texts, texts.origin)
-    used = set(map(source_of, texts.texts))
-    learning = _training_texts(model, texts, calibration, calibration_text, used)
-    used |= set(map(source_of, learning))
+    learning = training_texts(model, texts, calibration, calibration_text)
+    used = set(map(source_of, (*texts.texts, *learning)))
     chosen: tuple[Text, ...] = ()
     if not isinstance(validation, int):
         chosen = tuple(text for text in validation if source_of(text) not in used)
@@ -76,14 +75,28 @@ def parts_of(
     return Parts(test, read(chosen, "validation sentences"), read(learning, "training sentences"))
 
 
-def _training_texts(
+def training_texts(
     model: Model,
     texts: Texts,
     wanted: TextsAsked,
-    path: str | Path | None,
-    used: set[str],
+    path: str | Path | None = None,
+    *,
+    name: str = "calibration",
 ) -> tuple[Text, ...]:
-    """The first training sentences that are not held out too."""
+    """The first training sentences that are not held out too.
+
+    Args:
+        model: with its tokenizer.
+        texts: those that are held out.
+        wanted: the training sentences, or how many at most.
+        path: a file of them.
+        name: of the argument that takes a list.
+
+    Raises:
+        InputError: there are none, or all of them are held out.
+        AttnlabError: the corpus is no longer the one of the training.
+    """
+    used = set(map(source_of, texts.texts))
     count = wanted if isinstance(wanted, int) else len(wanted)
     if not isinstance(wanted, int):
         there: Sequence[Text] = wanted
@@ -92,10 +105,10 @@ def _training_texts(
     elif texts.corpus is not None:
         there = first_pairs(texts.corpus(), "train", wanted, without=used)
     else:
-        name = model.name or "A model without a folder"
+        source = model.name or "A model without a folder"
         msg = (
-            f"{name} brings no training sentences; give a file of them (calibration_text), or in Python a "
-            "list (calibration)."
+            f"{source} brings no training sentences; give a file of them (calibration_text), or in Python a "
+            f"list ({name})."
         )
         raise InputError(msg)
     found = tuple(text for text in there if source_of(text) not in used)[:count]

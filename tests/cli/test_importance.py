@@ -73,6 +73,21 @@ def test_an_older_study_is_replaced_only_when_asked(model: Path, text: Path) -> 
     assert set(pd.read_csv(study / "importance.csv")["site"]) == {"cross"}
 
 
+def test_a_file_of_training_sentences_gives_the_mean(
+    model: Path, text: Path, tmp_path: Path
+) -> None:
+    lines = text.read_text(encoding="utf-8").splitlines(keepends=True)
+    held_out, others = tmp_path / "held_out.txt", tmp_path / "others.txt"
+    held_out.write_text("".join(lines[:4]), encoding="utf-8")
+    others.write_text("".join(lines[4:]), encoding="utf-8")
+    words = [model, "--text", held_out, "--bleu", "none", "--replacements", "mean"]
+    words += ["--out", tmp_path / "out"]
+    with pytest.raises(InputError, match=r"give a file of them \(calibration_text\)"):
+        run(*words)
+    found = read_json(run(*words, "--calibration-text", others, "--json").stdout)
+    assert all(row["mean_loss_change"] is not None for row in found["importance"])
+
+
 def test_files_of_the_same_names_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "importance.csv").write_text("mine", encoding="utf-8")
     files = files_of(QUESTION)
@@ -93,6 +108,10 @@ def test_files_of_the_same_names_are_left_alone(tmp_path: Path) -> None:
         (("--bleu", "one"), "bleu must be among zero, mean, uniform, or none, not 'one'"),
         (("--replacements", ","), "No replacement is named"),
         (("--points", 0), "points must be at least 2, not 0"),
+        (
+            ("--replacements", "zero", "--calibration-text", "none.txt"),
+            "calibration_text is for the mean",
+        ),
         ((), "brings no sentences"),
     ],
 )

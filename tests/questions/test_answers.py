@@ -10,6 +10,7 @@ from attnlab.questions.analyze.head_phrases import count_labels, describe_agreem
 from attnlab.questions.importance.question import LOSS
 from attnlab.questions.importance.view import readable, removable
 from attnlab.questions.plan.view import planning_answers
+from attnlab.questions.prune.view import answers
 
 
 def curve(order: str, lows: list[float]) -> pd.DataFrame:
@@ -83,6 +84,40 @@ def test_keys_that_a_searched_plan_leaves_are_explained() -> None:
     )
     (used,) = planned((-1.0, 1.0), (-3.5, 2.9), bleu=True, seen=2.71)
     assert "whole budget" not in used
+
+
+def pruning(measure: str, pruned: list[float], random: list[float | None]) -> pd.DataFrame:
+    """A curve whose pruned models and random ones have these scores, at the penalties 0.1, 0.3 and so on."""
+    rows = [("unpruned", None, 9.0)]
+    for penalty, one, other in zip((0.1, 0.3, 1.0), pruned, random, strict=True):
+        rows += [("pruned", penalty, one), ("random", penalty, other)]
+    curve = pd.DataFrame(rows, columns=["kind", "penalty", measure]).dropna(subset=[measure])
+    both = pd.concat(
+        [curve.assign(split="test"), curve.assign(split="validation", **{measure: 0.0})]
+    )
+    blank = {"bleu": math.nan, "loss": 1.0, "loss_change": 9.0, "bleu_change": -9.0}
+    return both.assign(heads=6, heads_left=3, **{k: v for k, v in blank.items() if k != measure})
+
+
+@pytest.mark.parametrize(
+    ("measure", "random", "named"),
+    [
+        ("bleu", [4.0, 6.0, 7.0], "penalty 1"),
+        ("bleu", [5.0, 7.0, 7.0], "penalties 0.1, 0.3, 1"),
+        ("bleu", [4.0, 5.0, None], None),
+        # A loss is better where it is less.
+        ("loss", [6.0, 5.0, 7.0], "penalty 0.3"),
+    ],
+)
+def test_a_pruning_says_where_random_heads_do_as_well(
+    measure: str, random: list[float | None], named: str | None
+) -> None:
+    _, *said = answers(pruning(measure, [5.0, 6.5 if measure == "bleu" else 6.0, 6.0], random))
+    sentence = (
+        f"At {named} the heads that the gates closed cost no less on the test part than as many random ones "
+        "(one draw)."
+    )
+    assert said == ([] if named is None else [sentence])
 
 
 def test_nothing_to_count_is_not_counted_and_one_head_is_no_heads() -> None:

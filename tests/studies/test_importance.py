@@ -182,9 +182,54 @@ def test_a_language_model_has_no_bleu() -> None:
     assert "mean_loss_change" not in found.importance
     assert found.notes[0] == FewForIntervals(len(SENTENCES))
     assert isinstance(found.notes[1], NoMeans)
-    assert "There is no corpus" in found.notes[1].reason
+    assert found.notes[1].reason == (
+        "A model without a folder brings no training sentences; give a file of them "
+        "(calibration_text), or in Python a list (training)."
+    )
     with pytest.raises(InputError, match="LlamaForCausalLM translates nothing; leave BLEU out"):
         importance(source, sentences=SENTENCES, bleu=["zero"])
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_training_sentences_that_are_handed_in_give_the_mean(tmp_path: Path, listed: bool) -> None:
+    source = (random_models.gpt2().double(), tokenizer())
+    held_out, others = SENTENCES[:4], SENTENCES[4:]
+    long = " ".join(SENTENCES[4].split() * 9)
+    # Who is held out is no training sentence, and the third of the rest is one too many.
+    there = [held_out[0], *others, long]
+    file = tmp_path / "others.txt"
+    file.write_text("\n".join(there), encoding="utf-8")
+    given = {"training": there} if listed else {"calibration_text": file, "training": 2}
+    found = importance(source, sentences=held_out, replacements=["mean"], **given)
+    evaluator = load_evaluator(source, sentences=held_out)
+    learning = evaluator.on(others if listed else others[:2])
+    means = mean_outputs(evaluator.projections, learning.batches, learning.run, learning.real)
+    before = evaluator.losses()
+    for head in all_heads(evaluator.projections):
+        with ablated(evaluator.projections, [head], "mean", means):
+            change = float((evaluator.losses() - before).sum() / evaluator.tokens.sum())
+        assert row_of(found.importance, head)["mean_loss_change"] == pytest.approx(change, abs=1e-9)
+    assert not any(isinstance(note, NoMeans) for note in found.notes)
+    told = "3, left out: 1 longer than 37 tokens" if listed else "2"
+    assert found.about["Training sentences"] == told
+
+
+def test_what_the_mean_cannot_be_of_is_refused(tmp_path: Path) -> None:
+    source, held_out = (random_models.gpt2(), tokenizer()), SENTENCES[:4]
+    file = tmp_path / "others.txt"
+    file.write_text("\n".join(held_out), encoding="utf-8")
+    refused: list[tuple[dict[str, object], str]] = [
+        ({}, r"add zero\. The mean cannot be had: .* give a file of them \(calibration_text\)"),
+        ({"calibration_text": file}, "Every calibration sentence is among the held-out"),
+        ({"training": held_out}, "Every calibration sentence is among the held-out"),
+        ({"calibration_text": tmp_path / "none.txt"}, "none.txt"),
+    ]
+    for options, message in refused:
+        with pytest.raises(InputError, match=message):
+            importance(source, sentences=held_out, replacements=["mean"], **options)
+    for name, value in (("calibration_text", file), ("training", list(SENTENCES[4:]))):
+        with pytest.raises(InputError, match=f"{name} is for the mean; name mean among"):
+            importance(source, sentences=held_out, replacements=["zero"], **{name: value})
 
 
 def test_a_corpus_that_was_changed_leaves_the_mean_out(small_run: Path, tmp_path: Path) -> None:

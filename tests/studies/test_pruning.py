@@ -25,12 +25,14 @@ from attnlab.evaluation.evaluator import load_evaluator
 from attnlab.evaluation.shared_settings import FewForIntervals
 from attnlab.models.checkpoints import save_model
 from attnlab.models.run import load
+from attnlab.models.tokenizer import token_ids
 from attnlab.models.training import resume
 from attnlab.questions.prune import pruner as pruner_module
 from attnlab.questions.prune.pruner import load_pruner
 from attnlab.questions.prune.pruning import draw_heads, prune
 from attnlab.questions.prune.question import AllHeadsClosed, NoRandomHeads, PruningSettings
 from attnlab.questions.prune.view import fewest_heads
+from attnlab.reading.reading_notes import SentencesDropped
 from attnlab.results.result import Result
 
 USELESS = [Head("encoder", 0, 1), Head("cross", 0, 0)]
@@ -196,6 +198,27 @@ def test_epochs_are_counted_in_batches(planted: Path) -> None:
     assert short.about["steps"] == round(pairs.steps_in_epoch / 2)
     assert set(short.gates["site"]) == {"cross"}
     assert short.curve["encoder_left"].unique().tolist() == [2]
+
+
+def test_pairs_of_a_run_that_are_too_long_are_told_of_each_part(
+    planted: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(planted, tmp_path / "run")
+    record = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
+    record["settings"]["corpus"]["max_tokens"] = most = 30
+    (folder / "settings.json").write_text(json.dumps(record), encoding="utf-8")
+    told = prune(folder, [0.0], steps=1, random=False, train_model=False, quick=True)
+    left_out = {one.part: one for one in told.notes if isinstance(one, SentencesDropped)}
+    run = load(folder)
+    for part, split in (("test", "test"), ("validation", "validation"), ("training", "train")):
+        rows = run.corpus().part(split)
+        note = left_out[part]
+        assert (note.total, note.most_tokens) == (len(rows), most)
+        assert 0 < told.about[f"{part}_sentences"] == len(rows) - note.count
+    source = token_ids(run.tokenizers.source, rows["source"])
+    target = token_ids(run.tokenizers.target, rows["target"])
+    long = [max(map(len, pair)) > most for pair in zip(source, target, strict=True)]
+    assert note.count == sum(long)
 
 
 def test_more_random_heads_hold_fewer() -> None:

@@ -1,6 +1,7 @@
 """Pruning of models that are no runs: by what they are evaluated by, on sentences that are handed in."""
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 import attnlab
 from attnlab.ablation.ablation import ablated
-from attnlab.core.addresses import Head
+from attnlab.core.addresses import SITES, Head
 from attnlab.core.errors import InputError
 from attnlab.evaluation.evaluator import load_evaluator
 from attnlab.questions.prune.pruner import load_pruner
 from attnlab.questions.prune.question import PruningSettings
+from attnlab.reading.reading_notes import SentencesDropped
 
 MODELS = ("gpt2", "llama", "bert", "marian", "t5")
 
@@ -41,6 +43,7 @@ def test_a_pruned_model_loses_what_ablation_of_the_same_heads_costs(name: str) -
     assert all(torch.equal(part, before[key]) for key, part in model.state_dict().items())
     curve = found.curve[found.curve["split"] == "test"].set_index("penalty")
     gates = found.gates[found.gates["penalty"] == 50.0]
+    assert found.about["sites"] == [site for site in SITES if site in set(gates["site"])]
     closed = [Head(row.site, row.layer, row.head) for row in gates.itertuples() if not row.open]
     assert curve.loc[50.0, "heads_left"] == len(gates) - len(closed)
     evaluator = load_evaluator((model, tokenizer()), sentences=texts_of(name)["sentences"])
@@ -116,10 +119,33 @@ def test_training_sentences_come_from_a_file(tmp_path: Path) -> None:
     assert sum(len(batch.numbers) for batch in batches) == len(SENTENCES[2::2]) == 3
 
 
+def test_sentences_that_are_too_long_are_told_of_each_part() -> None:
+    model = random_models.gpt2()
+    most = model.config.n_positions
+    # Another in each part: a sentence that is held out is none to train on.
+    texts = {
+        name: [*part, " ".join([part[0].split()[0]] * (most + number))]
+        for number, (name, part) in enumerate(texts_of("gpt2").items(), 1)
+    }
+    found = attnlab.prune((model, tokenizer()), [1.0], steps=1, random=False, **texts)
+    parts = {"test": "sentences", "validation": "validation", "training": "calibration"}
+    left_out = {one.part: one for one in found.notes if isinstance(one, SentencesDropped)}
+    for part, asked in parts.items():
+        total = len(texts[asked])
+        assert left_out[part] == SentencesDropped(1, total, most, part)
+        assert found.about[f"{part}_sentences"] == total - 1
+
+
 def test_what_runs_alone_can_is_refused_before_work() -> None:
     model = random_models.gpt2(), tokenizer()
-    for options in ({"keep_models": True}, {"batch_tokens": 64}):
-        with pytest.raises(InputError, match="leave keep_models and batch_tokens out"):
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"keep_models": True}, "saving pruned models (keep_models)"),
+        ({"batch_tokens": 64}, "counting tokens of a batch (batch_tokens)"),
+    ]
+    refused.append((refused[0][0] | refused[1][0], f"{refused[0][1]}, {refused[1][1]}"))
+    for options, named in refused:
+        message = f"Only for runs of attnlab train: {named}; leave that out."
+        with pytest.raises(InputError, match=re.escape(message)):
             attnlab.prune(model, [0.1], **texts_of("gpt2"), **options)
     with pytest.raises(InputError, match="has no encoder attention; it has: decoder"):
         attnlab.prune(model, [0.1], sites=["encoder"], **texts_of("gpt2"))

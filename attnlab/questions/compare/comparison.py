@@ -105,7 +105,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
     plans = [named_plan(one) for one in settings.plans]
     device = usable_device(settings.device)
     model, texts = model_and_texts(
-        source, sentences=settings.sentences, text=settings.text, scores=True, corpora=False
+        source, sentences=settings.wanted, text=settings.text, scores=True, corpora=False
     )
     model.move_to(device)
     scores_them = _has_loss(model, texts)

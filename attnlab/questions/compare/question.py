@@ -34,6 +34,8 @@ from attnlab.evaluation import (
 )
 from attnlab.results import Question
 
+# Held-out sentences, where nobody says how many.
+SENTENCES = 200
 MECHANISMS_BY_HEAD = Table(
     "mechanisms_by_head.csv",
     "head, mechanism and budget, means over sentences",
@@ -137,13 +139,14 @@ class ComparisonSettings(TextSettings):
     ] = 0
     quick: Annotated[bool, Option("Do not translate.", ("--quick",))] = False
     sentences: Annotated[
-        TextsAsked,
+        TextsAsked | None,
         Option(
             "Maximum number of held-out sentences, the first of their file.",
             SENTENCE_FLAGS,
             least=1,
+            shown=str(SENTENCES),
         ),
-    ] = 200
+    ] = None
     validation: Annotated[
         TextsAsked,
         Option("Maximum number of validation sentences, which choose the settings.", least=1),
@@ -184,6 +187,11 @@ class ComparisonSettings(TextSettings):
                     f"Two plans are called {name}, as tables call them; give their files two names."
                 )
                 raise InputError(msg)
+
+    @property
+    def wanted(self) -> TextsAsked:
+        """The sentences, or how many there are to be."""
+        return SENTENCES if self.sentences is None else self.sentences
 
 
 QUESTION = Question(

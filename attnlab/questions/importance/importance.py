@@ -48,6 +48,7 @@ from attnlab.evaluation import (
     Steps,
     load_evaluator,
     notes_on_texts,
+    training_texts,
     versions_in_words,
 )
 from attnlab.models import Source, leaving_modes, score
@@ -62,6 +63,7 @@ from attnlab.questions.importance.question import (
     NoMeans,
     NotUniform,
 )
+from attnlab.reading import Sentences
 from attnlab.results import Result
 
 
@@ -197,13 +199,13 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
     """
     seed, progress = settings.seed, settings.progress
     evaluator = load_evaluator(
-        source, sentences=settings.sentences, text=settings.text, corpus=settings.corpus,
+        source, sentences=settings.wanted, text=settings.text, corpus=settings.corpus,
         pair=settings.pair, batch_size=settings.batch_size, device=settings.device,
         loss=settings.loss, seed=seed,
     )  # fmt: skip
     evaluator = _at_sites(evaluator, settings.sites)
     bleu = _bleu(evaluator, settings)
-    ablations, notes = _possible_ablations(evaluator, settings.replacements, settings.training)
+    ablations, notes = _possible_ablations(evaluator, settings)
     halves = [evaluator.half(first) for first in (0, 1)]
     slopes = _gradients(halves, progress) if evaluator.scores else None
     losses = _ablated_losses(evaluator, ablations, progress)
@@ -241,7 +243,7 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
             "cumulative": cumulative,
             "rank_agreement": rank_agreement(_measures(table)),
         },
-        _about(evaluator, float(before.sum() / evaluator.tokens.sum()), draws, seed),
+        _about(evaluator, ablations, float(before.sum() / evaluator.tokens.sum()), draws, seed),
         (*notes, *_on_texts(evaluator, settings)),
         {"loss": evaluator.loss},
         weights=evaluator.loaded.weights,
@@ -255,29 +257,32 @@ def _on_texts(evaluator: Evaluator, settings: ImportanceSettings) -> list[Note]:
 
 @dataclass(frozen=True)
 class _Ablation:
-    """One way to replace heads: those that it can replace, and what it needs."""
+    """One way to replace heads: those that it can replace, and what it needs, of which sentences."""
 
     replacement: Replacement
     heads: tuple[Head, ...]
     means: Means | None
+    learning: Sentences | None
 
 
 def _possible_ablations(
-    evaluator: Evaluator, replacements: Sequence[str], training: int
+    evaluator: Evaluator, settings: ImportanceSettings
 ) -> tuple[list[_Ablation], list[Note]]:
     """The replacements with what they need; heads and means that cannot be had are left out."""
-    heads = all_heads(evaluator.projections)
+    heads, replacements = all_heads(evaluator.projections), settings.replacements
     notes: list[Note] = []
     if len(evaluator) < ENOUGH_FOR_INTERVALS:
         notes.append(FewForIntervals(len(evaluator)))
     found = []
     # In the order in which they are asked for: heads are removed by the first.
     for name in sorted(set(REPLACEMENTS) & {*replacements}, key=list(replacements).index):
-        means, replaceable = None, heads
+        means, learning, replaceable = None, None, heads
         if name == "mean":
             try:
-                means = _means(evaluator, training)
+                means, learning = _means(evaluator, settings)
             except AttnlabError as error:
+                if settings.brings_training:
+                    raise
                 notes.append(NoMeans(str(error)))
                 continue
         if name == "uniform":
@@ -287,16 +292,27 @@ def _possible_ablations(
                     layer_name(h.site, h.layer) for h in heads if h not in replaceable
                 )
                 notes.append(NotUniform(tuple(layers)))
-        found.append(_Ablation(name, tuple(replaceable), means))
+        found.append(_Ablation(name, tuple(replaceable), means, learning))
     if not any(len(ablation.heads) == len(heads) for ablation in found):
+        reasons = [note.reason for note in notes if isinstance(note, NoMeans)]
         msg = "No replacement that was named can be done for every head here; add zero."
-        raise InputError(msg)
+        raise InputError(" ".join([msg, *(f"The mean cannot be had: {one}" for one in reasons)]))
     return found, notes
 
 
-def _means(evaluator: Evaluator, training: int) -> Means:
-    learning = evaluator.on_split("train", training)
-    return mean_outputs(evaluator.projections, learning.batches, learning.run, learning.real)
+def _means(evaluator: Evaluator, settings: ImportanceSettings) -> tuple[Means, Sentences]:
+    """Mean outputs of all heads, and the training sentences that they are of."""
+    assert evaluator.texts is not None  # noqa: S101 - it was loaded from them
+    texts = training_texts(
+        evaluator.loaded,
+        evaluator.texts,
+        settings.training,
+        settings.calibration_text,
+        name="training",
+    )
+    learning = evaluator.on(texts, "training sentences")
+    means = mean_outputs(evaluator.projections, learning.batches, learning.run, learning.real)
+    return means, learning.sentences
 
 
 def _can_be_uniform(evaluator: Evaluator, head: Head) -> bool:
@@ -471,14 +487,24 @@ def _measures(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _about(evaluator: Evaluator, loss: float, draws: int, seed: int) -> dict[str, str]:
+def _left_out(sentences: Sentences) -> str:
+    reasons = [f"{one.count} {one.reason}" for one in sentences.dropped]
+    return f", left out: {', '.join(reasons)}" if reasons else ""
+
+
+def _about(
+    evaluator: Evaluator, ablations: Sequence[_Ablation], loss: float, draws: int, seed: int
+) -> dict[str, str]:
     model = evaluator.loaded
-    reasons = [f"{one.count} {one.reason}" for one in evaluator.sentences.dropped]
-    left_out = f", left out: {', '.join(reasons)}" if reasons else ""
+    learning = next((one.learning for one in ablations if one.learning is not None), None)
+    of_means = (
+        {} if learning is None else {"Training sentences": f"{len(learning)}{_left_out(learning)}"}
+    )
     return {
         **model.facts,
         **model.history,
-        "Sentences": f"{len(evaluator)} from {evaluator.sentences.origin}{left_out}",
+        "Sentences": f"{len(evaluator)} from {evaluator.sentences.origin}{_left_out(evaluator.sentences)}",
+        **of_means,
         "Loss of the whole model": f"{loss:.4f} ({LOSS_IN_WORDS[evaluator.loss]})",
         "Bootstrap": f"{draws} draws of sentences, seed {seed}; 95% intervals",
         "Significant": "at 5% after Holm's correction for the number of heads",

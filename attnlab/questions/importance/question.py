@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 from attnlab.ablation import REPLACEMENTS
@@ -160,16 +161,19 @@ class ImportanceSettings(CorpusTextSettings):
     """
 
     sentences: Annotated[
-        TextsAsked,
+        TextsAsked | None,
         Option(
-            f"Maximum number of held-out sentences, {FEWEST_SENTENCES} or more.", SENTENCE_FLAGS
+            f"Maximum number of held-out sentences, {FEWEST_SENTENCES} or more.",
+            SENTENCE_FLAGS,
+            shown=str(ABLATION_SENTENCES),
         ),
-    ] = ABLATION_SENTENCES
+    ] = None
     replacements: Annotated[
         Sequence[str],
         Option(
             "Replacements of a head: any of zero, mean, uniform; commas between. Heads are "
-            "removed by the first that all of them take.",
+            "removed by the first that all of them take. The mean is that of training sentences, which a "
+            "run or corpus brings; else it needs calibration text.",
             choices=REPLACEMENTS,
             read=names_in,
         ),
@@ -191,8 +195,20 @@ class ImportanceSettings(CorpusTextSettings):
         ),
     ] = 10
     training: Annotated[
-        int, Option("Number of training sentences for the mean outputs of heads.", least=1)
+        TextsAsked,
+        Option(
+            "Maximum number of training sentences for the mean outputs of heads, the first of the run, the "
+            "corpus or calibration text.",
+            least=1,
+        ),
     ] = 500
+    calibration_text: Annotated[
+        str | Path | None,
+        Option(
+            "File of training sentences for the mean outputs of heads, written like text; a run or corpus "
+            "brings its own."
+        ),
+    ] = None
     loss: Annotated[str | None, LOSS_OPTION] = None
     seed: Annotated[int, SEED] = 0
 
@@ -205,10 +221,24 @@ class ImportanceSettings(CorpusTextSettings):
             if name not in self.replacements:
                 msg = f"BLEU of {name} needs {name} among the replacements."
                 raise InputError(msg)
-        count = self.sentences if isinstance(self.sentences, int) else len(self.sentences)
+        if self.brings_training and "mean" not in self.replacements:
+            given = "training" if self.calibration_text is None else "calibration_text"
+            msg = f"{given} is for the mean; name mean among the replacements, or leave it out."
+            raise InputError(msg)
+        count = self.wanted if isinstance(self.wanted, int) else len(self.wanted)
         if count < FEWEST_SENTENCES:
             msg = f"Importance needs at least {FEWEST_SENTENCES} sentences, not {count}."
             raise InputError(msg)
+
+    @property
+    def brings_training(self) -> bool:
+        """Whether training sentences were handed in, of which nothing may be left out without a word."""
+        return self.calibration_text is not None or not isinstance(self.training, int)
+
+    @property
+    def wanted(self) -> TextsAsked:
+        """The sentences, or how many there are to be."""
+        return ABLATION_SENTENCES if self.sentences is None else self.sentences
 
 
 QUESTION = Question(

@@ -21,6 +21,7 @@ from attnlab.budget import BudgetedPlan, Layer, Measurements
 from attnlab.budget.uniform import uniform
 from attnlab.core import Head, Note, options_of, usable_device
 from attnlab.evaluation import (
+    FewerThanAsked,
     Parts,
     Steps,
     evaluator_of,
@@ -87,7 +88,7 @@ def plan(source: Source, settings: PlanSettings) -> Result:
     """
     device = usable_device(settings.device)
     model, texts = model_and_texts(
-        source, sentences=settings.sentences, text=settings.text, scores=True, corpora=False
+        source, sentences=settings.wanted, text=settings.text, scores=True, corpora=False
     )
     types = settings.granularity == LAYER_TYPES
     families = settings.families
@@ -123,7 +124,7 @@ def plan(source: Source, settings: PlanSettings) -> Result:
     measured = Measurements(_wanted(plans), detailed=True)
     read("Measuring", part=parts.test, receive=measured.add)
     compared = question_named("compare").verb(
-        model, budgets, mechanisms=(), against=SEARCHED,
+        model, budgets, mechanisms=(), against=SEARCHED, sentences=settings.wanted,
         plans=[
             BudgetedPlan(one.plan(), name, budget, "calibrated", _setting_of(name, one))
             for (budget, name), one in plans.items()
@@ -144,7 +145,7 @@ def plan(source: Source, settings: PlanSettings) -> Result:
             "Mechanism for each": settings.granularity,
             "Families": ", ".join(families),
         },
-        (*compared.notes, *_notes(search, budgets, plans)),
+        (*_notes_of(compared, settings), *_notes(search, budgets, plans)),
         # Token ids of keys are those of the source tokenizer.
         {**details, "tokenizer": checksum(model.both_tokenizers.source)},
         weights=model.weights,
@@ -156,7 +157,7 @@ def plan(source: Source, settings: PlanSettings) -> Result:
 
 # What a comparison is told as the search is.
 _SHARED = (
-    "sentences", "validation", "calibration", "text", "calibration_text", "sites", "quick", "memory",
+    "validation", "calibration", "text", "calibration_text", "sites", "quick", "memory",
     "loss", "seed", "batch_size", "device", "progress",
 )  # fmt: skip
 
@@ -318,6 +319,12 @@ def _setting_of(name: str, found: FoundPlan) -> str:
         return "; ".join(f"{site}={specification}" for site, specification in by_site.items())
     families = Counter(candidate.family for candidate in found.entries.values())
     return ", ".join(f"{family} {count}" for family, count in families.most_common())
+
+
+def _notes_of(compared: Result, settings: PlanSettings) -> list[Note]:
+    """Those of the comparison, which was told a number of sentences even where nobody asked for one."""
+    asked = settings.sentences is not None
+    return [note for note in compared.notes if asked or not isinstance(note, FewerThanAsked)]
 
 
 def _notes(search: Search, budgets: Sequence[int], plans: Plans) -> tuple[Note, ...]:

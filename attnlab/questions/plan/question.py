@@ -19,6 +19,8 @@ from attnlab.evaluation import (
 from attnlab.results import Question
 
 SEARCHED = "searched"
+# Held-out sentences, where nobody says how many.
+SENTENCES = 500
 # One setting for all heads of a site, beside the searched plan.
 BASELINES = ("band", "longformer", "bigbird")
 # The family of heads that see no key.
@@ -168,13 +170,14 @@ class PlanSettings(TextSettings):
     ] = DEFAULT_FAMILIES
     quick: Annotated[bool, Option("Do not translate.", ("--quick",))] = False
     sentences: Annotated[
-        TextsAsked,
+        TextsAsked | None,
         Option(
             "Maximum number of held-out sentences, the first of their file.",
             SENTENCE_FLAGS,
             least=1,
+            shown=str(SENTENCES),
         ),
-    ] = 500
+    ] = None
     validation: Annotated[
         TextsAsked,
         Option("Maximum number of validation sentences, which choose the mechanisms.", least=1),
@@ -225,6 +228,11 @@ class PlanSettings(TextSettings):
                 "layers, so it takes no families; leave them out."
             )
             raise InputError(msg)
+
+    @property
+    def wanted(self) -> TextsAsked:
+        """The sentences, or how many there are to be."""
+        return SENTENCES if self.sentences is None else self.sentences
 
 
 QUESTION = Question(

@@ -36,7 +36,7 @@ from attnlab.evaluation import (
 )
 from attnlab.models import IGNORED_LABEL, Model, Run, Source, read_record
 from attnlab.questions.prune.question import PruningSettings
-from attnlab.reading import read_sentences
+from attnlab.reading import SentencesDropped, read_sentences
 
 GATE_LEARNING_RATE = 0.1
 
@@ -68,12 +68,16 @@ class Training:
         batches: so many batches, the same at every call.
         loss: mean loss a token of a batch; differentiable.
         steps_in_epoch: how many batches hold everything once.
+        sentences: how many that is.
+        dropped: what is left out of it.
         batch_tokens: tokens a batch and side; None where batches count sentences.
     """
 
     batches: Callable[[int], Iterator[Any]]
     loss: Callable[[Any], Float[Tensor, ""]]
     steps_in_epoch: int
+    sentences: int
+    dropped: tuple[SentencesDropped, ...]
     batch_tokens: int | None = None
 
 
@@ -205,16 +209,12 @@ def load_pruner(source: Source, settings: PruningSettings) -> Pruner:
         AttnlabError: the corpus is no longer the one of the training.
     """
     model, texts = model_and_texts(
-        source, sentences=settings.sentences, text=settings.text, scores=True, corpora=False
+        source, sentences=settings.wanted, text=settings.text, scores=True, corpora=False
     )
     if isinstance(model, Run):
         _check_not_pruned(model.folder)
-    elif settings.keep_models or settings.batch_tokens:
-        msg = (
-            "Pruned models are written, and tokens of a batch counted, for runs of attnlab train alone; "
-            "leave keep_models and batch_tokens out."
-        )
-        raise InputError(msg)
+    else:
+        _check_for_any_model(settings)
     if not isinstance(source, str | Path):  # whose model is the caller's
         model = replace(model, model=copy.deepcopy(model.model))
     model.move_to(usable_device(settings.device))
@@ -226,7 +226,8 @@ def load_pruner(source: Source, settings: PruningSettings) -> Pruner:
     projections = evaluators["test"].projections
     check_closable(projections, projections)
     there = dict.fromkeys(site for site, _ in projections)
-    missing = [site for site in settings.sites or () if site not in there]
+    wanted = settings.sites
+    missing = [site for site in wanted or () if site not in there]
     if missing:
         msg = f"The model has no {missing[0]} attention; it has: {', '.join(there)}."
         raise InputError(msg)
@@ -235,7 +236,7 @@ def load_pruner(source: Source, settings: PruningSettings) -> Pruner:
         texts=texts,
         evaluators=evaluators,
         projections=projections,
-        sites=tuple(site for site in SITES if settings.sites is None or site in settings.sites),
+        sites=tuple(site for site in SITES if site in (there if wanted is None else wanted)),
         training=training,
         start={name: tensor.clone() for name, tensor in model.model.state_dict().items()},
         seed=settings.seed,
@@ -243,6 +244,19 @@ def load_pruner(source: Source, settings: PruningSettings) -> Pruner:
         translate=not settings.quick,
         progress=settings.progress,
     )
+
+
+def _check_for_any_model(settings: PruningSettings) -> None:
+    """Raises InputError for what runs alone can be told."""
+    # In words beside the names: models are kept with another word on the command line.
+    of_runs = {
+        "saving pruned models (keep_models)": settings.keep_models,
+        "counting tokens of a batch (batch_tokens)": settings.batch_tokens is not None,
+    }
+    given = [what for what, asked in of_runs.items() if asked]
+    if given:
+        msg = f"Only for runs of attnlab train: {', '.join(given)}; leave that out."
+        raise InputError(msg)
 
 
 def _of_run(
@@ -257,10 +271,19 @@ def _of_run(
     corpus = texts.corpus
     assert corpus is not None  # noqa: S101 - a run brings one
     pairs = training_pairs(run, corpus(), batch_tokens=settings.batch_tokens, seed=settings.seed)
-    most = settings.sentences if isinstance(settings.sentences, int) else len(settings.sentences)
+    total, used = len(corpus().train), len(pairs.pairs)
+    long = SentencesDropped(total - used, total, run.settings.corpus.max_tokens)
+    most = settings.wanted if isinstance(settings.wanted, int) else len(settings.wanted)
     return (
         {"validation": test.on_split("validation", most), "test": test},
-        Training(pairs.batches, training_loss(run), pairs.steps_in_epoch, pairs.batch_tokens),
+        Training(
+            pairs.batches,
+            training_loss(run),
+            pairs.steps_in_epoch,
+            used,
+            (long,) if long.count else (),
+            pairs.batch_tokens,
+        ),
     )
 
 
@@ -292,7 +315,9 @@ def _of_model(
         return training.example_losses(batch).sum() / (batch.labels != IGNORED_LABEL).sum()
 
     evaluators = {"validation": validation, "test": test}
-    return evaluators, Training(batches, loss, len(training.batches))
+    return evaluators, Training(
+        batches, loss, len(training.batches), len(training), training.sentences.dropped
+    )
 
 
 def _check_not_pruned(folder: Path) -> None:

@@ -3,7 +3,7 @@
 import math
 import random as randomness
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -109,6 +109,8 @@ def prune(source: Source, settings: PruningSettings) -> Result:
         "sites": list(pruner.sites),
         "parameters_trained": settings.train_model,
         "batch_tokens": pruner.training.batch_tokens,
+        **{f"{split}_sentences": len(one) for split, one in pruner.evaluators.items()},
+        "training_sentences": pruner.training.sentences,
     }
     return Result(
         QUESTION.name,
@@ -120,9 +122,9 @@ def prune(source: Source, settings: PruningSettings) -> Result:
         },
         about,
         (
-            # The default asks for more than many corpora have.
-            *notes_on_texts(pruner.loaded, pruner.texts, None, settings.sites),
+            *notes_on_texts(pruner.loaded, pruner.texts, settings.sentences, settings.sites),
             *_on_sentences(before),
+            *_left_out(pruner),
             *(note for part in found for note in part.notes),
         ),
         weights=pruner.loaded.weights,
@@ -315,6 +317,13 @@ def _on_sentences(measured: Mapping[str, Measured]) -> list[Note]:
     part = min(counts, key=counts.__getitem__)
     few = counts[part] < ENOUGH_FOR_INTERVALS
     return [FewForIntervals(counts[part], part)] if few else []
+
+
+def _left_out(pruner: Pruner) -> list[Note]:
+    """The sentences of each part that the model cannot take."""
+    parts = {split: one.sentences.dropped for split, one in pruner.evaluators.items()}
+    parts["training"] = pruner.training.dropped
+    return [replace(one, part=part) for part, dropped in parts.items() for one in dropped]
 
 
 def _notes(penalty: float, heads: int, closed: int, unsettled: int) -> list[Note]:

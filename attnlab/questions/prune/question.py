@@ -12,6 +12,8 @@ from attnlab.results import Question
 # Nats per token for an open head: from nearly all heads left to nearly none.
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0)
 STEPS = 300
+# To measure on, where nobody says how many.
+SENTENCES = 1000
 PENALTY = Column("penalty", "penalty", "Price of an open head, in nats per token.")
 
 
@@ -153,13 +155,14 @@ class PruningSettings(TextSettings):
         ),
     ] = field(default=PENALTIES, kw_only=False)
     sentences: Annotated[
-        TextsAsked,
+        TextsAsked | None,
         Option(
             "Maximum number of sentences to measure on; of a run of validation and of test each.",
             SENTENCE_FLAGS,
             least=1,
+            shown=str(SENTENCES),
         ),
-    ] = 1000
+    ] = None
     validation: Annotated[
         TextsAsked,
         Option("Maximum number of validation sentences of a model that is no run.", least=1),
@@ -200,12 +203,19 @@ class PruningSettings(TextSettings):
     quick: Annotated[bool, Option("Do not translate.", ("--quick",))] = False
     batch_tokens: Annotated[
         int | None,
-        Option("Number of tokens per batch and side.", above=0, shown="as the run was trained"),
+        Option(
+            "Number of tokens per batch and side; for runs of attnlab train alone.",
+            above=0,
+            shown="as the run was trained",
+        ),
     ] = None
     seed: Annotated[int, SEED] = 0
     keep_models: Annotated[
         bool,
-        Option("Write every pruned model as a run, to OUT/models/penalty_X.", ("--save",)),
+        Option(
+            "Write every pruned model as a run, to OUT/models/penalty_X; for runs of attnlab train alone.",
+            ("--save",),
+        ),
     ] = False
 
     def __post_init__(self) -> None:
@@ -228,6 +238,11 @@ class PruningSettings(TextSettings):
         if self.epochs is not None:
             return max(1, round(self.epochs * steps_in_epoch))
         return self.steps or STEPS
+
+    @property
+    def wanted(self) -> TextsAsked:
+        """The sentences, or how many there are to be."""
+        return SENTENCES if self.sentences is None else self.sentences
 
 
 def _all_closed(note: AllHeadsClosed) -> str:

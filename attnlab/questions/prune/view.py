@@ -66,11 +66,11 @@ def contents(result: Result) -> Contents:
         "Loss": str(result.about["loss"]),
         "Seed": str(curve["seed"].iloc[0]),
     }
-    return Contents([smallest_model(curve)], facts, [figure], shown)
+    return Contents(answers(curve), facts, [figure], shown)
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:
-    """The test part of the curve in at most 80 columns, and the smallest model."""
+    """The test part of the curve in at most 80 columns, and what it says."""
     test = result.curve[result.curve["split"] == "test"]
     heads, sentences = (test[name].iloc[0] for name in ("heads", "sentences"))
     translates = has_bleu(test)
@@ -95,10 +95,34 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
         rows,
         numbers,
         f"{counted(heads, 'head')}, {counted(sentences, 'test sentence')}",
-        smallest_model(result.curve),
+        "\n".join(answers(result.curve)),
         # Nine columns fit 80 characters only so.
         gap=1,
     )
+
+
+def answers(curve: pd.DataFrame) -> list[str]:
+    """The smallest model, and where random heads do as well, as sentences."""
+    penalties = no_better_than_random(curve)
+    if not penalties:
+        return [smallest_model(curve)]
+    named = (
+        f"penalt{'y' if len(penalties) == 1 else 'ies'} {', '.join(f'{p:g}' for p in penalties)}"
+    )
+    random = (
+        f"At {named} the heads that the gates closed cost no less on the test part than as many random "
+        "ones (one draw)."
+    )
+    return [smallest_model(curve), random]
+
+
+def no_better_than_random(curve: pd.DataFrame) -> list[float]:
+    """The penalties whose model is no better on the test part than with as many random heads closed."""
+    measure = MEASURES[has_bleu(curve)].name
+    test = curve[curve["split"] == "test"].set_index("penalty")
+    pruned, random = (test.loc[test["kind"] == kind, measure] for kind in ("pruned", "random"))
+    ahead = (pruned - random).dropna() * (1 if measure == "bleu" else -1)
+    return [float(penalty) for penalty in ahead.index[ahead <= 0]]
 
 
 def smallest_model(curve: pd.DataFrame) -> str:
