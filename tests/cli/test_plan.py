@@ -58,7 +58,7 @@ def test_writes_a_plan_tables_and_a_figure(
     assert any(line.startswith("3 keys per row; changes from loss") for line in shown)
     said = " ".join(done.stdout.split())
     assert (
-        f"At 3 keys per row, on average over all heads, the searched plan ({own['written']}) sees"
+        f"At 3 keys per row, on average over all heads, the searched plan ({own['setting']}) sees"
         in said
     )
     found = read_json(run(small_run, "--budget", 3, "--json", *QUICK).stdout)
