@@ -156,9 +156,9 @@ def describe_heads(summary: pd.DataFrame) -> list[str]:
     needed = most_needed(summary)
     if needed is not None:
         head, change = needed
-        by = LOSS_CHANGE.column.shown(change)
         # Of a model that scores at random changes are below what tables show.
-        by = by if float(by) else f"{change:.1g}"
+        seen = round(change, LOSS_CHANGE.column.digits or 0) > 0
+        by = LOSS_CHANGE.column.shown(change) if seen else f"{change:.1g}"
         said.append(f"The loss rises most without {head}, by {by} nats per token.")
     return said
 
