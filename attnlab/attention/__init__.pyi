@@ -55,6 +55,7 @@ from .mechanisms.position_scores import PositionalSoftmax as PositionalSoftmax
 from .mechanisms.sigma import Sigma as Sigma
 from .mechanisms.sigma import SigmaAttention as SigmaAttention
 from .mechanisms.softmax import MaskedSoftmax as MaskedSoftmax
+from .mechanisms.softmax import scores_of as scores_of
 from .mechanisms.static import Static as Static
 from .mechanisms.topk import TopK as TopK
 from .mechanisms.topk import TopKAttention as TopKAttention

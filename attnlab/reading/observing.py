@@ -1,7 +1,7 @@
 """Queries, keys and values of a model's heads, handed on layer by layer while it reads sentences."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -20,6 +20,7 @@ from attnlab.attention import (
     attention_modules,
     holds_installed,
     mechanism_of,
+    scores_of,
     use,
 )
 from attnlab.core import BATCH_SIZE, SITES, InputError, Side, sides_of
@@ -58,7 +59,8 @@ class Observed:
         token_ids: ids of the keys.
         weights: full attention, 0 in the rows of padding.
         sentences: numbers of the sentences of the batch.
-        scores: where attention is additive, the scores of every pair; queries are 0 then.
+        scores: where they are no products of queries and keys alone (additive attention, relative
+            positions), those of every pair; queries are 0 then.
     """
 
     site: str
@@ -82,7 +84,7 @@ class Observed:
 
 
 def additive_sites(model: Any) -> frozenset[str]:
-    """The sites whose scores are no products of queries and keys."""
+    """The sites whose scores are no products of queries and keys alone."""
     return frozenset(at.site for at in attention_modules(model) if at.additive)
 
 
@@ -206,11 +208,13 @@ class _Observer(FullAttention):
     def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Values mixed by full attention."""
         if context.bias is not None and not self.additive:
-            msg = (
-                "This model adds relative positions to its scores, which not every mechanism can; "
-                "its heads cannot be compared."
-            )
-            raise InputError(msg)
+            if bool(context.bias.any()):
+                msg = (
+                    "This model adds numbers to its scores, which not every mechanism can; its heads "
+                    "cannot be compared."
+                )
+                raise InputError(msg)
+            context = replace(context, bias=None)
         if context.scoring is not None:
             msg = (
                 "This model's own attention hides more than padding and the future, caps its scores or "
@@ -220,6 +224,11 @@ class _Observer(FullAttention):
         if self.hand_on is None:
             msg = "This model uses one attention layer several times over; its heads cannot be compared."
             raise InputError(msg)
-        self.hand_on(HeadInputs(query, key, value, context.bias))
+        if context.bias is None:
+            self.hand_on(HeadInputs(query, key, value, None))
+        else:
+            added = replace(context, bias=context.bias.double())
+            scores = scores_of(query.double(), key.double(), added)
+            self.hand_on(HeadInputs(torch.zeros_like(query), key, value, scores))
         self.hand_on = None
         return super().mix(query, key, value, context)

@@ -188,8 +188,7 @@ def test_a_masked_model_is_loaded_with_the_layer_that_scores(tmp_path: Any) -> N
     assert torch.allclose(evaluator.losses(), direct.losses(), rtol=1e-6)
 
 
-# The scores of T5 hold relative positions, which observed heads cannot do without.
-COMPARED = ["bert", "distilbert", "gpt2", "llama", "marian"]
+COMPARED = ["bert", "distilbert", "gpt2", "llama", "marian", "t5"]
 
 
 @pytest.mark.parametrize("name", [*COMPARED, "masked"])

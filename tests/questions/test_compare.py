@@ -229,7 +229,7 @@ def watched(model: Any, words: Any, texts: Any, **options: Any) -> list[Observed
     return seen
 
 
-ARCHITECTURES = ["attnlab", "bert", "distilbert", "marian", "bart", "gpt2", "llama"]
+ARCHITECTURES = ["attnlab", "bert", "distilbert", "marian", "bart", "gpt2", "llama", "t5"]
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
@@ -263,9 +263,10 @@ def test_observed_weights_are_those_the_model_returns(name: str) -> None:
             -1, part.weights.shape[1], -1)] == 0).all())  # fmt: skip
 
 
-def test_a_model_with_relative_positions_is_refused() -> None:
-    with pytest.raises(InputError, match="relative positions"):
-        watched(random_models.t5(), tokenizer(), PAIRS[:2])
+def test_of_relative_positions_scores_are_observed_in_place_of_queries() -> None:
+    for part in watched(random_models.t5(), tokenizer(), PAIRS[:2]):
+        assert (part.scores is None) == (part.site == "cross")
+        assert bool(part.query.any()) == (part.site == "cross")
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from attnlab.evaluation.shared_settings import Steps
 from attnlab.models import IGNORED_LABEL
 from attnlab.questions.plan.criteria import costs
 from attnlab.questions.plan.planning import plan, plans_of
-from attnlab.questions.plan.question import CRITERIA
+from attnlab.questions.plan.question import CRITERIA, DEFAULT_FAMILIES
 from attnlab.questions.plan.search import Candidate, Costs, Search, Unit
 from attnlab.reading.observing import Observed
 
@@ -294,10 +294,16 @@ def test_every_criterion_finds_a_plan(criterion: str) -> None:
     assert found.mechanisms["criterion"].notna().all()
 
 
-def test_t5_is_refused_in_a_sentence() -> None:
+@pytest.mark.parametrize("criterion", MEASURED)
+def test_every_criterion_finds_a_plan_of_t5(criterion: str) -> None:
+    """With static weights among the families, which need no scores to add relative positions to."""
     model = random_models.t5(), tokenizer()
-    with pytest.raises(InputError, match="adds relative positions to its scores"):
-        plan(model, (2,), sentences=PAIRS[:2], calibration=PAIRS[2:], validation=PAIRS[2:])
+    found = plan(
+        model, (2,), sentences=PAIRS[:2], calibration=PAIRS[2:], validation=PAIRS[2:], quick=True,
+        criterion=criterion,
+    )  # fmt: skip
+    assert set(found.mechanisms["site"]) == {"encoder", "decoder", "cross"}
+    assert found.mechanisms["family"].isin(DEFAULT_FAMILIES).all()
 
 
 def test_an_encoder_decoder_needs_translations() -> None:

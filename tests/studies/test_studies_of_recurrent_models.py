@@ -26,7 +26,7 @@ from attnlab.results.result import Result
 
 HEAD = Head("cross", 0, 0)
 OF_PRODUCTS = {"linear", "linformer (not trained)"}
-NO_SCORES = "additive scores are no products"
+NO_SCORES = "the scores here are not these alone"
 
 
 def heads_of(table) -> set[tuple[str, int, int]]:
@@ -140,7 +140,7 @@ def test_replaced_heads_and_a_written_plan(recurrent_run: Path, tmp_path: Path) 
     with use(evaluator.model, {"cross": band["setting"]}):
         loss = float(evaluator.losses().sum() / evaluator.tokens.sum())
     assert band["loss"] == pytest.approx(loss, rel=1e-6)
-    refused = r"The mechanism 'linear' cannot be in cross: .* additive scores are no products"
+    refused = r"The mechanism 'linear' cannot be in cross: .* the scores here are not these alone"
     with pytest.raises(InputError, match=refused):
         attnlab.compare(recurrent_run, [5], mechanisms=["band", "linear"], **options)
 

@@ -209,7 +209,7 @@ def stands_at(spec: str, site: str) -> bool:
 
 def needs_scores(spec: str) -> bool:
     """Whether the mechanism lacks scores that relative positions could be added to."""
-    return not make(spec, heads=1, vocabulary=1).traits.bias
+    return not make(spec, heads=1, vocabulary=1).traits.takes_scores
 
 
 def learned(installed: Installed) -> Installed:

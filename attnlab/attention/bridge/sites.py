@@ -44,8 +44,11 @@ class AttentionAt:
 
     @property
     def additive(self) -> bool:
-        """Whether its scores are no products of queries and keys."""
-        return isinstance(self.module, OwnAttention) and self.module.additive
+        """Whether its scores are no products of queries and keys alone."""
+        if isinstance(self.module, OwnAttention):
+            return self.module.additive
+        # T5's cross-attention adds zeros.
+        return self.site != "cross" and hasattr(self.module, "has_relative_attention_bias")
 
 
 def attention_modules(model: PreTrainedModel) -> list[AttentionAt]:
@@ -175,8 +178,7 @@ def score_rules(at: AttentionAt, config: Any) -> set[ScoreRule]:
         config: the configuration of the text model.
     """
     found: set[ScoreRule] = set()
-    # T5's cross-attention adds zeros.
-    if at.site != "cross" and hasattr(at.module, "has_relative_attention_bias"):
+    if at.additive and not isinstance(at.module, OwnAttention):
         found.add("bias")
     window = _window(at.module, config)
     if window is not None and window < getattr(config, "max_position_embeddings", window + 1):
@@ -214,7 +216,7 @@ def without_scores(mechanism: Mechanism, rules: Collection[ScoreRule]) -> str | 
         if not isinstance(part, Mechanism):
             continue
         for rule, said in _SAID.items():
-            able = part.traits.bias if rule == "bias" else part.scored
+            able = part.traits.takes_scores if rule == "bias" else part.scored
             if rule in rules and not able:
                 return (
                     f"This model {said}, and '{part.name}' has no scores of single keys for that; "
