@@ -80,7 +80,7 @@ def _has_global_tokens(mechanism: Mechanism) -> bool:
     return isinstance(mechanism, LongformerAttention) and mechanism.global_rows() > 0
 
 
-NO_SCORES = "it computes its weights from products of queries and keys, and the scores here are not these alone"
+NO_SCORES = "it weighs keys by their products with queries, and the scores here are not these alone"
 
 
 class OwnAttention(nn.Module):

@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 import torch
 from zoo import random_models
+from zoo.analyzed import ANALYZED
 from zoo.architectures import CASES
-from zoo.random_models import PAIRS, SENTENCES, tokenizer
+from zoo.random_models import PAIRS, SENTENCES, seeded, tokenizer
 
 from attnlab.attention.bridge.installing import use
 from attnlab.attention.registry import make
@@ -230,16 +231,22 @@ def watched(model: Any, words: Any, texts: Any, **options: Any) -> list[Observed
 
 
 ARCHITECTURES = ["attnlab", "bert", "distilbert", "marian", "bart", "gpt2", "llama", "t5"]
+# With relative positions, or a mask of one row for all queries.
+OTHERS = ["mt5", "umt5", "switch", "layoutlm"]
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("name", [*ARCHITECTURES, *OTHERS])
 def test_observed_weights_are_those_the_model_returns(name: str) -> None:
     """Every layer of every site, on a batch of sentences of unlike length."""
-    case = CASES[name]()
+    if name in OTHERS:
+        model = seeded(ANALYZED[name]).eval().double()
+        model.set_attn_implementation("eager")
+    else:
+        model = CASES[name]().model
     words = tokenizer()
-    texts = PAIRS[:3] if case.model.config.is_encoder_decoder else SENTENCES[:3]
-    encoding = read_sentences(Model(case.model, words), texts)
-    seen = watched(case.model, words, texts)
+    texts = PAIRS[:3] if model.config.is_encoder_decoder else SENTENCES[:3]
+    encoding = read_sentences(Model(model, words), texts)
+    seen = watched(model, words, texts)
     axes = encoding.axes([encoding.usable[n] for n in seen[0].sentences], torch.device("cpu"))
     given = {"input_ids": axes["source"].ids, "attention_mask": axes["source"].real.long()}
     if "target" in axes:
@@ -248,10 +255,10 @@ def test_observed_weights_are_those_the_model_returns(name: str) -> None:
             "decoder_attention_mask": axes["target"].real.long(),
         }
     with torch.no_grad():
-        out = case.model(**given, output_attentions=True)
+        out = model(**given, output_attentions=True)
     fields = {"encoder": "encoder_attentions", "decoder": "decoder_attentions"}
     fields |= {"cross": "cross_attentions"}
-    if not case.model.config.is_encoder_decoder:
+    if not model.config.is_encoder_decoder:
         fields = {"encoder": "attentions", "decoder": "attentions"}
     expected = sum(len(out[fields[site]]) for site in {part.site for part in seen})
     assert len(seen) == expected == len({(part.site, part.layer) for part in seen})

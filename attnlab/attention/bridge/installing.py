@@ -83,7 +83,7 @@ def read_mask(
     """The mask of one call, told apart into padding, causality and the rest.
 
     Args:
-        mask: True or 0 at pairs that count, `[batch, 1 or head, query, key]`; None hides nothing.
+        mask: True or 0 at pairs that count, `[batch, 1 or head, 1 or query, key]`; None hides nothing.
         queries: number of queries.
         keys: number of keys.
         causal: whether the mechanism hides the keys behind a query by itself.
@@ -97,6 +97,9 @@ def read_mask(
     if mask is None:
         return Reading(None, keys - queries if causal else past)
     mask = mask[..., :keys]
+    if mask.shape[-2] == 1:
+        # One row for all queries, as LayoutLM and Switch have it.
+        mask = mask.expand(-1, -1, queries, -1)
     seen = mask if mask.dtype == torch.bool else mask > hidden_below(mask)
     visible = seen.any(-2).any(1) if real is None else _as_long_as(keys, real)
     expected = visible[:, None, None, :].expand(-1, 1, queries, -1)
