@@ -14,11 +14,16 @@ from .bridge.saved import install_saved as install_saved
 from .bridge.saved import install_written as install_written
 from .bridge.saved import load_with_plan as load_with_plan
 from .bridge.saved import saved_plan as saved_plan
+from .bridge.sites import RULES_IN_WORDS as RULES_IN_WORDS
 from .bridge.sites import AttentionAt as AttentionAt
+from .bridge.sites import ScoreRule as ScoreRule
 from .bridge.sites import asks_interface as asks_interface
 from .bridge.sites import attention_modules as attention_modules
+from .bridge.sites import layer_rules as layer_rules
 from .bridge.sites import mechanism_of as mechanism_of
 from .bridge.sites import mechanisms_in as mechanisms_in
+from .bridge.sites import rule_against as rule_against
+from .bridge.sites import rules_told as rules_told
 from .bridge.streaming import NO_GAP as NO_GAP
 from .bridge.streaming import Gap as Gap
 from .bridge.streaming import cache_bytes as cache_bytes

@@ -1,8 +1,8 @@
 """What every attention mechanism is: queries, keys, values in; mixed values out; the matrix it applied."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypedDict, Unpack
 
 import torch
@@ -104,6 +104,16 @@ class Scoring:
     allowed: Bool[Tensor, "#batch #head query key"] | None = None
     softcap: float | None = None
     sinks: Float[Tensor, " head"] | None = None
+
+    def of_heads(self, heads: Sequence[int]) -> "Scoring":
+        """What is done to the scores of these heads alone."""
+        some = list(heads)
+        allowed = self.allowed
+        if allowed is not None and allowed.shape[1] > 1:
+            allowed = allowed[:, some]
+        return replace(
+            self, allowed=allowed, sinks=None if self.sinks is None else self.sinks[some]
+        )
 
 
 class CallContext(TypedDict, total=False):

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import ClassVar, Unpack
 
 import torch
@@ -378,8 +377,7 @@ def _of_heads(call: CallContext, heads: list[int], mechanism: Mechanism) -> Call
         part["bias"] = _of(bias, heads)
     scoring = part.pop("scoring", None)
     if scoring is not None:
-        sinks = None if scoring.sinks is None else scoring.sinks[heads]
-        part["scoring"] = replace(scoring, allowed=_of(scoring.allowed, heads), sinks=sinks)
+        part["scoring"] = scoring.of_heads(heads)
     if mechanism.positions == "none":
         part.pop("real_queries", None)
     return part

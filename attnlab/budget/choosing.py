@@ -15,6 +15,7 @@ from attnlab.attention import (
     AttentionRecord,
     Mechanism,
     PerHead,
+    ScoreRule,
     Sigma,
     SigmaAttention,
     SigmaTables,
@@ -25,14 +26,12 @@ from attnlab.attention import (
     sides,
 )
 from attnlab.budget.running_sums import Layer, Measurements
-from attnlab.budget.uniform import uniform, uniform_mechanisms
+from attnlab.budget.uniform import FIXED, refusals, uniform, uniform_mechanisms
 from attnlab.core import Side, sides_of
 from attnlab.reading import Observed, Sentence, Sentences
 
 ONE_KEY_PATTERNS = ("self", "previous", "next")
 CAUSAL_PATTERNS = ("self", "previous")
-# The best pattern of one key for each head; it has no setting.
-FIXED = "fixed"
 
 Apply = Callable[[Observed], Tensor]
 
@@ -77,7 +76,7 @@ class SiteTypes:
         queries: mean number of queries of a validation sentence, for the work.
         keys: mean number of keys.
         longest: most keys of a sentence.
-        additive: whether scores are no products of queries and keys.
+        rules: what the model does to the scores of any of its layers.
     """
 
     site: str
@@ -85,7 +84,7 @@ class SiteTypes:
     queries: int
     keys: int
     longest: int
-    additive: bool = False
+    rules: frozenset[ScoreRule] = frozenset()
 
     def with_counted_ids(self, layer: Observed) -> Observed:
         """The layer with ids that all have a count; padding gets any."""
@@ -99,7 +98,7 @@ def types_of_site(
     learning: Sentences,
     test: Sentences,
     *,
-    additive: bool = False,
+    rules: frozenset[ScoreRule] = frozenset(),
 ) -> SiteTypes:
     """The site with its numbers of keys and queries, and how often each token type occurs in training text.
 
@@ -109,7 +108,7 @@ def types_of_site(
         validation: sentences to choose on.
         learning: training sentences.
         test: sentences to report on.
-        additive: whether the site's scores are no products of queries and keys.
+        rules: what the model does to the scores of the site.
     """
     chosen, before, last = (
         [_ids(site, sentence) for sentence in part.usable] for part in (validation, learning, test)
@@ -119,7 +118,7 @@ def types_of_site(
     )
     longest = max(len(ids) for _, ids in [*chosen, *before, *last])
     counts = type_counts[site == "decoder"]
-    return SiteTypes(site, counts, queries, keys, longest, additive)
+    return SiteTypes(site, counts, queries, keys, longest, rules)
 
 
 def _ids(site: str, sentence: Sentence) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -146,7 +145,9 @@ class LayerCalibration:
         causal = site.site == "decoder"
         self.heads, self.dim = 0, 0
         self._tallies = {window: Tally(len(site.counts), window) for window in windows}
-        names = CAUSAL_PATTERNS if causal else ONE_KEY_PATTERNS
+        names: tuple[str, ...] = CAUSAL_PATTERNS if causal else ONE_KEY_PATTERNS
+        if FIXED in refusals(site.site, site.rules):
+            names = ()
         self._patterns = {
             name: make(f"fixed(pattern='{name}')", causal=causal, cross=site.site == "cross")
             for name in names
@@ -160,10 +161,10 @@ class LayerCalibration:
         for tally in self._tallies.values():
             tally.add(record)
         masses = [
-            (layer.weights * Candidate(name, "", "", part, 0).matrices(layer)).sum((0, 2, 3))
+            (layer.weights * Candidate(name, "", "", part, 0).matrices(layer)).sum((0, 2, 3)).cpu()
             for name, part in self._patterns.items()
         ]
-        self._mass = self._mass + torch.stack(masses).cpu()
+        self._mass = self._mass + torch.stack(masses) if masses else self._mass
 
     def tables(self, window: Window, extra: int) -> SigmaTables:
         """Salience of tokens, and so many best offsets, outside a band."""
@@ -232,9 +233,7 @@ class Choosing:
             name: one for name, one in uniform_mechanisms().items() if name in self._names
         }
         self._settings = {
-            (site, name): uniform(
-                name, site, max(budgets), longest=longest, additive=types.additive
-            )
+            (site, name): uniform(name, site, max(budgets), longest=longest, rules=types.rules)
             for site, types in by_site.items()
             for name in self._known
         }
@@ -316,6 +315,8 @@ class Choosing:
 
     def _candidate(self, name: str, at: Layer, budget: int) -> Candidate | None:
         learned = self._learned[at]
+        if name == FIXED and FIXED in refusals(at[0], self.by_site[at[0]].rules):
+            return None
         if name == FIXED:
             words, pattern = learned.best_pattern()
             return self.candidate_of((name, words, "calibrated"), at, pattern)

@@ -63,6 +63,8 @@ class LayerSums:
         real = layer.real_queries[:, :, None] & layer.visible[:, None]
         if self.causal:
             real = real & (offset <= 0)
+        if layer.allowed is not None:
+            real = real & layer.allowed.any(1)
         near = offset.abs() <= LARGEST_OFFSET
         column = (offset + LARGEST_OFFSET)[near].cpu()
         self._count_room(layer)
@@ -177,9 +179,10 @@ class RowSums(NamedTuple):
         l1: distance of the mechanism's matrix from full attention.
         nonzeros: number of keys that the rows attend to; without a support, the number whose scores and
             mixing take as many multiply-adds on a sentence of this length.
-        oracle: distance of the best rows of probabilities that see as many keys each.
+        oracle: distance of the best rows of probabilities (with a sink, of sums up to 1) that see as many
+            keys each.
         bound: distance of the best matrix with as many entries in all; no matrix is nearer.
-        keyless: number of rows that see no key.
+        keyless: number of rows that see no key, nor a sink.
     """
 
     l1: Float[Tensor, "batch head"]
@@ -205,7 +208,8 @@ def measure(
     """One mechanism in place of some heads of a layer.
 
     A softmax over fewer keys is full attention renormalised on them, so that a row with mass m on its
-    keys has the distance 2 (1 - m), and a row without keys 1 (math.md section 3).
+    keys has the distance 2 (1 - m), and a row without keys 1 (math.md section 3). A sink of weight s
+    keeps its part: the row has mass m / (m + s) then, and the distance (1 - s - m) (1 + m / (m + s)).
 
     Args:
         mechanism: made for so many heads.
@@ -218,7 +222,7 @@ def measure(
     query, key = layer.query[:, list(heads)], layer.key[:, list(heads)]
     if isinstance(mechanism, MaskedSoftmax):
         allowed = mechanism.support(query, key, layer.visible, **layer.call_context(heads)) & rows
-        l1 = _renormalised(weights, allowed).sum(-1)
+        l1 = _renormalised(weights, allowed, sinks=layer.has_sinks).sum(-1)
     else:
         matrix = (
             mechanism.implied_matrix(query, key, layer.visible, **layer.call_context(heads)) * rows
@@ -230,10 +234,11 @@ def measure(
     )
     nonzeros = nonzeros.expand(l1.shape)
     keyless = (~allowed.any(-1) & rows[..., 0]).sum(-1).double().expand(l1.shape)
+    keyless = torch.zeros_like(keyless) if layer.has_sinks else keyless
     if not bounds:
         unknown = torch.full_like(l1, torch.nan)
         return RowSums(l1, nonzeros, unknown, unknown, keyless)
-    best = _best_rows(weights, allowed), _best_entries(weights, allowed)
+    best = _best_rows(weights, allowed, sinks=layer.has_sinks), _best_entries(weights, allowed)
     return RowSums(l1, nonzeros, *best, keyless)
 
 
@@ -246,21 +251,33 @@ def _work(mechanism: Mechanism, layer: Observed) -> Float[Tensor, "batch 1"]:
 
 
 def _renormalised(
-    weights: Float[Tensor, "batch head query key"], allowed: Bool[Tensor, "batch head query key"]
+    weights: Float[Tensor, "batch head query key"],
+    allowed: Bool[Tensor, "batch head query key"],
+    *,
+    sinks: bool,
 ) -> Float[Tensor, "batch head query"]:
     """Distance of each row from itself renormalised on the keys that it sees; 0 for padding."""
     whole, held = weights.sum(-1), (weights * allowed).sum(-1)
+    if sinks:
+        beside = held + (1 - whole)
+        share = torch.where(held > 0, held / beside.where(held > 0, 1.0), 0.0)
+        return (whole - held) * (1 + share)
     return torch.where(allowed.any(-1), 2 * (whole - held), whole)
 
 
 def _best_rows(
-    weights: Float[Tensor, "batch head query key"], allowed: Bool[Tensor, "batch head query key"]
+    weights: Float[Tensor, "batch head query key"],
+    allowed: Bool[Tensor, "batch head query key"],
+    *,
+    sinks: bool,
 ) -> Float[Tensor, "batch head"]:
-    """The same with the largest weights of each row, as many as it sees."""
+    """The same with the largest weights of each row, as many as it sees; beside a sink as they are."""
     counts = allowed.expand(weights.shape).sum(-1, keepdim=True)
     ranked = weights.sort(dim=-1, descending=True).values
     rank = torch.arange(weights.shape[-1], device=weights.device)
-    return _renormalised(ranked, rank < counts).sum(-1)
+    if sinks:
+        return (ranked * (rank >= counts)).sum((-2, -1))
+    return _renormalised(ranked, rank < counts, sinks=False).sum(-1)
 
 
 def _best_entries(

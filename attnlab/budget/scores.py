@@ -39,9 +39,10 @@ def measure_matrices(
     pairs = applied != 0
     full = layer.weights @ layer.value
     wrong = (applied @ layer.value - full).flatten(2).norm(dim=-1)
-    mass = (layer.weights * pairs).sum((-2, -1)) / rows
+    mass = (layer.weights * pairs).sum((-2, -1)) / layer.weights.sum((-2, -1))
     keys = pairs.sum((-2, -1)) / rows
-    keyless = (~pairs.any(-1) & layer.real_queries[:, None]).sum(-1)
+    # Leaving a row to its sink is no more than the row is worth.
+    keyless = 0 if layer.has_sinks else (~pairs.any(-1) & layer.real_queries[:, None]).sum(-1)
     l1 = ((applied - layer.weights).abs().sum((-2, -1)) + keyless) / rows
     unknown = torch.full_like(mass, torch.nan)
     return torch.stack(

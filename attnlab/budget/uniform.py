@@ -1,6 +1,6 @@
 """The settings of a mechanism that all heads of a site may get, up to a number of keys per row."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -8,20 +8,25 @@ from typing import NamedTuple
 from attnlab.attention import (
     LARGEST_OFFSET,
     NO_SCORES,
+    RULES_IN_WORDS,
     Band,
     BigBird,
     Linear,
     Linformer,
     Longformer,
     Mechanism,
+    ScoreRule,
     Sigma,
     Specification,
     TopK,
+    rule_against,
 )
 from attnlab.attention.registry import mechanisms
 from attnlab.budget.budget_columns import LEAST_BUDGET, WIDEST
 
 SIGMA_COLUMNS = (1, 2, 4, 8)
+# The best pattern of one key for each head; it has no setting.
+FIXED = "fixed"
 # Tokens that Linformer has projections for, unless sentences are longer.
 LONGEST = 512
 
@@ -100,19 +105,21 @@ def uniform_mechanisms() -> dict[str, Uniform]:
     return found
 
 
-def refusals(site: str, *, additive: bool = False) -> dict[str, str]:
-    """The mechanisms that a site, or additive attention there, does not allow, by name, and why."""
-    found = {
-        name: _refusal(one.kind, site, additive=additive)
-        for name, one in uniform_mechanisms().items()
-    }
+def refusals(site: str, rules: Collection[ScoreRule] = ()) -> dict[str, str]:
+    """The mechanisms that a site, or what a model does to the scores there, does not allow, and why."""
+    kinds = {name: one.kind for name, one in uniform_mechanisms().items()}
+    kinds[FIXED] = mechanisms()[FIXED]
+    found = {name: _refusal(kind, site, rules) for name, kind in kinds.items()}
     return {name: reason for name, reason in found.items() if reason is not None}
 
 
-def _refusal(kind: type[Mechanism], site: str, *, additive: bool) -> str | None:
+def _refusal(kind: type[Mechanism], site: str, rules: Collection[ScoreRule]) -> str | None:
     """Why a mechanism cannot be at a site, by its traits; None where it can."""
-    if additive and not kind.traits.takes_scores:
+    against = rule_against(kind, rules)
+    if against == "bias":
         return NO_SCORES
+    if against is not None:
+        return f"the model {RULES_IN_WORDS[against]} there, and it has no scores of single keys for that"
     if site == "decoder" and not kind.traits.causal:
         return kind.refusals.get("causal", "it has no causal form")
     if site == "cross" and not kind.traits.cross:
@@ -121,7 +128,12 @@ def _refusal(kind: type[Mechanism], site: str, *, additive: bool) -> str | None:
 
 
 def uniform(
-    name: str, site: str, budget: int, *, longest: int = LONGEST, additive: bool = False
+    name: str,
+    site: str,
+    budget: int,
+    *,
+    longest: int = LONGEST,
+    rules: Collection[ScoreRule] = (),
 ) -> Sequence[Specification]:
     """The settings of a mechanism that all heads of a site may get; none where it has no form there.
 
@@ -130,10 +142,10 @@ def uniform(
         site: encoder, decoder or cross.
         budget: keys per row.
         longest: most tokens of a sentence.
-        additive: whether the site's scores are no products of queries and keys.
+        rules: what the model does to the scores of the site.
     """
     found = uniform_mechanisms()[name]
-    if _refusal(found.kind, site, additive=additive) is not None:
+    if _refusal(found.kind, site, rules) is not None:
         return []
     made = found.settings(SearchSpace(WIDEST * budget, site == "decoder", max(longest, LONGEST)))
     return list(dict.fromkeys(made))

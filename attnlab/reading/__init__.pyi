@@ -25,9 +25,9 @@ from .matrix_files import load_matrices as load_matrices
 from .matrix_files import load_matrix_source as load_matrix_source
 from .matrix_files import prepared as prepared
 from .observing import Observed as Observed
-from .observing import additive_sites as additive_sites
 from .observing import most_heads as most_heads
 from .observing import observe as observe
+from .observing import site_rules as site_rules
 from .observing import sites_of as sites_of
 from .reading_notes import KeptInPart as KeptInPart
 from .reading_notes import RowsNotNormalized as RowsNotNormalized

@@ -10,16 +10,21 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.attention import (
+    RULES_IN_WORDS,
     AttentionAt,
     CallContext,
     Context,
     Full,
     FullAttention,
     Mechanism,
+    ScoreRule,
+    Scoring,
     Setup,
     attention_modules,
     holds_installed,
+    layer_rules,
     mechanism_of,
+    rules_told,
     scores_of,
     use,
 )
@@ -39,6 +44,7 @@ class HeadInputs(NamedTuple):
     key: Tensor
     value: Tensor
     scores: Tensor | None
+    scoring: Scoring | None
 
 
 HandOn = Callable[[HeadInputs], None]
@@ -61,6 +67,7 @@ class Observed:
         sentences: numbers of the sentences of the batch.
         scores: where they are no products of queries and keys alone (additive attention, relative
             positions), those of every pair; queries are 0 then.
+        scoring: what else the model does to its scores: windows, a cap, sinks; None for nothing.
     """
 
     site: str
@@ -74,18 +81,34 @@ class Observed:
     weights: Float[Tensor, "batch head query key"]
     sentences: tuple[int, ...]
     scores: Float[Tensor, "batch head query key"] | None = None
+    scoring: Scoring | None = None
 
     def call_context(self, heads: Sequence[int] | None = None) -> CallContext:
         """What a mechanism is told besides queries, keys and padding; None stands for all heads."""
         context: CallContext = {"token_ids": self.token_ids}
         if self.scores is not None:
             context["bias"] = self.scores if heads is None else self.scores[:, list(heads)]
+        if self.scoring is not None:
+            context["scoring"] = self.scoring if heads is None else self.scoring.of_heads(heads)
         return context
 
+    @property
+    def allowed(self) -> Bool[Tensor, "#batch #head query key"] | None:
+        """True at the pairs that the model's own windows let through; None for all."""
+        return None if self.scoring is None else self.scoring.allowed
 
-def additive_sites(model: Any) -> frozenset[str]:
-    """The sites whose scores are no products of queries and keys alone."""
-    return frozenset(at.site for at in attention_modules(model) if at.additive)
+    @property
+    def has_sinks(self) -> bool:
+        """Whether its rows sum to less than 1, the rest being a sink's, which has no value."""
+        return self.scoring is not None and self.scoring.sinks is not None
+
+
+def site_rules(model: Any) -> dict[str, frozenset[ScoreRule]]:
+    """What the model does to the scores of any layer of each site."""
+    found: dict[str, frozenset[ScoreRule]] = {}
+    for (site, _), rules in layer_rules(model).items():
+        found[site] = found.get(site, frozenset()) | rules
+    return found
 
 
 def sites_of(model: Any, sentences: Sentences, wanted: Sequence[str] | None) -> tuple[str, ...]:
@@ -141,6 +164,7 @@ def observe(
             watched = [(p, mechanism_of(p.module)) for p in installed.modules if p.site in sites]
             observers = [(at, part) for at, part in watched if isinstance(part, _Observer)]
             cells = max(at.heads for at, _ in observers)
+            rules = layer_rules(model)
             for batch in sentences.batches(
                 batch_size, cells, most_weights=MOST_OBSERVED_WEIGHTS, progress=progress
             ):
@@ -148,7 +172,7 @@ def observe(
                 if set(sites) == {"encoder"}:
                     axes = {"source": axes["source"]}
                 for at, observer in observers:
-                    observer.additive = at.additive
+                    observer.rules = rules[at.site, at.layer]
                     observer.hand_on = partial(
                         _hand_on, receive=receive, observer=observer, at=at, batch=batch, axes=axes
                     )
@@ -177,7 +201,8 @@ def _hand_on(
     queries, keys = sides_of(at.site, axes)
     query, key, value = (part.double() for part in (seen.query, seen.key, seen.value))
     scores = None if seen.scores is None else seen.scores.double()
-    matrix = observer.implied_matrix(query, key, keys.real, bias=scores)
+    scoring = seen.scoring
+    matrix = observer.implied_matrix(query, key, keys.real, bias=scores, scoring=scoring)
     receive(
         Observed(
             site=at.site,
@@ -191,6 +216,7 @@ def _hand_on(
             weights=matrix * queries.real[:, None, :, None],
             sentences=tuple(sentence.number for sentence in batch),
             scores=scores,
+            scoring=scoring,
         )
     )
 
@@ -203,32 +229,30 @@ class _Observer(FullAttention):
     def __init__(self, site: str) -> None:
         super().__init__(Full(), Setup(causal=site == "decoder", cross=site == "cross"))
         self.hand_on: HandOn | None = None
-        self.additive = False
+        self.rules: frozenset[ScoreRule] = frozenset()
 
     def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Values mixed by full attention."""
-        if context.bias is not None and not self.additive:
-            if bool(context.bias.any()):
-                msg = (
-                    "This model adds numbers to its scores, which not every mechanism can; its heads "
-                    "cannot be compared."
-                )
-                raise InputError(msg)
+        if context.bias is not None and "bias" not in self.rules and not bool(context.bias.any()):
             context = replace(context, bias=None)
-        if context.scoring is not None:
+        unforeseen = rules_told(context.bias, context.scoring) - self.rules
+        if unforeseen:
+            said = RULES_IN_WORDS[min(unforeseen)]
             msg = (
-                "This model's own attention hides more than padding and the future, caps its scores or "
-                "has sinks, which not every mechanism can; its heads cannot be compared."
+                f"This model {said}, which its configuration does not say, and not every mechanism can; "
+                "its heads cannot be compared."
             )
             raise InputError(msg)
         if self.hand_on is None:
             msg = "This model uses one attention layer several times over; its heads cannot be compared."
             raise InputError(msg)
-        if context.bias is None:
-            self.hand_on(HeadInputs(query, key, value, None))
-        else:
+        scores, scoring, handed = None, context.scoring, query
+        if context.bias is not None:
             added = replace(context, bias=context.bias.double())
             scores = scores_of(query.double(), key.double(), added)
-            self.hand_on(HeadInputs(torch.zeros_like(query), key, value, scores))
+            handed = torch.zeros_like(query)
+            # The scores are capped already.
+            scoring = None if scoring is None else replace(scoring, softcap=None)
+        self.hand_on(HeadInputs(handed, key, value, scores, scoring))
         self.hand_on = None
         return super().mix(query, key, value, context)

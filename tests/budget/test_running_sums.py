@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from observed_layers import attended
+from observed_layers import RULED, attended
 
 from attnlab.attention.registry import make
 from attnlab.budget.running_sums import PAIR_SMOOTHING, LayerSums, measure
@@ -85,24 +85,30 @@ MEASURED = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("rules", [None, *RULED])
 @pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize("spec", MEASURED)
 def test_nothing_beats_its_bounds_and_distances_are_those_of_the_matrices(
-    spec: str, site: str
+    spec: str, site: str, rules: str | None
 ) -> None:
+    """Also where the model has windows of its own, caps its scores, or has sinks."""
     if site == "cross" and "longformer" in spec:
         pytest.skip("has no form for the site")
-    layer = attended(site)
+    if rules is not None and "static" in spec:
+        pytest.skip("has no scores to do that to")
+    layer = attended(site, rules=rules)
     mechanism = make(spec, causal=site == "decoder", cross=site == "cross", heads=3)
     found = measure(mechanism, layer, range(3), bounds=True)
     matrix = mechanism.implied_matrix(
-        layer.query, layer.key, layer.visible, token_ids=layer.token_ids
+        layer.query, layer.key, layer.visible, token_ids=layer.token_ids, scoring=layer.scoring
     )
     matrix = matrix * layer.real_queries[:, None, :, None]
     torch.testing.assert_close(found.l1, (matrix - layer.weights).abs().sum((-2, -1)))
     assert torch.equal(found.nonzeros, (matrix != 0).sum((-2, -1)).double())
     keyless = (matrix == 0).all(-1) & layer.real_queries[:, None]
-    assert torch.equal(found.keyless, keyless.sum(-1).double())
+    # Where rows have a sink, it takes all of a row without keys.
+    counted = keyless.sum(-1).double() * (not layer.has_sinks)
+    assert torch.equal(found.keyless, counted)
     assert torch.equal(found.error, found.l1 + found.keyless)
     assert bool((found.bound <= found.oracle + 1e-12).all())
     assert bool((found.oracle <= found.l1 + 1e-12).all())
@@ -110,6 +116,41 @@ def test_nothing_beats_its_bounds_and_distances_are_those_of_the_matrices(
         best = top_entries(layer.weights[b, h], int(found.nonzeros[b, h]))
         expected = float((layer.weights[b, h] - best).abs().sum())
         assert float(found.bound[b, h]) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("rules", [None, *RULED])
+@pytest.mark.parametrize("site", SITES)
+def test_full_attention_is_no_distance_away_and_counts_the_keys_that_the_model_sees(
+    site: str, rules: str | None
+) -> None:
+    layer = attended(site, rules=rules)
+    mechanism = make("full", causal=site == "decoder", cross=site == "cross", heads=3)
+    found = measure(mechanism, layer, range(3), bounds=True)
+    for distance in (found.error, found.oracle, found.bound):
+        torch.testing.assert_close(distance, torch.zeros_like(distance))
+    assert torch.equal(found.nonzeros, (layer.weights != 0).sum((-2, -1)).double())
+
+
+@pytest.mark.parametrize("rules", RULED)
+def test_rows_that_a_window_keeps_from_a_token_do_not_count_as_ones_that_look_away(
+    rules: str,
+) -> None:
+    layer = attended("encoder", rules=rules)
+    sums = LayerSums(causal=False, tokens=True)
+    sums.add(layer)
+    seen = (
+        torch.ones_like(layer.weights, dtype=torch.bool) if layer.allowed is None else layer.allowed
+    )
+    received, pairs = torch.zeros(2, 6, dtype=torch.float64)
+    for b, (length, ids) in enumerate(zip((11, 7), layer.token_ids.tolist(), strict=True)):
+        for i, j in itertools.product(range(length), range(length)):
+            if bool(seen[b % len(seen), :, i, j].any()):
+                received[ids[j]] += layer.weights[b, 0, i, j]
+                pairs[ids[j]] += 1
+    mean = received.sum() / pairs.sum()
+    weight = (received + PAIR_SMOOTHING * mean) / (pairs + PAIR_SMOOTHING)
+    expected = [token for token in weight.argsort(descending=True).tolist() if pairs[token]]
+    assert sums.tokens_by_weight(0, None) == expected
 
 
 @pytest.mark.parametrize("reach", [None, 2])

@@ -1,9 +1,12 @@
 """Settings that all heads of a site may get: none sees more keys than the search allows."""
 
+import itertools
+
 import pytest
 
+from attnlab.attention import RULES_IN_WORDS
 from attnlab.budget import WIDEST
-from attnlab.budget.uniform import SearchSpace, refusals, uniform, uniform_mechanisms
+from attnlab.budget.uniform import FIXED, SearchSpace, refusals, uniform, uniform_mechanisms
 
 SITES = ("encoder", "decoder", "cross")
 
@@ -35,7 +38,13 @@ def test_windows_and_columns_of_a_setting_are_within_the_widest(site: str, budge
 def test_every_mechanism_that_a_site_allows_has_settings_there(site: str) -> None:
     for name in uniform_mechanisms():
         assert bool(uniform(name, site, 5)) == (name not in refusals(site)), name
-        allowed = name not in refusals(site, additive=True)
-        assert bool(uniform(name, site, 5, additive=True)) == allowed, name
-    assert "linear" in refusals(site, additive=True)
-    assert "linear" not in refusals(site)
+        for rules in itertools.product(*((None, rule) for rule in RULES_IN_WORDS)):
+            chosen = {rule for rule in rules if rule is not None}
+            allowed = name not in refusals(site, chosen)
+            assert bool(uniform(name, site, 5, rules=chosen)) == allowed, (name, chosen)
+    for rule in RULES_IN_WORDS:
+        assert "linear" in refusals(site, {rule})
+        assert not {"band", "top-k"} & set(refusals(site, {rule}))
+        # Fixed weights need no scores to add to, and no softmax could follow the other rules with them.
+        assert (FIXED in refusals(site, {rule})) == (rule != "bias")
+    assert not {"linear", FIXED} & set(refusals(site))

@@ -8,11 +8,13 @@ import pytest
 import torch
 from transformers import BertForMaskedLM, PreTrainedModel
 from zoo import random_models
+from zoo.analyzed import ANALYZED
 from zoo.random_models import PAIRS, SENTENCES, SPECIALS, seeded, tokenizer
 
 import attnlab
 from attnlab.ablation.projections import changed_heads, watched_heads
 from attnlab.attention.bridge.installing import use
+from attnlab.attention.bridge.sites import layer_rules
 from attnlab.attention.plan import plan_of
 from attnlab.core.errors import InputError
 from attnlab.evaluation.evaluator import Evaluator, load_evaluator
@@ -21,7 +23,7 @@ from attnlab.evaluation.shared_settings import Steps
 from attnlab.models import IGNORED_LABEL
 from attnlab.questions.plan.criteria import costs
 from attnlab.questions.plan.planning import plan, plans_of
-from attnlab.questions.plan.question import CRITERIA, DEFAULT_FAMILIES
+from attnlab.questions.plan.question import CRITERIA, DEFAULT_FAMILIES, SEARCHED
 from attnlab.questions.plan.search import Candidate, Costs, Search, Unit
 from attnlab.reading.observing import Observed
 
@@ -304,6 +306,33 @@ def test_every_criterion_finds_a_plan_of_t5(criterion: str) -> None:
     )  # fmt: skip
     assert set(found.mechanisms["site"]) == {"encoder", "decoder", "cross"}
     assert found.mechanisms["family"].isin(DEFAULT_FAMILIES).all()
+
+
+@pytest.mark.parametrize("criterion", MEASURED)
+@pytest.mark.parametrize("name", ["gemma2", "gpt_oss", "modernbert"])
+def test_every_criterion_finds_a_plan_behind_windows_caps_and_sinks(
+    name: str, criterion: str
+) -> None:
+    """Fixed weights are no candidate where the model does to scores what they have none for."""
+    if name == "modernbert" and criterion in {"divergence", "gradient"}:
+        pytest.skip("scores no tokens")
+    model = seeded(ANALYZED[name]).eval()
+    found = plan(
+        (model, tokenizer()), (2,), sentences=SENTENCES[:2], calibration=SENTENCES[2:], quick=True,
+        validation=SENTENCES[2:], criterion=criterion,
+    )  # fmt: skip
+    rules = layer_rules(model)
+    assert all(rules.values()) == (name != "modernbert")
+    for row in found.mechanisms.itertuples():
+        assert row.family != "static" or not rules[row.site, row.layer]
+    assert found.mechanisms["lower_bound"].le(found.mechanisms["oracle_error"] + 1e-9).all()
+    assert found.mechanisms["oracle_error"].le(found.mechanisms["error"] + 1e-9).all()
+    (own,) = plans_of(found).values()
+    read = load_evaluator((model, tokenizer()), sentences=SENTENCES[:2])
+    with use(model, own):
+        loss = float(read.losses().sum() / read.tokens.sum())
+    searched = found.summary.set_index("mechanism").loc[SEARCHED]
+    assert loss == pytest.approx(searched["loss"], rel=1e-5)
 
 
 def test_an_encoder_decoder_needs_translations() -> None:

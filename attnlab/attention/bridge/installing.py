@@ -27,10 +27,10 @@ from attnlab.attention.bridge.card import write_cards, write_no_cards
 from attnlab.attention.bridge.sites import (
     NAME,
     AttentionAt,
-    ScoreRule,
     attention_modules,
     hidden_below,
     mechanism_of,
+    rules_told,
     score_rules,
     without_scores,
 )
@@ -227,14 +227,7 @@ def _of_scores(
     softcap, sinks = extra.get("softcap"), extra.get("s_aux")
     if reading.allowed is not None or softcap is not None or sinks is not None:
         found["scoring"] = Scoring(reading.allowed, softcap, sinks)
-    rules: set[ScoreRule] = {"bias"} if "bias" in found else set()
-    if reading.allowed is not None:
-        rules.add("allowed")
-    if softcap is not None:
-        rules.add("softcap")
-    if sinks is not None:
-        rules.add("sinks")
-    refusal = without_scores(mechanism, rules)
+    refusal = without_scores(mechanism, rules_told(found.get("bias"), found.get("scoring")))
     if refusal is not None:
         raise AttnlabError(refusal)
     return found

@@ -1,7 +1,7 @@
 """Where a model attends: its attention modules, by site and layer."""
 
 import inspect
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from attnlab.attention.mechanism import Mechanism
+from attnlab.attention.mechanism import Mechanism, Scoring
 from attnlab.attention.multihead import OwnAttention
 from attnlab.core import AttnlabError, InputError
 
@@ -133,7 +133,9 @@ def _site(path: str, module: nn.Module) -> str:
         return "cross" if path.endswith(".cross") else "encoder"
     if any(name in path for name in CROSS_NAMES):
         return "cross"
-    return "decoder" if getattr(module, "is_causal", False) else "encoder"
+    # The decoder of NLLB-MoE says the one without the other.
+    causal = any(getattr(module, name, False) for name in ("is_causal", "is_decoder"))
+    return "decoder" if causal else "encoder"
 
 
 def _heads(module: Any) -> int:
@@ -160,7 +162,8 @@ def mechanisms_in(model: PreTrainedModel) -> list[tuple[AttentionAt, Mechanism]]
 
 
 ScoreRule = Literal["bias", "allowed", "softcap", "sinks"]
-_SAID: dict[ScoreRule, str] = {
+# What a model with such a rule does.
+RULES_IN_WORDS: Mapping[ScoreRule, str] = {
     "bias": "adds relative positions to its scores",
     "allowed": "hides pairs by a mask of its own",
     "softcap": "caps its scores",
@@ -178,7 +181,7 @@ def score_rules(at: AttentionAt, config: Any) -> set[ScoreRule]:
         config: the configuration of the text model.
     """
     found: set[ScoreRule] = set()
-    if at.additive and not isinstance(at.module, OwnAttention):
+    if at.additive:
         found.add("bias")
     window = _window(at.module, config)
     if window is not None and window < getattr(config, "max_position_embeddings", window + 1):
@@ -188,6 +191,25 @@ def score_rules(at: AttentionAt, config: Any) -> set[ScoreRule]:
     if getattr(at.module, "sinks", None) is not None:
         found.add("sinks")
     return found
+
+
+def layer_rules(model: PreTrainedModel) -> dict[tuple[str, int], frozenset[ScoreRule]]:
+    """What the model does to the scores of each layer, by site and layer, see `score_rules`."""
+    config = model.config.get_text_config()
+    return {
+        (at.site, layer): frozenset(score_rules(at, config))
+        for at in attention_modules(model)
+        for layer in at.layers
+    }
+
+
+def rules_told(bias: Tensor | None, scoring: Scoring | None) -> set[ScoreRule]:
+    """The rules that are among what a mechanism is told at a call, see `CallContext`."""
+    scoring = scoring or Scoring()
+    told: dict[ScoreRule, Any] = {
+        "bias": bias, "allowed": scoring.allowed, "softcap": scoring.softcap, "sinks": scoring.sinks
+    }  # fmt: skip
+    return {rule for rule, value in told.items() if value is not None}
 
 
 def _window(module: nn.Module, config: Any) -> int | None:
@@ -215,13 +237,23 @@ def without_scores(mechanism: Mechanism, rules: Collection[ScoreRule]) -> str | 
     for part in mechanism.modules():
         if not isinstance(part, Mechanism):
             continue
-        for rule, said in _SAID.items():
-            able = part.traits.takes_scores if rule == "bias" else part.scored
-            if rule in rules and not able:
-                return (
-                    f"This model {said}, and '{part.name}' has no scores of single keys for that; "
-                    "choose a mechanism with a softmax over keys, such as full, band or topk."
-                )
+        rule = rule_against(part, rules)
+        if rule is not None:
+            return (
+                f"This model {RULES_IN_WORDS[rule]}, and '{part.name}' has no scores of single keys for "
+                "that; choose a mechanism with a softmax over keys, such as full, band or topk."
+            )
+    return None
+
+
+def rule_against(
+    mechanism: Mechanism | type[Mechanism], rules: Collection[ScoreRule]
+) -> ScoreRule | None:
+    """The first of the rules that a mechanism cannot follow; None where it can follow all."""
+    for rule in RULES_IN_WORDS:
+        able = mechanism.traits.takes_scores if rule == "bias" else mechanism.scored
+        if rule in rules and not able:
+            return rule
     return None
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from attnlab.attention import ScoreRule
 from attnlab.budget import (
     ALL,
     COMPARED,
@@ -66,8 +67,8 @@ from attnlab.questions.compare.replacing import (
 from attnlab.reading import (
     Observed,
     Sentences,
-    additive_sites,
     most_heads,
+    site_rules,
     sites_of,
 )
 from attnlab.results import Result
@@ -221,7 +222,7 @@ def _chosen(parts: Parts, loaded: Model, settings: ComparisonSettings) -> Choosi
         sites = sites_of(model, part, sites)
         heads = most_heads(model, sites)
         part.check_memory(heads, memory=settings.memory, device=model.device)
-    additive = additive_sites(model)
+    rules = site_rules(model)
     by_site = {
         site: types_of_site(
             site,
@@ -229,11 +230,11 @@ def _chosen(parts: Parts, loaded: Model, settings: ComparisonSettings) -> Choosi
             parts.validation,
             parts.calibration,
             parts.test,
-            additive=site in additive,
+            rules=rules[site],
         )
         for site in sites
     }
-    _check_mechanisms(settings.mechanisms or (), {site: site in additive for site in sites})
+    _check_mechanisms(settings.mechanisms or (), {site: rules[site] for site in sites})
     longest = max(one.longest for one in by_site.values())
     choosing = Choosing(by_site, settings.budgets, settings.mechanisms, longest=longest)
     read = _reading(loaded, sites, settings)
@@ -268,17 +269,17 @@ def _reading(model: Model, sites: Sequence[str], settings: ComparisonSettings) -
     )
 
 
-def _check_mechanisms(names: Sequence[str], additive: Mapping[str, bool]) -> None:
+def _check_mechanisms(names: Sequence[str], rules: Mapping[str, frozenset[ScoreRule]]) -> None:
     """Raises InputError for a mechanism that there is none of, or that no site allows."""
     there = mechanism_names()
-    by_site = [refusals(site, additive=is_additive) for site, is_additive in additive.items()]
+    by_site = [refusals(site, own) for site, own in rules.items()]
     for name in names:
         if name not in there:
             msg = f"There is no mechanism '{name}' here; choose from: {', '.join(there)}."
             raise InputError(msg)
         if all(name in refused for refused in by_site):
             msg = (
-                f"The mechanism '{name}' cannot be in {' or '.join(additive)}: {by_site[0][name]}; choose "
+                f"The mechanism '{name}' cannot be in {' or '.join(rules)}: {by_site[0][name]}; choose "
                 "other mechanisms or other sites."
             )
             raise InputError(msg)
@@ -424,7 +425,7 @@ def _notes(
     notes += [
         MechanismLeftOut(site, name, reason)
         for site, types in choosing.by_site.items()
-        for name, reason in refusals(site, additive=types.additive).items()
+        for name, reason in refusals(site, types.rules).items()
         if settings.mechanisms is None or name in settings.mechanisms
     ]
     return (*notes, *(NoSettingAtSite(*lacking) for lacking in choosing.without_setting()))

@@ -14,11 +14,11 @@ from attnlab.attention import (
     attention_modules,
     can_leave_layers_full,
     check_one_stack,
+    layer_rules,
     plan_of,
     write_plan,
 )
 from attnlab.budget import BudgetedPlan, Layer, Measurements
-from attnlab.budget.uniform import uniform
 from attnlab.core import Head, Note, options_of, usable_device
 from attnlab.evaluation import (
     FewerThanAsked,
@@ -115,7 +115,13 @@ def plan(source: Source, settings: PlanSettings) -> Result:
         progress=settings.progress,
     )
     budgets = list(dict.fromkeys(settings.budgets))
-    search = Search(budgets, families, _together(model, settings.granularity), one_window=types)
+    search = Search(
+        budgets,
+        families,
+        _together(model, settings.granularity),
+        rules=layer_rules(model.model),
+        one_window=types,
+    )
     read("Calibrating", part=parts.calibration, receive=search.learn)
     read("Choosing", part=parts.validation, receive=search.measure)
     pricing = _Pricing(search, model, parts, settings, read)
@@ -336,6 +342,6 @@ def _notes(search: Search, budgets: Sequence[int], plans: Plans) -> tuple[Note, 
     for name in BASELINES:
         notes += [NoSettingFits(name, one) for one in budgets if (one, name) not in plans]
         if any((budget, name) in plans for budget in budgets):
-            without = [site for site in search.sites if not uniform(name, site, max(budgets))]
+            without = [site for site in search.sites if not search.settings(name, site)]
             notes += [BandInstead(name, site) for site in without]
     return tuple(notes)

@@ -4,7 +4,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from attnlab.attention import AttentionPlan, Band, Full, Keys, Nothing, Specification, Static
+from attnlab.attention import (
+    AttentionPlan,
+    Band,
+    Full,
+    Keys,
+    Nothing,
+    ScoreRule,
+    Specification,
+    Static,
+    rule_against,
+)
+from attnlab.attention.registry import mechanisms
 from attnlab.budget import (
     REACHES,
     WIDEST,
@@ -162,6 +173,7 @@ class Search:
         budgets: numbers of keys per row.
         families: what a head may get.
         together: by layer, how many neighbouring heads share a mechanism; 1 where it is not named.
+        rules: by layer, what the model does to its scores, which not every mechanism can follow.
         one_window: whether each head has the one window of all, of any size, or full attention where
             that is a family.
     """
@@ -172,8 +184,10 @@ class Search:
         families: Sequence[str],
         together: Mapping[Layer, int] | None = None,
         *,
+        rules: Mapping[Layer, frozenset[ScoreRule]] | None = None,
         one_window: bool = False,
     ) -> None:
+        self._rules = rules or {}
         self._budgets, self._families, self._together = budgets, families, together or {}
         self._most, self._one_window, self._longest = max(budgets), one_window, 1
         self._sums: dict[Layer, LayerSums] = {}
@@ -223,6 +237,11 @@ class Search:
     def rows(self) -> int:
         """Rows of all heads on the validation sentences."""
         return sum(self._measured.rows[at] * count for at, count in self._heads.items())
+
+    def settings(self, name: str, site: str) -> Sequence[Specification]:
+        """Those of a mechanism that all heads of a site may have; none where it has no form there."""
+        rules = [own for at, own in self._rules.items() if at[0] == site]
+        return uniform(name, site, self._most, rules=frozenset().union(*rules))
 
     def full_keys(self) -> float:
         """Keys that a row of full attention sees, on average over all heads."""
@@ -354,9 +373,7 @@ class Search:
         by_site: dict[str, list[Head]] = {}
         for head in self.heads:
             by_site.setdefault(head.site, []).append(head)
-        settings = [
-            uniform(name, site, self._most) or uniform("band", site, self._most) for site in by_site
-        ]
+        settings = [self.settings(name, site) or self.settings("band", site) for site in by_site]
         options = [
             [self._choice(one, *heads) for one in own]
             for heads, own in zip(by_site.values(), settings, strict=True)
@@ -414,16 +431,23 @@ class Search:
                     else candidates(self._sums[at], head.head, self._most, self._families)
                 )
             ]
-            by_specification = {one.specification: one for one in reversed(made)}
+            by_specification = {
+                one.specification: one for one in reversed(made) if self._follows(one, at)
+            }
             self._candidates[unit] = list(reversed(by_specification.values()))
             for specification in by_specification:
                 members = wanted[at].setdefault(specification, set())
                 members.update(head.head for head in unit)
         for at, count in self._heads.items():
             for name in BASELINES:
-                for specification in uniform(name, at[0], self._most):
+                for specification in self.settings(name, at[0]):
                     wanted[at][specification] = set(range(count))
         self._measured = Measurements(wanted, detailed=False)
+
+    def _follows(self, candidate: Candidate, at: Layer) -> bool:
+        """Whether the candidate can do to scores what the model does in a layer."""
+        kind = mechanisms()[candidate.specification.name]
+        return rule_against(kind, self._rules.get(at, ())) is None
 
     def _choice(self, specification: Specification, *heads: Head) -> Choice:
         """Cost and error of one specification at these heads."""
