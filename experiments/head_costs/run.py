@@ -235,8 +235,8 @@ def over_sites(table: pd.DataFrame) -> dict[str, dict[Any, Any]]:
     return found.set_index("site").to_dict("index")  # type: ignore[return-value]
 
 
-def tested(ranks: pd.DataFrame, units: Sequence[str] = MODEL) -> pd.DataFrame:
-    """The contrasts that were fixed beforehand, on the mean of the sites; units are models, or their means."""
+def tested(ranks: pd.DataFrame, units: Sequence[str]) -> pd.DataFrame:
+    """The contrasts that were fixed beforehand, on the mean of the sites, of means of units."""
     own = ranks[ranks["site"] == WITHIN].groupby([*units], sort=False)[[*PREDICTORS]].mean()
     return contrasts(
         {
@@ -253,7 +253,7 @@ def write_result(folder: Path) -> None:
     write_table(folder / "correlations.csv", ranks.round(DIGITS))
     models = over_models(ranks, ["site"], [*PREDICTORS, AGREEMENT])
     write_table(folder / "over_models.csv", models.round(DIGITS))
-    write_table(folder / "contrasts.csv", tested(ranks).round(DIGITS))
+    write_table(folder / "contrasts.csv", tested(ranks, MODEL).round(DIGITS))
     if are_seeds_of_languages(table):
         by_language = tested(ranks, ["corpus"])
         write_table(folder / "contrasts_by_language.csv", by_language.round(DIGITS))

@@ -85,7 +85,11 @@ def measured(
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Labels of every head of a model, those of encoder heads on both texts; how well it translates."""
     options: dict[str, Any] = {"sentences": sentences, "keep_matrices": 0, "fit_sentences": 0}
-    tables = {CAPTIONS: with_all_keys(analyze(run, labels=True, ablation=True, **options)).tables["labels"]}
+    tables = {
+        CAPTIONS: with_all_keys(analyze(run, labels=True, ablation=True, **options)).tables[
+            "labels"
+        ]
+    }
     if treebank is not None:
         trees = analyze(run, treebank=treebank, sites=("encoder",), **options)
         tables[TREES] = with_all_keys(trees).tables["labels"]
@@ -191,9 +195,11 @@ def by_layer(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_language(table: pd.DataFrame) -> pd.DataFrame:
-    """Share of the heads with each label on captions, a column a corpus: the mean of its seeds and their range."""
+    """Share of the heads with each label on captions by corpus: the mean of its seeds and their range."""
     each = carried(table)
-    shares = each[each["text"] == CAPTIONS].groupby(["site", "label", "corpus"], sort=False)["share"]
+    shares = each[each["text"] == CAPTIONS].groupby(["site", "label", "corpus"], sort=False)[
+        "share"
+    ]
     found = shares.agg(["mean", "min", "max"])
     cells = [f"{mean:.2f} ({low:.2f} to {high:.2f})" for mean, low, high in found.to_numpy()]
     shown = pd.Series(cells, index=found.index).unstack("corpus")

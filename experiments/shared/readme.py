@@ -41,7 +41,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
 
 
 def commands_and_machines(folder: Path, command: str) -> dict[str, Any]:
-    """Facts that stay when a result grows: the commands, this one last, and the other machines of its rows."""
+    """Facts that stay when a result grows: the commands, this one last, and other machines."""
     known = read_facts(folder) if (folder / "facts.json").exists() else {}
     before = (one for one in known.get("commands", ()) if one != command)
     kept = {name: known[name] for name in (ELSEWHERE,) if name in known}

@@ -206,8 +206,8 @@ def by_share(table: pd.DataFrame) -> pd.DataFrame:
     return means.reset_index()
 
 
-def tested(shares: pd.DataFrame, units: Sequence[str] = MODEL) -> pd.DataFrame:
-    """The contrasts that were fixed beforehand, at half of all heads; units are models, or their means."""
+def tested(shares: pd.DataFrame, units: Sequence[str]) -> pd.DataFrame:
+    """The contrasts that were fixed beforehand, at half of all heads, of means of units."""
     own = shares[(shares["scope"] == ALL) & (shares["share"] == TESTED)]
     losses = own.pivot_table(index=[*units], columns="order", values="loss_change")
     return contrasts(
@@ -226,7 +226,7 @@ def write_result(folder: Path) -> None:
     write_table(folder / "over_models.csv", models.round(DIGITS))
     whole = table[table["share"] == 1]
     write_table(folder / "forms.csv", over_models(whole, ["scope", "form"], CHANGES).round(DIGITS))
-    write_table(folder / "contrasts.csv", tested(shares).round(DIGITS))
+    write_table(folder / "contrasts.csv", tested(shares, MODEL).round(DIGITS))
     if are_seeds_of_languages(table):
         by_language = tested(shares, ["corpus"])
         write_table(folder / "contrasts_by_language.csv", by_language.round(DIGITS))
@@ -253,7 +253,7 @@ def readme(folder: Path) -> str:
         half=of_all[TESTED], quarter=of_all[SHARES[0]], every=of_all[1.0],
         contrasts=read_table(folder, "contrasts").to_dict("records"),
         by_language=read_table(folder, "contrasts_by_language").to_dict("records") if several else [],
-        first_look=tested(by_share(first)).to_dict("records") if several else [],
+        first_look=tested(by_share(first), MODEL).to_dict("records") if several else [],
         shallow_names=models_named(shallow),
         by_site=shown(by_scope, ["scope", "share"]),
         by_order=shown(models[(models["scope"] == ALL) & (models["share"] < 1)], ["order", "share"]),
