@@ -16,7 +16,7 @@ from attnlab.core import write_text
 from experiments.alignment.figure import KIND, kind_name
 from experiments.alignment.readme import both_directions
 from experiments.head_costs.run import PREDICTORS, WITHIN
-from experiments.head_roles.run import CAPTIONS, by_width
+from experiments.head_roles.run import CAPTIONS, by_width, carried
 from experiments.heads_of_small_models.readme import test_bleu
 from experiments.heads_of_small_models.summary import models_with, sites_in_short
 from experiments.shared.readme import RESULTS, read_table, render
@@ -46,7 +46,7 @@ def page(results: Path) -> str:
         "head_roles": head_roles, "head_roles_3_layers": head_roles,
         "head_roles_6_layers": head_roles, "trained_mechanisms_long": trained_mechanisms,
         "static_heads_3_layers": static_heads, "head_costs_3_layers": head_costs,
-        "static_heads_6_layers": static_heads,
+        "static_heads_6_layers": static_heads, "head_costs_6_layers": head_costs,
     }  # fmt: skip
     return render(
         __file__, {"versions": {}, "date": ""}, estimate=estimate, bleus=bleu_range,
@@ -93,7 +93,26 @@ def head_roles(folder: Path) -> Row:
         },
         "bleu": read_table(folder, "models")["bleu"],
         "widths": by_width(read_table(folder, "table")),
+        "languages": languages_in(carried(read_table(folder, "table"))),
     }
+
+
+def languages_in(shares: pd.DataFrame) -> dict[str, float]:
+    """By corpus, the share of monotone cross-attention heads on captions, mean of its seeds."""
+    own = shares[(shares["text"] == CAPTIONS) & (shares["site"] == "cross")]
+    means = own[own["label"] == "monotone"].groupby("corpus")["share"].mean()
+    return {str(corpus): float(share) for corpus, share in means.items()}
+
+
+def by_language(folder: Path) -> list[Row]:
+    """The contrasts with the mean of the seeds of each language as a unit, where there are several seeds."""
+    name = "contrasts_by_language"
+    if not (folder / f"{name}.csv").exists():
+        return []
+    return [
+        {str(key): one for key, one in row.items()}
+        for row in read_table(folder, name).to_dict("records")
+    ]
 
 
 def minilm(folder: Path) -> Row:
@@ -236,6 +255,7 @@ def head_costs(folder: Path) -> Row:
         "best": best,
         "words": PREDICTORS[best],
         "contrasts": read_table(folder, "contrasts").to_dict("records"),
+        "by_language": by_language(folder),
         "bleu": read_table(folder, "models")["bleu"],
     }
 
@@ -248,6 +268,8 @@ def static_heads(folder: Path) -> Row:
     return {
         "half": row_of(own, scope=ALL, share=TESTED),
         "every": own[own["share"] == 1].to_dict("records"),
+        "contrasts": read_table(folder, "contrasts").to_dict("records"),
+        "by_language": by_language(folder),
         "bleu": table.loc[table["share"] == 0, "bleu"],
     }
 

@@ -7,7 +7,7 @@ sentences, costs on test sentences. Predictors, mechanisms and contrasts were fi
 Models whose rows are there are not read again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,9 +38,11 @@ from experiments.shared.readme import (
 )
 from experiments.shared.translators import (
     MODEL,
+    are_seeds_of_languages,
     bleu_range,
     folder_of,
     layers_in,
+    models_named,
     models_of,
     names_of,
     one_layer_rows,
@@ -233,9 +235,9 @@ def over_sites(table: pd.DataFrame) -> dict[str, dict[Any, Any]]:
     return found.set_index("site").to_dict("index")  # type: ignore[return-value]
 
 
-def tested(ranks: pd.DataFrame) -> pd.DataFrame:
-    """The contrasts that were fixed beforehand, on the mean of the sites; models are the units."""
-    own = ranks[ranks["site"] == WITHIN]
+def tested(ranks: pd.DataFrame, units: Sequence[str]) -> pd.DataFrame:
+    """The contrasts that were fixed beforehand, on the mean of the sites, of means of units."""
+    own = ranks[ranks["site"] == WITHIN].groupby([*units], sort=False)[[*PREDICTORS]].mean()
     return contrasts(
         {
             f"{PREDICTORS[one]} minus {PREDICTORS[other]}": (own[one] - own[other]).tolist()
@@ -251,7 +253,10 @@ def write_result(folder: Path) -> None:
     write_table(folder / "correlations.csv", ranks.round(DIGITS))
     models = over_models(ranks, ["site"], [*PREDICTORS, AGREEMENT])
     write_table(folder / "over_models.csv", models.round(DIGITS))
-    write_table(folder / "contrasts.csv", tested(ranks).round(DIGITS))
+    write_table(folder / "contrasts.csv", tested(ranks, MODEL).round(DIGITS))
+    if are_seeds_of_languages(table):
+        by_language = tested(ranks, ["corpus"])
+        write_table(folder / "contrasts_by_language.csv", by_language.round(DIGITS))
     write_figure(draw_predictors(models, PREDICTORS, WITHIN), folder, "predictors")
     write_readme(folder, readme(folder))
 
@@ -285,10 +290,14 @@ def readme(folder: Path) -> str:
     )  # fmt: skip
     shallow = one_layer_rows(folder, "table")
     beside = {} if shallow is None else over_sites(shallow)
+    by_language = (
+        read_table(folder, "contrasts_by_language") if are_seeds_of_languages(table) else None
+    )
     heads = table.drop_duplicates([*MODEL, "site", "layer", "head"]).groupby(MODEL)
     return render(
         __file__, read_facts(folder), trained_otherwise=trained_otherwise,
-        layers=layers_in(table), shallow=beside,
+        layers=layers_in(table), shallow=beside, shallow_names=models_named(shallow),
+        by_language=[] if by_language is None else by_language.to_dict("records"),
         heads=int(heads.size().max()), models=models, bleu=bleu_range(models["bleu"]),
         names=names_of(models["corpus"]),
         shown=shown, prices=prices, predictors=PREDICTORS,

@@ -33,9 +33,11 @@ from experiments.shared.translators import (
     DEEP,
     MODEL,
     SMALL,
+    are_seeds_of_languages,
     bleu_range,
     folder_of,
     layers_in,
+    models_named,
     models_of,
     names_of,
     one_layer_rows,
@@ -83,7 +85,11 @@ def measured(
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Labels of every head of a model, those of encoder heads on both texts; how well it translates."""
     options: dict[str, Any] = {"sentences": sentences, "keep_matrices": 0, "fit_sentences": 0}
-    tables = {CAPTIONS: with_all_keys(analyze(run, labels=True, **options)).tables["labels"]}
+    tables = {
+        CAPTIONS: with_all_keys(analyze(run, labels=True, ablation=True, **options)).tables[
+            "labels"
+        ]
+    }
     if treebank is not None:
         trees = analyze(run, treebank=treebank, sites=("encoder",), **options)
         tables[TREES] = with_all_keys(trees).tables["labels"]
@@ -93,7 +99,6 @@ def measured(
     )
     test = load_evaluator(run, sentences=sentences)
     whole = {"sentences": len(test), "bleu": score(test.translations(), test.references).bleu}
-    # Of many heads the loss without each takes long, and is left out.
     return heads.reindex(columns=COLUMNS).replace({LABELS: {"unknown": NONE}}), whole
 
 
@@ -155,7 +160,8 @@ def readme(folder: Path) -> str:
         layers=layers_in(table), by_layer=by_layer(table),
         models=models, names=names_of(models["corpus"]), bleu=bleu_range(models["bleu"]),
         sentences=int(models["sentences"].max()), first=first, estimate=estimate,
-        widths=by_width(table), ablated=bool(table["ablation_loss_change"].notna().any()),
+        widths=by_width(table), shallow_names=models_named(shallow),
+        languages=by_language(table) if are_seeds_of_languages(table) else None,
         captions=_shown(found, CAPTIONS, one_layer_rows(folder, "table")), trees=_shown(found, TREES),
         with_trees=len(trees[MODEL].drop_duplicates()), tree_heads=len(trees),
         syntactic=int(trees[LABELS].str.contains("syntactic").sum()),
@@ -186,6 +192,20 @@ def by_layer(table: pd.DataFrame) -> pd.DataFrame:
     order = {name: place for place, name in enumerate(SITES)}
     ordered = shares.sort_index(level="site", key=lambda names: names.map(order), kind="stable")
     return ordered.map("{:.2f}".format).reset_index().rename_axis(columns=None)
+
+
+def by_language(table: pd.DataFrame) -> pd.DataFrame:
+    """Share of the heads with each label on captions by corpus: the mean of its seeds and their range."""
+    each = carried(table)
+    shares = each[each["text"] == CAPTIONS].groupby(["site", "label", "corpus"], sort=False)[
+        "share"
+    ]
+    found = shares.agg(["mean", "min", "max"])
+    cells = [f"{mean:.2f} ({low:.2f} to {high:.2f})" for mean, low, high in found.to_numpy()]
+    shown = pd.Series(cells, index=found.index).unstack("corpus")
+    order = {name: place for place, name in enumerate(SITES)}
+    ordered = shown.sort_index(level="site", key=lambda names: names.map(order), kind="stable")
+    return ordered.reset_index().rename_axis(columns=None)
 
 
 def _most(found: pd.DataFrame, site: str) -> list[dict[str, Any]]:
@@ -219,7 +239,7 @@ def _shown(found: pd.DataFrame, text: str, shallow: pd.DataFrame | None = None) 
             # Trees come without translations, and so without a loss.
             | (
                 {"loss without one": estimate(row, "loss_change", "+.3f")}
-                if text == CAPTIONS and found["loss_change"].notna().any()
+                if text == CAPTIONS
                 else {}
             )
             for row in found[found["text"] == text].to_dict("records")

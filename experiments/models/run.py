@@ -23,6 +23,7 @@ from attnlab.models import Run, choice, score_run
 from experiments.models.catalogue import CORPORA, LAYERS, model_of
 from experiments.shared.readme import (
     RESULTS,
+    commands_and_machines,
     put_rows,
     read_facts,
     read_table,
@@ -90,11 +91,9 @@ def described(run: Run) -> dict[str, Any]:
 
 def write_result(folder: Path, command: str) -> None:
     """The facts and the README of the table in a folder."""
-    known = read_facts(folder)["commands"] if (folder / "facts.json").exists() else []
     write_facts(
         folder, __file__, "torch", "transformers", "tokenizers", "sacrebleu",
-        commands=[*(one for one in known if one != command), command],
-        threads=torch.get_num_threads(),
+        threads=torch.get_num_threads(), **commands_and_machines(folder, command),
     )  # fmt: skip
     write_readme(folder, readme(folder))
 

@@ -36,6 +36,7 @@ HEADS, HEAD_DIM, WINDOW = 8, 64, 64
 TARGET = 10.0
 SEED = 0
 BYTES = 2
+FORWARD, BOTH = "forward", "forward + backward"
 
 Run = Callable[[], Tensor]
 
@@ -79,13 +80,13 @@ def measured(
     inputs = tuple(tensor.clone().requires_grad_() for tensor in drawn)
     pairs = {"band": tokens * (2 * WINDOW + 1), "flash": tokens**2}
     traffic = 4 * HEADS * tokens * HEAD_DIM * BYTES
-    for what in ("forward", "forward + backward"):
+    for what in (FORWARD, BOTH):
         row: dict[str, Any] = {"tokens": tokens, "direction": what}
         for name, attend in (("flash", all_pairs), ("band", band)):
             run = partial(passed, attend, inputs, what)
             row[f"{name}_seconds"] = took = seconds(run)
             row[f"{name}_peak_bytes"] = peak(run, device)
-            if what == "forward":
+            if what == FORWARD:
                 work = 4 * HEADS * HEAD_DIM * pairs[name] / took
                 row[f"{name}_of_operations"] = work / ceilings["operations_per_second"]
                 row[f"{name}_of_bytes"] = traffic / took / ceilings["bytes_per_second"]
@@ -103,7 +104,7 @@ def all_pairs(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 def passed(attend: Callable[..., Tensor], inputs: tuple[Tensor, ...], what: str) -> Tensor:
     """One pass; gradients of the inputs are made and dropped."""
-    if what == "forward":
+    if what == FORWARD:
         with torch.no_grad():
             return attend(*inputs)
     out = attend(*inputs)
@@ -132,11 +133,37 @@ def peak(run: Run, device: torch.device) -> int:
 def readme(folder: Path) -> str:
     """The README of the result, from its table and facts."""
     table = read_table(folder, "table")
-    longest = table[(table["tokens"] == TOKENS[-1]) & (table["direction"] == "forward")]
+    forward = table[table["direction"] == FORWARD]
     return render(
-        __file__, read_facts(folder), table=table, faster=longest["times_faster"].iloc[0],
-        longest=TOKENS[-1], target=TARGET, heads=HEADS, head_dim=HEAD_DIM, window=WINDOW, seed=SEED,
+        __file__, read_facts(folder), table=table, directions=by_direction(table), forward=FORWARD,
+        shortest=TOKENS[0], longest=TOKENS[-1], target=TARGET,
+        heads=HEADS, head_dim=HEAD_DIM, window=WINDOW, seed=SEED,
+        operations=(forward["band_of_operations"].min(), forward["band_of_operations"].max()),
     )  # fmt: skip
+
+
+def by_direction(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """Of each pass: where the band is slower and faster, and by how much its time and flash's grow.
+
+    `slower` and `faster` are the most and the fewest tokens where it is so; None where there are none.
+    """
+    found = {}
+    for direction, rows in table.groupby("direction", sort=False):
+        ordered = rows.sort_values("tokens")
+        slow, fast = ordered[ordered["times_faster"] < 1], ordered[ordered["times_faster"] >= 1]
+        ends = ordered.iloc[[0, -1]]
+        found[str(direction)] = {
+            "slower": slow["tokens"].max() if len(slow) else None,
+            "faster": fast["tokens"].min() if len(fast) else None,
+            "least": ends["times_faster"].iloc[0],
+            "most": ends["times_faster"].iloc[1],
+            "memory": ends["band_peak_bytes"].iloc[1] / ends["flash_peak_bytes"].iloc[1],
+            **{
+                name: ends[f"{name}_seconds"].iloc[1] / ends[f"{name}_seconds"].iloc[0]
+                for name in ("band", "flash")
+            },
+        }
+    return found
 
 
 if __name__ == "__main__":

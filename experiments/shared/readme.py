@@ -1,6 +1,7 @@
 """The README of a result: the template beside a script, filled from the tables and facts of its folder.
 
-`facts.json` holds what no table holds: the experiment, the date, versions, seconds, the machine.
+`facts.json` holds what no table holds: the experiment, the date, versions, seconds, the machine, and which
+rows another machine made.
 """
 
 import json
@@ -19,6 +20,8 @@ RESULTS, BENCHMARKS = (
     Path(__file__).resolve().parents[2] / name for name in ("results", "benchmarks")
 )
 Facts = Mapping[str, Any]
+# Rows that another machine made than the one that wrote the README: which, the device, and its versions.
+ELSEWHERE = "elsewhere"
 
 
 def write_facts(folder: Path, script: str, *packages: str, **facts: Any) -> None:
@@ -35,6 +38,14 @@ def read_facts(folder: Path) -> dict[str, Any]:
     """What `write_facts` wrote."""
     facts: dict[str, Any] = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
     return facts
+
+
+def commands_and_machines(folder: Path, command: str) -> dict[str, Any]:
+    """Facts that stay when a result grows: the commands, this one last, and other machines."""
+    known = read_facts(folder) if (folder / "facts.json").exists() else {}
+    before = (one for one in known.get("commands", ()) if one != command)
+    kept = {name: known[name] for name in (ELSEWHERE,) if name in known}
+    return {"commands": [*before, command], **kept}
 
 
 def read_table(folder: Path, name: str) -> pd.DataFrame:
@@ -93,9 +104,17 @@ def markdown(table: pd.DataFrame) -> str:
 
 
 def provenance(facts: Facts) -> str:
-    """Date and versions as one sentence."""
-    versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
-    return f"Made on {facts['date']} with {versions}."
+    """Date and versions as one sentence, and one for rows of each other machine."""
+    made = f"Made on {facts['date']} with {_versions(facts)}."
+    return " ".join([made, *map(_elsewhere, facts.get(ELSEWHERE, ()))])
+
+
+def _elsewhere(one: Facts) -> str:
+    return f"Rows of {one['rows']} come from one {one['device']}, with {_versions(one)}."
+
+
+def _versions(facts: Facts) -> str:
+    return ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
 
 
 def known_models(folder: Path, name: str, columns: Sequence[str]) -> set[tuple[Any, ...]]:

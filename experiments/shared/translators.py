@@ -14,7 +14,13 @@ import pandas as pd
 from attnlab.core import InputError, path_label, quiet
 from attnlab.models import Run, load
 from experiments.models import catalogue
-from experiments.shared.readme import RESULTS, known_models, read_facts, read_table, write_facts
+from experiments.shared.readme import (
+    RESULTS,
+    commands_and_machines,
+    known_models,
+    read_table,
+    write_facts,
+)
 from experiments.windows_by_language import models as windows
 
 # Columns that tell the models of a result apart.
@@ -162,11 +168,24 @@ def put_facts(folder: Path, script: str) -> None:
     """The facts of a result with this command beside those that it was made with before."""
     words = shlex.join(path_label(word) for word in sys.argv[1:])
     command = f"python experiments/{Path(script).parent.name}/run.py {words}"
-    known = read_facts(folder)["commands"] if (folder / "facts.json").exists() else []
     write_facts(
         folder, script, "torch", "transformers", "sacrebleu",
-        commands=[*(one for one in known if one != command), command],
+        **commands_and_machines(folder, command),
     )  # fmt: skip
+
+
+def models_named(rows: pd.DataFrame | None) -> str:
+    """The models of which a table has rows; empty where there is no table."""
+    return "" if rows is None else names_of(rows.drop_duplicates(MODEL)["corpus"])
+
+
+def are_seeds_of_languages(rows: pd.DataFrame) -> bool:
+    """Whether the models are several seeds of each of three corpora or more.
+
+    Seeds of one language agree more than languages do, so that means of languages are units too.
+    """
+    seeds = rows.drop_duplicates(MODEL)["corpus"].value_counts()
+    return len(seeds) > 2 and bool((seeds > 1).all())
 
 
 def bleu_range(values: "pd.Series[float]") -> str:

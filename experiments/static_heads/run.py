@@ -35,9 +35,11 @@ from experiments.shared.readme import (
 )
 from experiments.shared.translators import (
     MODEL,
+    are_seeds_of_languages,
     bleu_range,
     folder_of,
     layers_in,
+    models_named,
     models_of,
     names_of,
     one_layer_rows,
@@ -204,10 +206,10 @@ def by_share(table: pd.DataFrame) -> pd.DataFrame:
     return means.reset_index()
 
 
-def tested(shares: pd.DataFrame) -> pd.DataFrame:
-    """The contrasts that were fixed beforehand, at half of all heads."""
+def tested(shares: pd.DataFrame, units: Sequence[str]) -> pd.DataFrame:
+    """The contrasts that were fixed beforehand, at half of all heads, of means of units."""
     own = shares[(shares["scope"] == ALL) & (shares["share"] == TESTED)]
-    losses = own.pivot_table(index=MODEL, columns="order", values="loss_change")
+    losses = own.pivot_table(index=[*units], columns="order", values="loss_change")
     return contrasts(
         {
             f"{order} minus {RANDOM}": (losses[order] - losses[RANDOM]).tolist()
@@ -224,7 +226,10 @@ def write_result(folder: Path) -> None:
     write_table(folder / "over_models.csv", models.round(DIGITS))
     whole = table[table["share"] == 1]
     write_table(folder / "forms.csv", over_models(whole, ["scope", "form"], CHANGES).round(DIGITS))
-    write_table(folder / "contrasts.csv", tested(shares).round(DIGITS))
+    write_table(folder / "contrasts.csv", tested(shares, MODEL).round(DIGITS))
+    if are_seeds_of_languages(table):
+        by_language = tested(shares, ["corpus"])
+        write_table(folder / "contrasts_by_language.csv", by_language.round(DIGITS))
     write_figure(draw_shares(models), folder, "shares")
     write_readme(folder, readme(folder))
 
@@ -239,6 +244,7 @@ def readme(folder: Path) -> str:
     of_all = by_variance[by_variance["scope"] == ALL].set_index("share").to_dict("index")
     variances = heads[[*MODEL, "site", VARIANCE]].groupby([*MODEL, "site"], sort=False).mean()
     shallow = one_layer_rows(folder, "table")
+    several, first = are_seeds_of_languages(table), table[table["seed"] == 0]
     return render(
         __file__, read_facts(folder), trained_otherwise=trained_otherwise, layers=layers_in(heads),
         shallow={} if shallow is None else half_and_all(shallow), whole=whole,
@@ -246,6 +252,9 @@ def readme(folder: Path) -> str:
         names=names_of(whole["corpus"]),
         half=of_all[TESTED], quarter=of_all[SHARES[0]], every=of_all[1.0],
         contrasts=read_table(folder, "contrasts").to_dict("records"),
+        by_language=read_table(folder, "contrasts_by_language").to_dict("records") if several else [],
+        first_look=tested(by_share(first), MODEL).to_dict("records") if several else [],
+        shallow_names=models_named(shallow),
         by_site=shown(by_scope, ["scope", "share"]),
         by_order=shown(models[(models["scope"] == ALL) & (models["share"] < 1)], ["order", "share"]),
         forms=shown(forms, ["scope", "form"]),

@@ -18,7 +18,7 @@ COME_AND_GO = (
     "head_costs", "static_heads",
     "heads_over_training", "trained_mechanisms", "head_roles", "head_roles_3_layers",
     "head_roles_6_layers", "trained_mechanisms_long",
-    "static_heads_3_layers", "head_costs_3_layers", "static_heads_6_layers",
+    "static_heads_3_layers", "head_costs_3_layers", "static_heads_6_layers", "head_costs_6_layers",
 )  # fmt: skip
 
 
@@ -79,6 +79,11 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
     scopes.to_csv(folder / "static_heads" / "over_models.csv", index=False)
     shares = pd.DataFrame({"share": [0, 0, 1], "bleu": [40.0, 42.0, 1.0]})
     shares.to_csv(folder / "static_heads" / "table.csv", index=False)
+    named = {"contrast": ["one minus other"], "models": 2, "p_value": 0.01}
+    for name in ("contrasts", "contrasts_by_language"):
+        pd.DataFrame(named | difference).to_csv(
+            folder / "static_heads" / f"{name}.csv", index=False
+        )
     own = folder / "head_costs"
     shutil.copy(folder / "models" / "table.csv", own / "models.csv")
     ranks: dict[str, object] = {"site": [WITHIN, ALL], "models": 2}
@@ -87,7 +92,6 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
             zip((name, f"{name}_low", f"{name}_high"), [place / 10, 0.0, 1.0], strict=True)
         )
     pd.DataFrame(ranks).to_csv(own / "over_models.csv", index=False)
-    named = {"contrast": ["one minus other"], "models": 2, "p_value": 0.01}
     pd.DataFrame(named | difference).to_csv(own / "contrasts.csv", index=False)
     own = folder / "heads_over_training"
     pd.DataFrame({"seed": [0, 1], "BLEU": [70.0, 75.0]}).to_csv(own / "quality.csv", index=False)
@@ -103,7 +107,8 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
     shares |= {"share_low": [0.25], "share_high": [0.75]}
     pd.DataFrame(shares).to_csv(own / "over_models.csv", index=False)
     heads = {"corpus": ["multi30k-en-fr", "multi30k-en-fr-d128"], "seed": 0, "text": "captions"}
-    heads |= {"site": "encoder", "labels": ["sink; broad", "no label"]}
+    heads |= {"site": "encoder", "labels": ["sink; broad", "no label"], "head": 0}
+    heads["ablation_loss_change"] = 0.5
     pd.DataFrame(heads).to_csv(own / "table.csv", index=False)
     own = folder / "trained_mechanisms"
     pd.DataFrame({"arm": ["none"]} | difference).to_csv(own / "against_full.csv", index=False)
@@ -112,7 +117,7 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
     pd.DataFrame(against).to_csv(own / "contrasts.csv", index=False)
     for name in ("head_roles", "static_heads", "head_costs"):
         shutil.copytree(folder / name, folder / f"{name}_3_layers", dirs_exist_ok=True)
-    for name in ("head_roles", "static_heads"):
+    for name in ("head_roles", "static_heads", "head_costs"):
         shutil.copytree(folder / name, folder / f"{name}_6_layers", dirs_exist_ok=True)
     shutil.copytree(
         folder / "trained_mechanisms", folder / "trained_mechanisms_long", dirs_exist_ok=True
@@ -127,6 +132,8 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
     )
     assert "**Static heads with three layers**" in text
     assert "* **Static heads with six layers**, 256 dimensions: half of all heads" in text
+    assert "* **With six layers**, 256 dimensions, the loss without the head ranks best" in text
+    assert "at a second look. With the 2 languages as units: one minus other **+0.250**" in text
     # The last predictor is the cost itself, on other sentences.
     assert "ranked best by the loss without the head** of the figures that need no trial" in text
     assert "and **0.70** [0.00, 1.00] within a site" in text

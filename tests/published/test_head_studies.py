@@ -233,6 +233,21 @@ def test_costs_of_heads_come_out_in_tables_and_readme(small_run: Path, tmp_path:
     assert "Number of models: 2" in text
 
 
+def test_seeds_of_a_language_are_one_unit_where_languages_are_units() -> None:
+    models = [(f"multi30k-en-{code}", seed) for code in ("cs", "de", "fr") for seed in (0, 1)]
+    shares = pd.DataFrame(models, columns=["corpus", "seed"]).assign(scope="all", share=0.5)
+    assert translators.are_seeds_of_languages(shares)
+    assert not translators.are_seeds_of_languages(shares[shares["corpus"] != models[0][0]])
+    assert not translators.are_seeds_of_languages(shares[1:])
+    changes = [0.0, 0.5, 1.0, 2.0, 3.0, 5.0]
+    orders = [shares.assign(order=name, loss_change=changes) for name in static_heads.CONTRASTS]
+    orders.append(shares.assign(order=static_heads.RANDOM, loss_change=0.0))
+    found = static_heads.tested(pd.concat(orders), ["corpus"])
+    assert found["models"].tolist() == [3, 3]
+    assert found["difference"].tolist() == pytest.approx([(0.25 + 1.5 + 4) / 3] * 2)
+    assert static_heads.tested(pd.concat(orders), ["corpus", "seed"])["models"].tolist() == [6, 6]
+
+
 @pytest.mark.slow
 def test_static_heads_come_out_in_tables_and_readme(
     small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

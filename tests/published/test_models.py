@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from attnlab.core import InputError
+from attnlab.core import InputError, write_json
 from attnlab.evaluation import model_and_texts, parts_of
 from attnlab.models.run import load
 from attnlab.questions.plan.planning import plan, plans_of
@@ -14,7 +14,7 @@ from experiments.models import catalogue
 from experiments.models import run as models
 from experiments.plan_ablation import run as ablation
 from experiments.shared import translators
-from experiments.shared.readme import put_rows, read_facts, read_table
+from experiments.shared.readme import ELSEWHERE, put_rows, read_facts, read_table
 from experiments.shared.runs import kept_run
 
 MODEL = {"corpus": "multi30k-en-de", "layers": 1, "seed": 0}
@@ -57,7 +57,12 @@ def test_models_are_described_and_those_that_lack_are_named(
     models.write_result(tmp_path, "python one.py")
     models.write_result(tmp_path, "python two.py")
     assert read_facts(tmp_path)["commands"] == ["python one.py", "python two.py"]
+    elsewhere = {"rows": "seed 1", "device": "NVIDIA H200", "versions": {"torch": "2.11.0"}}
+    write_json(tmp_path / "facts.json", read_facts(tmp_path) | {ELSEWHERE: [elsewhere]})
+    models.write_result(tmp_path, "python two.py")
+    assert read_facts(tmp_path)[ELSEWHERE] == [elsewhere]
     text = (tmp_path / "README.md").read_text("utf-8")
+    assert text.endswith(" Rows of seed 1 come from one NVIDIA H200, with torch 2.11.0.\n")
     assert "**1 of 2 models reach BLEU 35**" in text
     assert "multi30k-en-de, 1 layers" not in text
     assert "multi30k-en-de, 3 layers" in text

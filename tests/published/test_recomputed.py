@@ -297,15 +297,21 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
 
 @recomputes(
     "head_costs", "head_roles", "static_heads", "heads_over_training", "models", "plan_ablation",
-    "trained_mechanisms", "capture_length_gpu",
+    "trained_mechanisms", "capture_length_gpu", "scaling_gpu",
 )  # fmt: skip
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
     assert script(folder.name).readme(folder) == (folder / "README.md").read_text("utf-8")
 
 
-@recomputes("head_roles_6_layers", "static_heads_6_layers")
+@recomputes("head_costs_6_layers", "head_roles_6_layers", "static_heads_6_layers")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
-    readme = script(folder.name.removesuffix("_6_layers")).readme
+    study = script(folder.name.removesuffix("_6_layers"))
+    readme = study.readme
+    if (path := folder / "contrasts_by_language.csv").exists():
+        table = pd.read_csv(folder / "table.csv")
+        rows = study.by_share(table) if hasattr(study, "by_share") else study.correlations(table)
+        again, written = study.tested(rows, ["corpus"]), pd.read_csv(path)
+        pd.testing.assert_frame_equal(again, written, check_dtype=False, atol=1e-5)
     assert readme(folder) == (folder / "README.md").read_text("utf-8")
 
 
