@@ -124,7 +124,8 @@ class _Tables:
 
     def numbers(self, of: Callable[[Union], int]) -> Int[Tensor, " head"]:
         """A number of each head's union."""
-        table = torch.zeros(self.heads, dtype=torch.long, device=self.device)
+        # As FlexAttention counts positions.
+        table = torch.zeros(self.heads, dtype=torch.int32, device=self.device)
         for members, union in self.unions:
             table[members] = of(union)
         return table
@@ -157,7 +158,9 @@ def rule_of(
     of = _Tables(unions, heads, query.device)
     left = of.numbers(lambda one: one.window[0] * one.dilation)
     right = of.numbers(lambda one: one.window[1] * one.dilation)
-    dilation = of.numbers(lambda one: one.dilation)
+    # None where no head leaves keys out between: the kernel would divide for each pair of a block.
+    dilated = any(union.dilation > 1 for _, union in unions)
+    dilation = of.numbers(lambda one: one.dilation) if dilated else None
     behind = of.numbers(lambda one: 0 if one.causal else keys)
     reach = of.numbers(lambda one: one.near.reach if one.near else -1)
     near = of.tensors(lambda one: one.near.listed if one.near else None)
@@ -176,7 +179,9 @@ def rule_of(
     @no_type_check
     def rule(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         offset = key - query - first
-        seen = (offset >= -left[head]) & (offset <= right[head]) & (offset % dilation[head] == 0)
+        seen = (offset >= -left[head]) & (offset <= right[head])
+        if dilation is not None:
+            seen = seen & (offset % dilation[head] == 0)
         if near is not None:
             seen = seen | (near[batch, head, key] & (offset.abs() <= reach[head]))
         if columns is not None:
