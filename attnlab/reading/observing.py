@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -37,17 +37,8 @@ from attnlab.reading.vocabulary import Axis
 MOST_OBSERVED_WEIGHTS = 2**22
 
 
-class HeadInputs(NamedTuple):
-    """What the mechanism of one layer was called with; see `Observed`."""
-
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    scores: Tensor | None
-    scoring: Scoring | None
-
-
-HandOn = Callable[[HeadInputs], None]
+# Is given what the mechanism of one layer was called with: queries, keys, values, and what goes with them.
+HandOn = Callable[[Tensor, Tensor, Tensor, Context], None]
 
 
 @dataclass(frozen=True)
@@ -189,7 +180,10 @@ def observe(
 
 
 def _hand_on(
-    seen: HeadInputs,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    context: Context,
     *,
     receive: Callable[[Observed], None],
     observer: "_Observer",
@@ -199,9 +193,13 @@ def _hand_on(
 ) -> None:
     """The layer with the weights of full attention, to whoever wants it."""
     queries, keys = sides_of(at.site, axes)
-    query, key, value = (part.double() for part in (seen.query, seen.key, seen.value))
-    scores = None if seen.scores is None else seen.scores.double()
-    scoring = seen.scoring
+    query, key, value = (part.double() for part in (query, key, value))
+    scores, scoring = None, context.scoring
+    if context.bias is not None:
+        scores = scores_of(query, key, replace(context, bias=context.bias.double()))
+        query = torch.zeros_like(query)
+        # The scores are capped already.
+        scoring = None if scoring is None else replace(scoring, softcap=None)
     matrix = observer.implied_matrix(query, key, keys.real, bias=scores, scoring=scoring)
     receive(
         Observed(
@@ -246,13 +244,6 @@ class _Observer(FullAttention):
         if self.hand_on is None:
             msg = "This model uses one attention layer several times over; its heads cannot be compared."
             raise InputError(msg)
-        scores, scoring, handed = None, context.scoring, query
-        if context.bias is not None:
-            added = replace(context, bias=context.bias.double())
-            scores = scores_of(query.double(), key.double(), added)
-            handed = torch.zeros_like(query)
-            # The scores are capped already.
-            scoring = None if scoring is None else replace(scoring, softcap=None)
-        self.hand_on(HeadInputs(handed, key, value, scores, scoring))
+        self.hand_on(query, key, value, context)
         self.hand_on = None
         return super().mix(query, key, value, context)
