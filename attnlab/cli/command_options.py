@@ -1,6 +1,7 @@
 """Options of the command line, made from the fields of settings and turned into settings again."""
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -67,14 +68,25 @@ def with_options(
         for field in option_fields(kind)
     ]
 
+    flags = {field.name: _typed_name(field) for field, _ in fields}
+
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def naming_flags(*given: Any, **options: Any) -> None:
+            try:
+                command(*given, **options)
+            except InputError as error:
+                if not error.options:
+                    raise
+                raise type(error)(error.naming(flags)) from error
+
         signature = inspect.signature(command)
         own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         arguments = [p for p in own if p.kind is not p.KEYWORD_ONLY]
         made = [_parameter(field, heading) for field, heading in fields]
         parameters = [*arguments, *made, *own[len(arguments) :]]
-        command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        return command
+        naming_flags.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return naming_flags
 
     return decorate
 

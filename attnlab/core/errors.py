@@ -1,5 +1,8 @@
 """Errors that a user can cause and mend; the command line prints them as one sentence."""
 
+import re
+from collections.abc import Mapping, Sequence
+
 # The exit status of a command that Ctrl-C ended, as shells give it.
 INTERRUPTED = 130
 
@@ -8,9 +11,27 @@ class AttnlabError(Exception):
     """Something that was asked for cannot be done; the message says what, where, and what to do.
 
     The command line prints the message without a traceback and ends with `exit_status`.
+
+    Attributes:
+        options: the options that the message names as Python does.
     """
 
     exit_status = 1
+
+    def __init__(self, message: str = "", *, options: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.options = tuple(options)
+
+    def naming(self, names: Mapping[str, str]) -> str:
+        """The message with options as they are called somewhere else.
+
+        >>> AttnlabError("leave fine_tune out", options=["fine_tune"]).naming({"fine_tune": "--fine-tune"})
+        'leave --fine-tune out'
+        """
+        message = str(self)
+        for option in self.options:
+            message = re.sub(rf"\b{re.escape(option)}\b", names.get(option, option), message)
+        return message
 
 
 class InputError(AttnlabError):

@@ -110,14 +110,14 @@ def training_texts(
             f"{source} brings no training sentences; give a file of them (calibration_text), or in Python a "
             f"list ({name})."
         )
-        raise InputError(msg)
+        raise InputError(msg, options=["calibration_text"])
     found = tuple(text for text in there if source_of(text) not in used)[:count]
     if not found:
         msg = (
             "Every calibration sentence is among the held-out sentences too; give others "
             "as calibration_text."
         )
-        raise InputError(msg)
+        raise InputError(msg, options=["calibration_text"])
     return found
 
 

@@ -42,7 +42,7 @@ class TrainingState:
 
     global_step: Annotated[int, Field(ge=0)]
     log_history: tuple[Mapping[str, Any], ...]
-    epoch: Annotated[float, Field(ge=0)] | None = None
+    epoch: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     best_global_step: Annotated[int, Field(ge=0)] | None = None
     best_metric: float | None = None
     best_model_checkpoint: str | None = None

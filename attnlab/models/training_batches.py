@@ -358,7 +358,7 @@ def encode_corpus(
                 f"{split} part of {corpus.name} has at most {max_tokens} tokens"
                 f"{' on both sides' if predicted == 'target' else ''}; raise max_tokens."
             )
-            raise InputError(msg)
+            raise InputError(msg, options=["max_tokens"])
     return EncodedCorpus(**encoded, dropped=dropped)
 
 

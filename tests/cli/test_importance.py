@@ -82,7 +82,7 @@ def test_a_file_of_training_sentences_gives_the_mean(
     others.write_text("".join(lines[4:]), encoding="utf-8")
     words = [model, "--text", held_out, "--bleu", "none", "--replacements", "mean"]
     words += ["--out", tmp_path / "out"]
-    with pytest.raises(InputError, match=r"give a file of them \(calibration_text\)"):
+    with pytest.raises(InputError, match=r"give a file of them \(--calibration-text\)"):
         run(*words)
     found = read_json(run(*words, "--calibration-text", others, "--json").stdout)
     assert all(row["mean_loss_change"] is not None for row in found["importance"])

@@ -1,6 +1,8 @@
 """Checkpoints are written whole, and training goes on from the newest one that is."""
 
 import io
+import json
+import math
 import os
 from errno import ENOSPC
 from pathlib import Path
@@ -53,6 +55,12 @@ DAMAGES = {
     "random state": ("rng_state.pth", lambda path: os.truncate(path, 100)),
     "empty state": ("trainer_state.json", lambda path: os.truncate(path, 0)),
     "a list for a state": ("trainer_state.json", lambda path: path.write_text("[]")),
+    "an epoch that is no number": (
+        "trainer_state.json",
+        lambda path: path.write_text(
+            json.dumps(json.loads(path.read_text()) | {"epoch": math.inf})
+        ),
+    ),
     "state of another step": (
         "trainer_state.json",
         lambda path: path.write_text(path.read_text().replace("global_step", "other")),

@@ -471,7 +471,7 @@ def view(
     kept = sorted({number for number, _ in result.matrices.tokens})
     if not kept:
         msg = "No matrices were kept; analyze with keep_matrices of at least 1."
-        raise InputError(msg)
+        raise InputError(msg, options=["keep_matrices"])
     if sentence not in kept:
         numbers = ", ".join(map(str, kept))
         msg = f"The matrices of sentence {sentence} were not kept; choose from: {numbers}."

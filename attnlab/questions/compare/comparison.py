@@ -192,14 +192,14 @@ def _check_loss(model: Model, settings: ComparisonSettings, *, has_loss: bool) -
     """Raises InputError where something is asked for that needs a loss, or a run's training."""
     if settings.fine_tune and not isinstance(model, Run):
         msg = "Only runs of attnlab train are trained further here; leave fine_tune out."
-        raise InputError(msg)
+        raise InputError(msg, options=["fine_tune"])
     needing = settings.fine_tune, settings.per_head, settings.loss, settings.against
     if not has_loss and any(needing):
         msg = (
             "An encoder-decoder has a loss on sentences with their translations alone; give pairs, or "
             "leave fine_tune, per_head, loss and against out."
         )
-        raise InputError(msg)
+        raise InputError(msg, options=["fine_tune", "per_head"])
 
 
 def _check_against(plans: Sequence[BudgetedPlan], settings: ComparisonSettings) -> None:

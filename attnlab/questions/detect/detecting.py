@@ -208,7 +208,7 @@ def _on_generated(asked: _Asked) -> Iterator[_Scored]:
         yield _on_needles(asked, every, space)
     elif settings.gate_steps:
         msg = "Gates are learned for heads of a decoder, and there is none; leave gate_steps out."
-        raise InputError(msg)
+        raise InputError(msg, options=["gate_steps"])
     elif asked.given and not model.model.config.is_encoder_decoder:
         msg = "Sentences are for needles of language models and pairs of encoder-decoders; leave them out."
         raise InputError(msg)
