@@ -214,7 +214,7 @@ PAIRS = [(f"the cat number {n} sleeps", f"il gatto numero {n} dorme") for n in r
         (["--corpus", "one.tsv"], 2, "one.tsv, line 1"),
         (["--corpus", "latin.tsv"], 2, "line 2"),
         (["--corpus", "uneven"], 2, "train"),
-        (["--corpus", "pairs.tsv", "--max-tokens", "3"], 2, "raise max_tokens"),
+        (["--corpus", "pairs.tsv", "--max-tokens", "3"], 2, "raise --max-tokens"),
         (["--heads", "7"], 2, "7 heads do not divide"),
         (["--heads", "17"], 2, "heads must be at least 1 and at most 16, not 17"),
         (["--attention", "band(window=3)"], 2, "names no site"),

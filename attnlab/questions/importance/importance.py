@@ -296,7 +296,8 @@ def _possible_ablations(
     if not any(len(ablation.heads) == len(heads) for ablation in found):
         reasons = [note.reason for note in notes if isinstance(note, NoMeans)]
         msg = "No replacement that was named can be done for every head here; add zero."
-        raise InputError(" ".join([msg, *(f"The mean cannot be had: {one}" for one in reasons)]))
+        whole = " ".join([msg, *(f"The mean cannot be had: {one}" for one in reasons)])
+        raise InputError(whole, options=["calibration_text"])
     return found, notes
 
 
