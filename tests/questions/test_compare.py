@@ -32,6 +32,7 @@ from attnlab.questions.compare.question import (
     ComparisonSettings,
     MechanismLeftOut,
     NoSettingAtSite,
+    SameAttention,
 )
 from attnlab.reading import observing
 from attnlab.reading.observing import Observed, observe, site_rules, sites_of
@@ -301,6 +302,32 @@ def test_models_with_windows_caps_and_sinks_are_compared(name: str) -> None:
     rules = site_rules(model)
     left_out = {note.mechanism for note in found.notes if isinstance(note, MechanismLeftOut)}
     assert set().union(*(refusals(site, own) for site, own in rules.items())) == left_out
+
+
+def test_mechanisms_that_see_the_same_keys_are_named_together() -> None:
+    model, words = seeded(ANALYZED["gemma3"]).eval(), tokenizer()
+    found = compare(
+        (model, words), [2, 4], sentences=SENTENCES[:3], calibration=SENTENCES[3:5],
+        validation=SENTENCES[5:], quick=True,
+    )  # fmt: skip
+    named = {
+        (note.budget, name): set(note.mechanisms)
+        for note in found.notes
+        if isinstance(note, SameAttention)
+        for name in note.mechanisms
+    }
+    assert named
+    columns = ["layer", "head", "visible_keys", "error", "output_error"]
+    rows = found.mechanisms_by_head.dropna(subset="budget")
+    figures = {
+        (int(str(one.budget)), one.mechanism): rows[
+            (rows["budget"] == one.budget) & (rows["mechanism"] == one.mechanism)
+        ][columns].to_numpy()
+        for one in rows.itertuples()
+    }
+    for one, other in itertools.combinations(figures, 2):
+        same = one[0] == other[0] and np.array_equal(figures[one], figures[other])
+        assert same == (one[0] == other[0] and other[1] in named.get(one, set()))
 
 
 def test_a_model_that_hides_pairs_without_saying_so_is_refused(

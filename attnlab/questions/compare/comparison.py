@@ -57,6 +57,7 @@ from attnlab.questions.compare.question import (
     MechanismLeftOut,
     NoGains,
     NoSettingAtSite,
+    SameAttention,
 )
 from attnlab.questions.compare.replacing import (
     Case,
@@ -428,4 +429,18 @@ def _notes(
         for name, reason in refusals(site, types.rules).items()
         if settings.mechanisms is None or name in settings.mechanisms
     ]
-    return (*notes, *(NoSettingAtSite(*lacking) for lacking in choosing.without_setting()))
+    notes += [NoSettingAtSite(*lacking) for lacking in choosing.without_setting()]
+    return (*notes, *_alike(by_head))
+
+
+def _alike(by_head: pd.DataFrame) -> Iterator[SameAttention]:
+    """Mechanisms whose figures are the same at every head of a site, to the last digit."""
+    figures = ["layer", "head", "visible_keys", "error", "output_error"]
+    for at, there in by_head.groupby(["site", "budget"], sort=False):
+        site, budget = str(at[0]), int(str(at[1]))
+        found: dict[tuple[float, ...], list[str]] = {}
+        for name, rows in there.groupby("mechanism", sort=False):
+            found.setdefault(tuple(rows[figures].fillna(-1).to_numpy().flat), []).append(str(name))
+        for names in found.values():
+            if len(names) > 1:
+                yield SameAttention(site, budget, tuple(names))

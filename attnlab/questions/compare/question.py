@@ -86,6 +86,15 @@ class NoSettingAtSite(Note):
 
 
 @dataclass(frozen=True)
+class SameAttention(Note):
+    """Mechanisms whose settings attend to the same keys at a site."""
+
+    site: str
+    budget: int
+    mechanisms: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class NoGains(Note):
     """A mechanism that others were to be held against, and that has no row beside one of them."""
 
@@ -211,6 +220,10 @@ QUESTION = Question(
     figures=("mechanisms_*", "pareto_*"),
     notes={
         MechanismLeftOut: "{site}: {mechanism} is left out, since {reason}.",
+        SameAttention: lambda note: (
+            f"{note.site}: {', '.join(note.mechanisms)} attend to the same keys at {note.budget} keys per "
+            "row, so that their rows differ by time alone."
+        ),
         NoSettingAtSite: "{site}: {mechanism} is left out at {budget} keys per row, since no setting of "
         "it fits.",
         BudgetBeyondFull: "{site}: full attention sees {keys:.1f} keys per row of the held-out sentences, so "
