@@ -105,6 +105,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
         AttnlabError: the corpus is no longer the one of the training.
     """
     plans = [named_plan(one) for one in settings.plans]
+    _check_names(plans, settings)
     device = usable_device(settings.device)
     model, texts = model_and_texts(
         source, sentences=settings.wanted, text=settings.text, scores=True, corpora=False
@@ -113,7 +114,6 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
     scores_them = _has_loss(model, texts)
     _check_loss(model, settings, has_loss=scores_them)
     check_plans(plans, model, settings.mechanisms, settings.sites)
-    _check_against(plans, settings)
     parts = parts_of(
         model,
         texts,
@@ -203,8 +203,13 @@ def _check_loss(model: Model, settings: ComparisonSettings, *, has_loss: bool) -
         raise InputError(msg, options=["fine_tune", "per_head"])
 
 
-def _check_against(plans: Sequence[BudgetedPlan], settings: ComparisonSettings) -> None:
-    """Raises InputError where no row can be called as the one that others are held against."""
+def _check_names(plans: Sequence[BudgetedPlan], settings: ComparisonSettings) -> None:
+    """Raises InputError for a mechanism that there is none of, or a row to hold others against."""
+    there = mechanism_names()
+    for name in settings.mechanisms or ():
+        if name not in there:
+            msg = f"There is no mechanism '{name}' here; choose from: {', '.join(there)}."
+            raise InputError(msg)
     mechanisms = mechanism_names() if settings.mechanisms is None else settings.mechanisms
     known = [*mechanisms, *(plan.name for plan in plans)]
     if settings.against is not None and settings.against not in known:
@@ -271,13 +276,9 @@ def _reading(model: Model, sites: Sequence[str], settings: ComparisonSettings) -
 
 
 def _check_mechanisms(names: Sequence[str], rules: Mapping[str, frozenset[ScoreRule]]) -> None:
-    """Raises InputError for a mechanism that there is none of, or that no site allows."""
-    there = mechanism_names()
+    """Raises InputError for a mechanism that no site allows."""
     by_site = [refusals(site, own) for site, own in rules.items()]
     for name in names:
-        if name not in there:
-            msg = f"There is no mechanism '{name}' here; choose from: {', '.join(there)}."
-            raise InputError(msg)
         if all(name in refused for refused in by_site):
             msg = (
                 f"The mechanism '{name}' cannot be in {' or '.join(rules)}: {by_site[0][name]}; choose "
