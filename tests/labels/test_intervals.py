@@ -72,6 +72,16 @@ def test_sentences_without_rows_are_no_observations() -> None:
     assert counts.sentences.tolist() == [[1], [0]]
 
 
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_shares_of_no_sentence_may_be_anything_and_of_one_are_not_known(share: float) -> None:
+    counts = count_ratio(
+        torch.tensor([[10 * share], [0.0]]), torch.tensor([10.0, 0.0]), torch.tensor([0, 0])
+    ).by_half()
+    low, high = (end[:, 0].tolist() for end in counts.share_interval())
+    assert low == pytest.approx([math.nan, 0], nan_ok=True)
+    assert high == pytest.approx([math.nan, 1], nan_ok=True)
+
+
 def all_or_nothing(sentences: int, share: float, draws: int) -> RatioCounts:
     """Sentences of ten rows that are all hits or all misses, a draw per head."""
     generator = torch.Generator().manual_seed(0)
