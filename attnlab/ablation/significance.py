@@ -262,7 +262,9 @@ def draws_for(tests: int, sentences: int) -> int:
     wanted = SIGNIFICANCE_LEVEL / tests / 2
     freedom = max(sentences - 1, 1)
     deviate = stats.t.isf(wanted / 2, freedom) * math.sqrt((freedom + 1) / freedom)
-    return int(min(max(DRAWS, math.ceil(1 / (2 * stats.norm.sf(deviate)))), MOST_DRAWS))
+    # Of very few sentences the chance is smaller than any float.
+    chance = max(2 * float(stats.norm.sf(deviate)), 1 / MOST_DRAWS)
+    return max(DRAWS, math.ceil(1 / chance))
 
 
 def for_few(p_value: float, sentences: int) -> float:
