@@ -21,6 +21,7 @@ from zoo.analyzed import ANALYZED
 from zoo.random_models import seeded, tokenizer
 
 import attnlab
+from attnlab.attention import use
 from attnlab.core.errors import InputError
 from attnlab.questions.check.expectations import Expected
 from attnlab.questions.check.moved_rows import _entering, changes_by_layer, layers_of
@@ -301,6 +302,18 @@ def test_a_window_wider_than_the_text_is_no_finding() -> None:
     layers = found.properties[found.properties["property"] == "keys read"]
     assert set(layers["outcome"]) == {"not applicable"}
     assert found.notes == (WiderThanTokens(24, 2999),)
+
+
+@pytest.mark.parametrize("name", ["bert", "llama"])
+def test_keys_of_an_installed_mechanism_are_told_and_no_mismatch(name: str) -> None:
+    model = seeded(HEALTHY[name])
+    site = "encoder" if name == "bert" else "decoder"
+    with use(model, {f"{site}.0": "band(window=2)"}):
+        rows = attnlab.check(model).properties
+    rows = rows[rows["property"] == "keys read"].set_index("layer")
+    assert "mismatch" not in set(rows["outcome"])
+    assert "all" not in rows.loc[0, "found"]
+    assert "all" in rows.loc[1, "found"]
 
 
 def test_what_can_be_done_with_each_layer() -> None:
