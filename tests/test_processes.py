@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from attnlab.core.launcher import launched, one_of_several
 from attnlab.core.processes import Processes, launched_processes, unwrapped, wrapped
 
 SCRIPT = """
@@ -86,6 +87,22 @@ def test_one_process_alone_meets_nobody(monkeypatch: pytest.MonkeyPatch) -> None
     with alone.together():
         assert alone.gather([Path()]) == [[Path()]]
     assert alone.first
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_process_has_others_from_two_on(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("WORLD_SIZE", str(count))
+    assert not one_of_several()
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    assert launched() is None
+    assert one_of_several() is (count > 1)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", "1")
+    assert launched() == (0, count, 0)
+    assert one_of_several() is (count > 1)
 
 
 def free_ports(count: int) -> list[str]:

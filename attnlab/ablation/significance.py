@@ -260,9 +260,11 @@ def draws_for(tests: int, sentences: int) -> int:
     Of few sentences that would be very many, so no more than `MOST_DRAWS` are made.
     """
     wanted = SIGNIFICANCE_LEVEL / tests / 2
-    freedom = max(sentences - 1, 1)
-    deviate = stats.t.isf(wanted / 2, freedom) * math.sqrt((freedom + 1) / freedom)
-    return int(min(max(DRAWS, math.ceil(1 / (2 * stats.norm.sf(deviate)))), MOST_DRAWS))
+    freedom, narrowing = _of_few(sentences)
+    deviate = stats.t.isf(wanted / 2, freedom) / narrowing
+    # Of very few sentences the chance is smaller than any float.
+    chance = max(2 * float(stats.norm.sf(deviate)), 1 / MOST_DRAWS)
+    return max(DRAWS, math.ceil(1 / chance))
 
 
 def for_few(p_value: float, sentences: int) -> float:
@@ -273,9 +275,8 @@ def for_few(p_value: float, sentences: int) -> float:
     >>> round(for_few(0.05, 1000), 3), round(for_few(0.05, 10), 3)
     (0.05, 0.096)
     """
-    freedom = max(sentences - 1, 1)
-    deviate = stats.norm.isf(p_value / 2) * math.sqrt(freedom / (freedom + 1))
-    return float(2 * stats.t.sf(deviate, freedom))
+    freedom, narrowing = _of_few(sentences)
+    return float(2 * stats.t.sf(stats.norm.isf(p_value / 2) * narrowing, freedom))
 
 
 def widening(sentences: int) -> float:
@@ -284,9 +285,14 @@ def widening(sentences: int) -> float:
     >>> round(widening(1000), 3), round(widening(10), 3)
     (1.002, 1.217)
     """
+    freedom, narrowing = _of_few(sentences)
+    return float(stats.t.ppf(INTERVAL[1], freedom) / stats.norm.ppf(INTERVAL[1]) / narrowing)
+
+
+def _of_few(sentences: int) -> tuple[int, float]:
+    """The degrees of freedom of Student's t, and sqrt((n - 1) / n), what resampling makes of a spread."""
     freedom = max(sentences - 1, 1)
-    quantile = stats.t.ppf(INTERVAL[1], freedom) / stats.norm.ppf(INTERVAL[1])
-    return float(quantile * math.sqrt((freedom + 1) / freedom))
+    return freedom, math.sqrt(freedom / (freedom + 1))
 
 
 def holm_adjusted(p_values: Float[np.ndarray, " test"]) -> Float[np.ndarray, " test"]:

@@ -13,8 +13,10 @@ from .parts import observe_part as observe_part
 from .parts import parts_of as parts_of
 from .parts import training_texts as training_texts
 from .shared_settings import ABLATION_SENTENCES as ABLATION_SENTENCES
+from .shared_settings import CALIBRATION_TEXT as CALIBRATION_TEXT
 from .shared_settings import ENOUGH_FOR_INTERVALS as ENOUGH_FOR_INTERVALS
 from .shared_settings import ENOUGH_FOR_MEANS as ENOUGH_FOR_MEANS
+from .shared_settings import HELD_OUT as HELD_OUT
 from .shared_settings import LOSS_OPTION as LOSS_OPTION
 from .shared_settings import MEMORY as MEMORY
 from .shared_settings import SEED as SEED

@@ -6,7 +6,7 @@ Nothing heavy is imported here, so that the command line can show them at once.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, ClassVar, TypeVar
 
 from attnlab.core import (
     BATCH_SIZE,
@@ -24,6 +24,13 @@ Progress = Callable[[str, int, int], None]
 # How many sentences, or the sentences themselves: texts, or pairs of source and target.
 TextsAsked = int | Sequence[str | tuple[str, str]]
 SENTENCE_FLAGS = ("--sentences", "-n")
+HELD_OUT = Option(
+    "Maximum number of held-out sentences, the first of their file.", SENTENCE_FLAGS, least=1
+)
+CALIBRATION_TEXT = Option(
+    "File of training sentences, written like text; a run brings its own. Of a model that is no run, every "
+    "other one is a validation sentence."
+)
 # On so many of the first sentences each head is ablated, beside its label and by itself.
 ABLATION_SENTENCES = 500
 SEED = Option(
@@ -65,17 +72,12 @@ class StudySettings(DeviceSettings):
     """What every study of a model can be told.
 
     Attributes:
+        default_sentences: how many sentences are wanted where `sentences` is None.
         progress: called with (what is being done, done, in all).
     """
 
-    sentences: Annotated[
-        TextsAsked | None,
-        Option(
-            "Maximum number of held-out sentences, the first of their file.",
-            SENTENCE_FLAGS,
-            least=1,
-        ),
-    ] = None
+    default_sentences: ClassVar[int]
+    sentences: Annotated[TextsAsked | None, HELD_OUT] = None
     sites: Annotated[
         Sequence[str] | None,
         Option(
@@ -89,6 +91,11 @@ class StudySettings(DeviceSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_site_names(self.sites or ())
+
+    @property
+    def wanted(self) -> TextsAsked:
+        """The sentences, or how many there are to be."""
+        return self.default_sentences if self.sentences is None else self.sentences
 
 
 @dataclass(frozen=True, kw_only=True)

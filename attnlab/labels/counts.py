@@ -269,7 +269,7 @@ class RatioCounts(Counts):
         z = float(norm.ppf((1 + level) / 2))
         alike = alike * (z / _student(self.sentences, level)) ** 2
         known = alike.masked_fill(self.denominator == 0, 0)
-        return wilson_interval((share * known).nan_to_num(0), known, level)
+        return wilson_interval(share * known, known, level)
 
     @property
     def _variance(self) -> Float[Tensor, "part *shape"]:

@@ -14,15 +14,16 @@ from typing import Any
 
 import pandas as pd
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from attnlab.core import write_table
 from experiments.capture_length.run import (
+    EAGER_COPIES,
     LENGTHS,
     ROWS,
     SEED,
     SHAPE,
     WAYS,
+    build_model,
     draw_text,
     mean_entropy,
 )
@@ -38,12 +39,9 @@ from experiments.shared.readme import (
 from experiments.shared.speed import word_tokenizer
 
 OUT = BENCHMARKS / "capture_length_gpu"
-SHAPES = {"4 layers of 8 heads": SHAPE}
 ROUNDS = 5
 # Measured once: they take long and nothing is compared with their time.
 ONCE = ("every_row", "eager")
-# Of eager attention: weights of all layers, and what a layer makes of its own on the way.
-LAYER_COPIES = 3
 
 
 def main() -> None:
@@ -59,27 +57,19 @@ def main() -> None:
 
 
 def measure(device: torch.device) -> Iterator[dict[str, Any]]:
-    """One row a call, shape by shape."""
+    """One row a call."""
     tokenizer = word_tokenizer(TYPES)
-    for name, shape in SHAPES.items():
-        with torch.random.fork_rng():
-            torch.manual_seed(SEED)
-            config = LlamaConfig(vocab_size=len(tokenizer), **shape)
-            model = LlamaForCausalLM(config).eval().to(device)
-        for tokens in LENGTHS:
-            text = draw_text(tokens)
-            for way in WAYS:
-                for number in range(ROUNDS if way not in ONCE else 1):
-                    if not fits(way, shape, tokens, device):
-                        continue
-                    if number == 0:
-                        # The first call of a length finds kernels and takes memory that stays.
-                        WAYS[way](model, tokenizer, text if way not in ONCE else draw_text(64))
-                    measured = measure_call(way, model, tokenizer, text, device)
-                    row = {"shape": name, "round": number, "tokens": tokens, "way": way}
-                    yield row | measured
-                    print(row | measured, flush=True)
-        del model
+    model = build_model(len(tokenizer)).to(device)
+    for tokens in LENGTHS:
+        text = draw_text(tokens)
+        for way in (way for way in WAYS if fits(way, tokens, device)):
+            # The first call of a length finds kernels and takes memory that stays.
+            WAYS[way](model, tokenizer, text if way not in ONCE else draw_text(64))
+            for number in range(ROUNDS if way not in ONCE else 1):
+                measured = measure_call(way, model, tokenizer, text, device)
+                row = {"round": number, "tokens": tokens, "way": way} | measured
+                yield row
+                print(row, flush=True)
 
 
 def measure_call(
@@ -103,21 +93,20 @@ def measure_call(
     return measured
 
 
-def fits(way: str, shape: dict[str, int], tokens: int, device: torch.device) -> bool:
+def fits(way: str, tokens: int, device: torch.device) -> bool:
     """Whether the weights of all layers have room on the device."""
     if way == "every_row":
         return tokens <= 4_096
     if way != "eager":
         return True
-    copies = shape["num_hidden_layers"] + LAYER_COPIES
-    wanted = 4 * copies * shape["num_attention_heads"] * tokens**2
+    wanted = 4 * EAGER_COPIES * SHAPE["num_attention_heads"] * tokens**2
     return 1.1 * wanted < torch.cuda.get_device_properties(device).total_memory
 
 
 def readme(folder: Path) -> str:
     """The README of the result, from its table and facts."""
     table = read_table(folder, "table")
-    medians = table.groupby(["shape", "tokens", "way"])[["seconds", "peak_bytes"]].median()
+    medians = table.groupby(["tokens", "way"])[["seconds", "peak_bytes"]].median()
     wide = medians.unstack("way")
     rows = pd.DataFrame({f"{way}_seconds": wide["seconds"][way] for way in WAYS}).join(
         pd.DataFrame({f"{way}_bytes": wide["peak_bytes"][way] for way in WAYS})
@@ -127,8 +116,8 @@ def readme(folder: Path) -> str:
         rows[f"{way}_time_ratio"] = rows[f"{way}_seconds"] / rows["bare_seconds"]
     rows["bare_memory_ratio"] = rows["eager_bytes"] / rows["bare_bytes"]
     return render(
-        __file__, read_facts(folder), summary=rows.reset_index(), shapes=SHAPES, rows=ROWS,
-        rounds=ROUNDS, seed=SEED,
+        __file__, read_facts(folder), summary=rows.reset_index().to_dict("records"), shape=SHAPE,
+        rows=ROWS, rounds=ROUNDS, seed=SEED,
     )  # fmt: skip
 
 

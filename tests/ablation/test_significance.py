@@ -146,7 +146,13 @@ def test_draws_are_enough_for_every_one_of_many_tests_to_be_significant(
     draws = draws_for(tests, sentences)
     least = np.full(tests, for_few(1 / (draws + 1), sentences))
     assert holm_significant(least, SIGNIFICANCE_LEVEL).all()
-    assert draws_for(tests, 6) <= MOST_DRAWS
+
+
+@pytest.mark.parametrize("sentences", range(1, 9))
+def test_draws_of_few_sentences_and_many_tests_have_an_end(sentences: int) -> None:
+    draws = [draws_for(tests, sentences) for tests in (1, 2, 24, 144, 1_024, 10_000)]
+    assert draws == sorted(draws)
+    assert draws[-1] == MOST_DRAWS
 
 
 @pytest.mark.parametrize("sentences", [8, 12, 20, 40])

@@ -17,7 +17,12 @@ from attnlab.alignment import (
     statistical_aligner,
     turned,
 )
-from attnlab.alignment.statistical_aligner import _STEPS, NULL_SHARE, WIDEST_JUMP
+from attnlab.alignment.statistical_aligner import (
+    _STEPS,
+    NULL_SHARE,
+    WIDEST_JUMP,
+    StatisticalAligner,
+)
 from attnlab.core import InputError
 
 SENTENCE = st.lists(st.sampled_from("abcd"), min_size=1, max_size=4).map(tuple)
@@ -134,6 +139,18 @@ def test_words_that_stand_twice_need_the_order() -> None:
     right = frozenset((i, i) for i in range(4))
     assert fit_statistical_aligner(pairs).align(pairs[:1]) == [right]
     assert fit_statistical_aligner(pairs, hmm=0).align(pairs[:1]) != [right]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_word_that_null_explains_has_no_link_whatever_its_number(number: int) -> None:
+    words = ["x", "y"]
+    words.insert(number, "of")
+    chance = {"x": 0.5, "y": 0.499, "of": 0.001}
+    found = StatisticalAligner(
+        {"a": 0}, {word: index for index, word in enumerate(words)}, np.arange(3),
+        np.array([chance[word] for word in words]), np.array([0.9 * (one == "of") for one in words]),
+    )  # fmt: skip
+    assert found.align([(("a",), ("of", "x", "y", "of"))]) == [frozenset({(0, 1), (0, 2)})]
 
 
 def test_words_that_are_new_go_by_position() -> None:

@@ -261,6 +261,18 @@ def test_support_holds_every_weight(spec: str) -> None:
     torch.testing.assert_close(support, matrix > 0)
 
 
+@pytest.mark.parametrize("spec", [*SPECS, "sigma(window=1, num_pos=0)"])
+def test_what_depends_on_token_ids_says_so(spec: str) -> None:
+    mechanism = build(spec)
+    query, key, _, visible = ragged(16)
+    ids = drawn_ids(16, VOCABULARY)
+    matrix, moved = (
+        mechanism.implied_matrix(query, key, visible, token_ids=one)
+        for one in (ids, VOCABULARY - 1 - ids)
+    )
+    assert getattr(mechanism, "uses_tokens", False) is not torch.equal(matrix, moved)
+
+
 @pytest.mark.parametrize("spec", SPECS)
 def test_without_dropout_training_is_evaluation(spec: str) -> None:
     """BigBird of transformers draws other blocks, or none, in each."""

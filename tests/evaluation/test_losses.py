@@ -165,6 +165,19 @@ def test_what_a_model_is_evaluated_by() -> None:
         load_evaluator((random_models.bert(), tokenizer()), sentences=SENTENCES, loss="nats")
 
 
+@pytest.mark.parametrize(("share", "kind"), [(1e-6, "next tokens"), (1e-3, "cosine")])
+def test_rounding_of_earlier_scores_is_no_look_at_later_tokens(share: float, kind: str) -> None:
+    model = random_models.ALL["llama"]()
+
+    def moved(_module: Any, _args: Any, given: dict[str, Any], out: Any) -> Any:
+        odd = given["input_ids"][:, -1, None, None] % 2
+        out.logits = out.logits + share * odd * out.logits.abs().max()
+        return out
+
+    model.register_forward_hook(moved, with_kwargs=True)
+    assert load_evaluator((model, tokenizer()), sentences=SENTENCES).loss == kind
+
+
 @pytest.mark.parametrize("name", ["bert", "distilbert"])
 def test_importance_of_an_encoder_without_a_head(name: str, tmp_path: Path) -> None:
     found = attnlab.importance((random_models.ALL[name](), tokenizer()), sentences=SENTENCES * 2)

@@ -133,6 +133,27 @@ def test_a_head_has_the_colour_of_each_of_its_labels() -> None:
     assert encoder == {STRUCTURES[n].colour for n in ("band", "diffuse", "column", "rare_columns")}
 
 
+@pytest.mark.parametrize("layers", [1, 5, 13])
+def test_a_panel_of_heads_has_a_row_for_each_layer(layers: int) -> None:
+    heads = [(site, layer, head) for site, count in (("encoder", layers), ("cross", 2))
+             for layer in range(count) for head in range(3)]  # fmt: skip
+    table = pd.DataFrame(heads, columns=["site", "layer", "head"]).assign(role="sink")
+    figure = plot.heads(table)
+    cells = []
+    for axes, count in zip(figure.axes, (layers, 2), strict=True):
+        assert (axes.get_xlim(), axes.get_ylim()) == ((0, 3), (count, 0))
+        middles = {
+            (
+                int(patch.get_x() + patch.get_width() / 2),
+                int(patch.get_y() + patch.get_height() / 2),
+            )
+            for patch in axes.patches
+        }
+        assert middles == {(head, layer) for head in range(3) for layer in range(count)}
+        cells.append(axes.get_position().height * figure.get_figheight() / count)
+    assert cells[0] == pytest.approx(cells[1]), "rows are as high at every site"
+
+
 def test_a_column_that_is_missing_is_named() -> None:
     with pytest.raises(InputError, match="no column 'labels'; choose from: site"):
         plot.heads(HEADS, "labels")

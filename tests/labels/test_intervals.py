@@ -2,14 +2,21 @@
 
 import math
 
+import pandas as pd
 import pytest
 import torch
 from scipy.stats import norm
 from scipy.stats import t as student
 from statsmodels.stats.inter_rater import cohens_kappa
-from statsmodels.stats.proportion import proportion_confint
+from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
-from attnlab.labels.counts import REPORTED, RatioCounts, count_ratio, wilson_interval
+from attnlab.labels.counts import (
+    REPORTED,
+    RatioCounts,
+    count_ratio,
+    difference_interval,
+    wilson_interval,
+)
 from attnlab.labels.label_columns import POSITIONAL
 from attnlab.labels.structure import cohen_kappa
 from attnlab.labels.verdict import ratio_condition
@@ -33,6 +40,19 @@ def test_kappa_equals_statsmodels(seed: int) -> None:
     assert (found.kappa, found.low, found.high) == pytest.approx(
         (expected.kappa, expected.kappa_low, expected.kappa_upp), rel=1e-12
     )
+
+
+def test_the_interval_of_a_difference_equals_statsmodels() -> None:
+    hits = torch.tensor([[3, 50, 90, 0, 7], [9, 20, 95, 4, 7]])
+    total = torch.tensor([[10, 101, 97, 12, 7], [11, 60, 100, 12, 7]])
+    both = [
+        tuple(pd.Series(one.numpy()) for one in (part / of, *wilson_interval(part, of, 0.95)))
+        for part, of in zip(hits, total, strict=True)
+    ]
+    low, high = difference_interval(*both)
+    for index, cells in enumerate(torch.stack([hits, total]).permute(2, 1, 0).flatten(1).tolist()):
+        expected = confint_proportions_2indep(*cells, method="newcomb", alpha=0.05)
+        assert (low[index], high[index]) == pytest.approx(expected, rel=1e-6)
 
 
 def test_nothing_counted_says_nothing() -> None:
@@ -70,6 +90,16 @@ def test_sentences_without_rows_are_no_observations() -> None:
         torch.tensor([[1.0], [0.0]]), torch.tensor([2.0, 0.0]), torch.tensor([0, 0])
     ).by_half()
     assert counts.sentences.tolist() == [[1], [0]]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_shares_of_no_sentence_may_be_anything_and_of_one_are_not_known(share: float) -> None:
+    counts = count_ratio(
+        torch.tensor([[10 * share], [0.0]]), torch.tensor([10.0, 0.0]), torch.tensor([0, 0])
+    ).by_half()
+    low, high = (end[:, 0].tolist() for end in counts.share_interval())
+    assert low == pytest.approx([math.nan, 0], nan_ok=True)
+    assert high == pytest.approx([math.nan, 1], nan_ok=True)
 
 
 def all_or_nothing(sentences: int, share: float, draws: int) -> RatioCounts:

@@ -52,6 +52,11 @@ def test_draws_have_the_published_supports() -> None:
     assert not bool(kept.tril(-3).any())
     inside = torch.ones(7, 7).tril(2).triu(-2).bool()
     assert float(kept[:, inside].float().mean()) == pytest.approx(0.6, abs=0.03)
+    # Entries uniform in [0.7, 1] differ by no more, however a row is divided by its sum.
+    smallest = band.masked_fill(~kept, torch.inf).amin(-1)
+    spread = (band.amax(-1) / smallest)[kept.any(-1)]
+    assert bool((spread <= 1 / 0.7 + 1e-5).all())
+    assert float(spread.max()) > 1.4
     noise = sparse_noise(500, 7, generator())
     # 7 of 49 entries, of which the diagonal's are taken out again.
     assert float((noise > 0).float().sum((-2, -1)).mean()) == pytest.approx(6, abs=0.2)

@@ -116,6 +116,21 @@ def test_training_prints_lines_where_there_is_no_terminal(
     assert file.getvalue().strip() == lines[0], "no bar behind them"
 
 
+def test_the_bar_of_a_resumed_training_begins_where_the_training_does(tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    bar = ProgressBar(Metrics(tmp_path, 100), console)
+    arguments = training_arguments(
+        OptimizerSettings(precision="fp32"), tmp_path, target_limit=9, warmup=0, device="cpu"
+    )
+    state = TrainerState(max_steps=40, global_step=30, epoch=1.0)
+    bar.on_train_begin(arguments, state, TrainerControl())
+    assert bar.bar.tasks[0].completed == 30
+    state.global_step = 31
+    bar.on_step_end(arguments, state, TrainerControl())
+    assert bar.bar.tasks[0].completed == 31
+    bar.close()
+
+
 def test_a_training_takes_a_device_that_is_there() -> None:
     assert training_device("cpu").type == "cpu"
     with pytest.raises(InputError, match="Device 'abacus' cannot be used here"):

@@ -1,8 +1,10 @@
+import dataclasses
 import json
 
 import pytest
 
 from attnlab.core.errors import InputError
+from attnlab.core.limits import LARGEST_NUMBER
 from attnlab.core.options import option_fields
 from attnlab.models.tokenizer import BLANK_TOKENIZERS
 from attnlab.models.training_settings import (
@@ -53,6 +55,15 @@ def test_unknown_keys_and_wrong_kinds_are_refused(values: dict[str, object], mes
 def test_impossible_training_is_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         OptimizerSettings(**options)
+
+
+def test_every_whole_number_has_an_upper_bound() -> None:
+    sections = [section.default_factory for section in dataclasses.fields(RunSettings)]
+    counts = [field for kind in sections for field in option_fields(kind) if int in field.kinds()]
+    assert len(counts) > 10
+    for field in counts:
+        with pytest.raises(InputError, match=f"at most .*, not {LARGEST_NUMBER}"):
+            field.refuse(LARGEST_NUMBER)
 
 
 def test_a_kind_of_tokenizer_that_there_is_not_lists_those_that_there_are() -> None:

@@ -300,6 +300,9 @@ def test_words_stay_in_their_boxes_and_boxes_apart(sizes: tuple[int, int]) -> No
         assert inner.x1 <= outer.x1
         assert inner.y0 >= outer.y0
         assert inner.y1 <= outer.y1
+        # A unit of the axes is an inch, in which the words were measured.
+        inches = outer.x0 / figure.dpi, outer.width / figure.dpi, outer.height / figure.dpi
+        assert inches == pytest.approx((box.get_x(), box.get_width(), box.get_height()))
     rows = [found[: min(sizes[0], MOST_WORDS)], found[min(sizes[0], MOST_WORDS) :]]
     for row in rows:
         for left, right in pairwise(row):

@@ -19,6 +19,7 @@ from attnlab.questions.approximate.question import (
     families_in,
     window_in,
 )
+from attnlab.results import family_words
 
 
 def attention(*shape: int) -> torch.Tensor:
@@ -63,6 +64,23 @@ def test_numbers_are_those_of_the_fits(values: str) -> None:
         assert rows["nnz"].tolist() == (fit.approximation != 0).sum((-2, -1)).tolist()
         assert rows["window_left"].tolist() == [2] * 3
         assert rows["window_right"].tolist() == [1] * 3
+
+
+def test_numbers_on_the_terminal_stand_below_their_family() -> None:
+    found = approximate(attention(3, 6, 6), error_nnz=2, families=("union", "band", "diagonal"))
+    shown = next(iter(found.terminal()))
+    table = found.approximation[found.approximation["family"] != "svd"]
+    families = list(dict.fromkeys(table["family"]))
+    words = {"mean_by_offset": "by offset"}
+    assert shown.headings[1:] == tuple(words.get(one, family_words(one)) for one in families)
+    l1, relative = APPROXIMATION["l1"], APPROXIMATION["relative"]
+    rows = {row[0]: row[1:] for row in shown.rows}
+    for index, family in enumerate(families):
+        own = table[table["family"] == family]
+        for name, value in zip(own["matrix"], own["l1"], strict=True):
+            assert rows[name][index] == l1.shown(value)
+        assert rows[f"mean {l1.narrow}"][index] == l1.shown(own["l1"].mean())
+        assert rows[relative.narrow][index] == relative.shown(own["relative"].mean())
 
 
 def test_no_fit_is_nearer_than_top() -> None:

@@ -21,9 +21,10 @@ from zoo.analyzed import ANALYZED
 from zoo.random_models import seeded, tokenizer
 
 import attnlab
+from attnlab.attention import use
 from attnlab.core.errors import InputError
 from attnlab.questions.check.expectations import Expected
-from attnlab.questions.check.moved_rows import changes_by_layer, layers_of
+from attnlab.questions.check.moved_rows import _entering, changes_by_layer, layers_of
 from attnlab.questions.check.probing import DOUBLE, computing_in, probe_of
 from attnlab.questions.check.question import WiderThanTokens
 from attnlab.questions.check.view import mismatches
@@ -303,6 +304,18 @@ def test_a_window_wider_than_the_text_is_no_finding() -> None:
     assert found.notes == (WiderThanTokens(24, 2999),)
 
 
+@pytest.mark.parametrize("name", ["bert", "llama"])
+def test_keys_of_an_installed_mechanism_are_told_and_no_mismatch(name: str) -> None:
+    model = seeded(HEALTHY[name])
+    site = "encoder" if name == "bert" else "decoder"
+    with use(model, {f"{site}.0": "band(window=2)"}):
+        rows = attnlab.check(model).properties
+    rows = rows[rows["property"] == "keys read"].set_index("layer")
+    assert "mismatch" not in set(rows["outcome"])
+    assert "all" not in rows.loc[0, "found"]
+    assert "all" in rows.loc[1, "found"]
+
+
 def test_what_can_be_done_with_each_layer() -> None:
     found = attnlab.check(seeded(random_models.marian)).abilities
     assert found[["site", "layer"]].to_numpy().tolist() == [
@@ -400,3 +413,14 @@ def test_a_recurrent_encoder_has_no_layers_to_check(recurrent_run: Path) -> None
 def test_models_that_read_no_tokens_are_refused() -> None:
     with pytest.raises(InputError, match="reads input_features, not tokens"):
         attnlab.check(random_models.whisper())
+
+
+@pytest.mark.parametrize("where", ["first", "second", "hidden_states"])
+def test_states_that_enter_a_layer_are_told_from_masks(where: str) -> None:
+    states, mask = torch.zeros(2, 3, 4), torch.zeros(2, 1, 3, 3)
+    args, at = {"first": ((states, mask), 0), "second": ((None, states), 1)}.get(where, ((), where))
+    named = {"attention_mask": mask} | ({} if args else {"hidden_states": states})
+    found, one = _entering(args, named)
+    assert found == at
+    assert one is states
+    assert _entering((), {"input_ids": torch.zeros(2, 3)}) == (None, None)

@@ -33,6 +33,7 @@ from attnlab.questions.detect.question import (
     INDUCTION,
     NEEDLE,
     OUTSIDE,
+    PREVIOUS,
     TABLE,
     DetectSettings,
     FewCopied,
@@ -513,6 +514,29 @@ def test_pairs_without_a_copied_word_leave_cross_attention_without_scores(
     assert len(list(found.terminal())) == (1 if sites else 3)
     with pytest.raises(InputError, match="No head has a score"):
         draw_detectors(cross)
+
+
+def test_a_map_of_heads_shows_the_score_of_each() -> None:
+    shown = (PREVIOUS, INDUCTION)
+    heads = pd.DataFrame(
+        [(layer, head) for layer in (1, 4) for head in range(3) if (layer, head) != (4, 2)],
+        columns=["layer", "head"],
+    ).assign(site="encoder")
+    for number, one in enumerate(shown):
+        heads[one.name] = (heads.index + number) / 10
+    figure = draw_detectors(heads.sample(frac=1, random_state=0))
+    *panels, scale = figure.axes
+    assert [axes.get_title(loc="left") for axes in panels] == [
+        one.estimate.column.heading for one in shown
+    ]
+    for axes, one in zip(panels, shown, strict=True):
+        drawn = axes.images[0].get_array().filled(np.nan)
+        expected = [[*heads[one.name][:3]], [*heads[one.name][3:], np.nan]]
+        np.testing.assert_allclose(drawn, expected, rtol=1e-6)
+        assert [label.get_text() for label in axes.get_yticklabels()] == ["encoder.1", "encoder.4"]
+        assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "1", "2"]
+    assert [text.get_text() for text in figure.texts] == ["Scores of heads, encoder"]
+    assert [text.get_text() for text in scale.texts] == ["score; rows: layers, columns: heads"]
 
 
 def test_runs_of_every_task_are_scored(

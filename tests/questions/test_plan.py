@@ -23,9 +23,16 @@ from attnlab.evaluation.evaluator import load_evaluator
 from attnlab.models.run import load
 from attnlab.models.tokenizer import checksum
 from attnlab.models.training import train
-from attnlab.questions.plan.planning import plan, plans_of
-from attnlab.questions.plan.question import DEFAULT_FAMILIES, FAMILIES, BudgetNearLength
-from attnlab.questions.plan.search import Search
+from attnlab.questions.plan.planning import _notes, plan, plans_of
+from attnlab.questions.plan.question import (
+    BASELINES,
+    DEFAULT_FAMILIES,
+    FAMILIES,
+    BandInstead,
+    BudgetNearLength,
+    NoSettingFits,
+)
+from attnlab.questions.plan.search import FoundPlan, Search
 from attnlab.reading.observing import Observed
 from attnlab.results.result import Result
 
@@ -363,3 +370,31 @@ def test_one_site_alone(small_run: Path) -> None:
     found = plan(small_run, (40,), **QUICK, sites=("encoder",), quick=True, families=("tokens",))
     assert set(found.mechanisms["family"]) == {"tokens"}
     assert plans_of(found)[40].tokenizer == checksum(load(small_run).tokenizers.source)
+
+
+@pytest.mark.parametrize("lacking", [(), (2,), (2, 9)])
+def test_notes_tell_baselines_that_are_lacking_and_where_a_band_stands_in(
+    lacking: tuple[int, ...],
+) -> None:
+    """Of a mechanism without a form at a site, while it is a baseline at any budget."""
+
+    class TwoSites(Search):
+        sites = ("encoder", "cross")
+
+        def full_keys(self) -> float:
+            return 100.0
+
+    budgets = (2, 9)
+    allocation = allocate_exactly([], 0.0)
+    assert allocation is not None
+    nothing = FoundPlan({}, allocation)
+    plans = {
+        (budget, name): nothing
+        for budget in budgets
+        for name in BASELINES
+        if name != "longformer" or budget not in lacking
+    }
+    expected = [BandInstead("bigbird", "cross"), *(NoSettingFits("longformer", b) for b in lacking)]
+    if len(lacking) < len(budgets):
+        expected.append(BandInstead("longformer", "cross"))
+    assert set(_notes(TwoSites(budgets, FAMILIES), budgets, plans)) == set(expected)

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from attnlab.core.errors import InputError
-from attnlab.reading.matrix_files import load_matrices, prepared
+from attnlab.reading.matrix_files import load_matrices, load_matrix_source, prepared
 
 
 def weights(*shape: int) -> np.ndarray:
@@ -107,6 +107,18 @@ def test_a_damaged_compressed_file_is_one_sentence(tmp_path: Path, part: str) ->
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"damaged or no \.npz file\.$"):
         load_matrices(path)
+
+
+def test_what_has_no_weight_above_the_diagonal_is_causal(tmp_path: Path) -> None:
+    back = np.tril(weights(3, 4, 4))
+    ahead = back.copy()
+    ahead[1, 2, 3] = 0.1
+    for H, site, causal in (
+        (back, None, True), (back[:, :2, :2], "decoder", True), (back, "cross", False), (ahead, None, False),
+        (back[:, :3], None, False), (back[:, :1, :1], None, False),
+    ):  # fmt: skip
+        np.save(tmp_path / "a.npy", H)
+        assert load_matrix_source(tmp_path / "a.npy", sites=site and [site]).causal is causal
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

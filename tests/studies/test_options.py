@@ -122,6 +122,23 @@ def test_a_value_of_the_wrong_kind_is_named() -> None:
             names.refuse(value)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Mixed(Settings):
+    """Settings of which one has several kinds."""
+
+    asked: Annotated[int | Sequence[str] | None, Option("Count or texts.", least=1)] = None
+
+
+def test_a_setting_of_several_kinds_takes_each_of_them_and_no_other() -> None:
+    for value in (None, 3, ["a", "b"]):
+        assert Mixed(asked=value).asked is value
+    for value in (1.5, "a", [3], True):
+        with pytest.raises(
+            InputError, match="asked must be a whole number or a list, each of it a text, not "
+        ):
+            Mixed(asked=value)
+
+
 def test_a_command_gives_what_was_typed() -> None:
     found: list[Toy] = []
 

@@ -217,14 +217,15 @@ def _check_equal(
     by_token = expected.shape[:2] == mask.shape
     real = mask.bool().to(expected.device) if by_token else ...
     largest = float(expected[real].abs().max())
-    found = {"": made(**given, return_dict=True)[0][real] - expected[real]}
+    compared = [(False, made(**given, return_dict=True)[0][real] - expected[real])]
     if by_token and causal:
         last = _behind_a_cache(made, given["input_ids"][:1], tokens - CACHED_TOKENS)
         if last is not None:
-            found[" behind its cache"] = last - expected[:1, -CACHED_TOKENS:]
-    for where, difference in found.items():
+            compared.append((True, last - expected[:1, -CACHED_TOKENS:]))
+    for behind_cache, difference in compared:
         apart = float(difference.abs().max())
         if not apart <= TOLERANCE * largest:
+            where = " behind its cache" if behind_cache else ""
             msg = (
                 f"{type(model).__name__} with layer types, whose window is {window}, gives something else"
                 f"{where} than the plan does (by {apart:.2g} of {largest:.2g}), so they are not written."

@@ -15,7 +15,7 @@ from attnlab.core import (
     Table,
     is_matrix_file,
 )
-from attnlab.evaluation import MEMORY, SEED, SENTENCE_FLAGS, CorpusTextSettings, TextsAsked
+from attnlab.evaluation import HELD_OUT, MEMORY, SEED, CorpusTextSettings, TextsAsked
 from attnlab.labels import (
     AGREEMENT,
     BASELINE,
@@ -193,11 +193,9 @@ class AnalysisSettings(CorpusTextSettings):
 
     sentences: Annotated[
         TextsAsked | None,
-        Option(
-            "Maximum number of held-out sentences, the first of their file. A file of matrices is read "
-            "whole.",
-            SENTENCE_FLAGS,
-            least=1,
+        replace(
+            HELD_OUT,
+            help=f"{HELD_OUT.help} A file of matrices is read whole.",
             shown=f"{LABELLED_SENTENCES}, without labels {SENTENCES}",
         ),
     ] = None

@@ -1,9 +1,9 @@
 """What `attnlab compare` can be told, and what the columns of its tables mean; nothing heavy is imported."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from attnlab.budget import (
     BUDGET,
@@ -24,18 +24,17 @@ from attnlab.budget import (
 )
 from attnlab.core import HEAD, HEAD_KEYS, InputError, Note, Option, Table
 from attnlab.evaluation import (
+    CALIBRATION_TEXT,
+    HELD_OUT,
     LOSS_OPTION,
     MEMORY,
     SEED,
-    SENTENCE_FLAGS,
     TextsAsked,
     TextSettings,
     words_in,
 )
 from attnlab.results import Question
 
-# Held-out sentences, where nobody says how many.
-SENTENCES = 200
 MECHANISMS_BY_HEAD = Table(
     "mechanisms_by_head.csv",
     "head, mechanism and budget, means over sentences",
@@ -147,15 +146,8 @@ class ComparisonSettings(TextSettings):
         ),
     ] = 0
     quick: Annotated[bool, Option("Do not translate.", ("--quick",))] = False
-    sentences: Annotated[
-        TextsAsked | None,
-        Option(
-            "Maximum number of held-out sentences, the first of their file.",
-            SENTENCE_FLAGS,
-            least=1,
-            shown=str(SENTENCES),
-        ),
-    ] = None
+    default_sentences: ClassVar[int] = 200
+    sentences: Annotated[TextsAsked | None, replace(HELD_OUT, shown=str(default_sentences))] = None
     validation: Annotated[
         TextsAsked,
         Option("Maximum number of validation sentences, which choose the settings.", least=1),
@@ -170,13 +162,7 @@ class ComparisonSettings(TextSettings):
             "source, tab, translation); a run brings its own."
         ),
     ] = None
-    calibration_text: Annotated[
-        str | Path | None,
-        Option(
-            "File of training sentences, written likewise; a run brings its own. Of a model that is no "
-            "run, every other one chooses the settings."
-        ),
-    ] = None
+    calibration_text: Annotated[str | Path | None, CALIBRATION_TEXT] = None
     memory: Annotated[float | None, MEMORY] = None
     loss: Annotated[str | None, LOSS_OPTION] = None
     seed: Annotated[int, SEED] = 0
@@ -196,11 +182,6 @@ class ComparisonSettings(TextSettings):
                     f"Two plans are called {name}, as tables call them; give their files two names."
                 )
                 raise InputError(msg)
-
-    @property
-    def wanted(self) -> TextsAsked:
-        """The sentences, or how many there are to be."""
-        return SENTENCES if self.sentences is None else self.sentences
 
 
 QUESTION = Question(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from attnlab.ablation import REPLACEMENTS
 from attnlab.core import HEAD, HEAD_KEYS, Column, Estimate, InputError, Note, Option, Table
@@ -160,12 +160,13 @@ class ImportanceSettings(CorpusTextSettings):
         InputError: a value out of range, no replacement, or BLEU for one that is not measured.
     """
 
+    default_sentences: ClassVar[int] = ABLATION_SENTENCES
     sentences: Annotated[
         TextsAsked | None,
         Option(
             f"Maximum number of held-out sentences, {FEWEST_SENTENCES} or more.",
             SENTENCE_FLAGS,
-            shown=str(ABLATION_SENTENCES),
+            shown=str(default_sentences),
         ),
     ] = None
     replacements: Annotated[
@@ -234,11 +235,6 @@ class ImportanceSettings(CorpusTextSettings):
     def brings_training(self) -> bool:
         """Whether training sentences were handed in, of which nothing may be left out without a word."""
         return self.calibration_text is not None or not isinstance(self.training, int)
-
-    @property
-    def wanted(self) -> TextsAsked:
-        """The sentences, or how many there are to be."""
-        return ABLATION_SENTENCES if self.sentences is None else self.sentences
 
 
 QUESTION = Question(

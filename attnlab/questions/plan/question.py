@@ -1,17 +1,18 @@
 """What `attnlab plan` can be told, and what its columns mean; nothing heavy is imported."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from attnlab.budget import COMPARED, DEFAULT_BUDGET, L1_ERROR, VISIBLE_KEYS
 from attnlab.core import HEAD, HEAD_KEYS, Column, InputError, Note, Option, Table
 from attnlab.evaluation import (
+    CALIBRATION_TEXT,
+    HELD_OUT,
     LOSS_OPTION,
     MEMORY,
     SEED,
-    SENTENCE_FLAGS,
     TextsAsked,
     TextSettings,
     words_in,
@@ -19,8 +20,6 @@ from attnlab.evaluation import (
 from attnlab.results import Question
 
 SEARCHED = "searched"
-# Held-out sentences, where nobody says how many.
-SENTENCES = 500
 # One setting for all heads of a site, beside the searched plan.
 BASELINES = ("band", "longformer", "bigbird")
 # The family of heads that see no key.
@@ -169,15 +168,8 @@ class PlanSettings(TextSettings):
         ),
     ] = DEFAULT_FAMILIES
     quick: Annotated[bool, Option("Do not translate.", ("--quick",))] = False
-    sentences: Annotated[
-        TextsAsked | None,
-        Option(
-            "Maximum number of held-out sentences, the first of their file.",
-            SENTENCE_FLAGS,
-            least=1,
-            shown=str(SENTENCES),
-        ),
-    ] = None
+    default_sentences: ClassVar[int] = 500
+    sentences: Annotated[TextsAsked | None, replace(HELD_OUT, shown=str(default_sentences))] = None
     validation: Annotated[
         TextsAsked,
         Option("Maximum number of validation sentences, which choose the mechanisms.", least=1),
@@ -193,13 +185,7 @@ class PlanSettings(TextSettings):
             "translation); a run brings its own."
         ),
     ] = None
-    calibration_text: Annotated[
-        str | Path | None,
-        Option(
-            "File of training sentences, written likewise; a run brings its own. Of a model that is no "
-            "run, every other one chooses the mechanisms."
-        ),
-    ] = None
+    calibration_text: Annotated[str | Path | None, CALIBRATION_TEXT] = None
     memory: Annotated[float | None, MEMORY] = None
     loss: Annotated[str | None, LOSS_OPTION] = None
     seed: Annotated[int, SEED] = 0
@@ -228,11 +214,6 @@ class PlanSettings(TextSettings):
                 "layers, so it takes no families; leave them out."
             )
             raise InputError(msg)
-
-    @property
-    def wanted(self) -> TextsAsked:
-        """The sentences, or how many there are to be."""
-        return SENTENCES if self.sentences is None else self.sentences
 
 
 QUESTION = Question(

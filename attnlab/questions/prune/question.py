@@ -3,17 +3,22 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from attnlab.core import HEAD, HEAD_KEYS, SITES, Column, Estimate, InputError, Note, Option, Table
-from attnlab.evaluation import LOSS_OPTION, SEED, SENTENCE_FLAGS, TextsAsked, TextSettings
+from attnlab.evaluation import (
+    CALIBRATION_TEXT,
+    LOSS_OPTION,
+    SEED,
+    SENTENCE_FLAGS,
+    TextsAsked,
+    TextSettings,
+)
 from attnlab.results import Question
 
 # Nats per token for an open head: from nearly all heads left to nearly none.
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0)
 STEPS = 300
-# To measure on, where nobody says how many.
-SENTENCES = 1000
 PENALTY = Column("penalty", "penalty", "Price of an open head, in nats per token.")
 
 
@@ -154,13 +159,14 @@ class PruningSettings(TextSettings):
             least=0,
         ),
     ] = field(default=PENALTIES, kw_only=False)
+    default_sentences: ClassVar[int] = 1000
     sentences: Annotated[
         TextsAsked | None,
         Option(
             "Maximum number of sentences to measure on; of a run of validation and of test each.",
             SENTENCE_FLAGS,
             least=1,
-            shown=str(SENTENCES),
+            shown=str(default_sentences),
         ),
     ] = None
     validation: Annotated[
@@ -171,13 +177,7 @@ class PruningSettings(TextSettings):
         TextsAsked,
         Option("Maximum number of training sentences of a model that is no run.", least=1),
     ] = 10_000
-    calibration_text: Annotated[
-        str | Path | None,
-        Option(
-            "File of training sentences, written like text; a run brings its own. Every other one is a "
-            "validation sentence."
-        ),
-    ] = None
+    calibration_text: Annotated[str | Path | None, CALIBRATION_TEXT] = None
     loss: Annotated[str | None, LOSS_OPTION] = None
     steps: Annotated[
         int | None,
@@ -238,11 +238,6 @@ class PruningSettings(TextSettings):
         if self.epochs is not None:
             return max(1, round(self.epochs * steps_in_epoch))
         return self.steps or STEPS
-
-    @property
-    def wanted(self) -> TextsAsked:
-        """The sentences, or how many there are to be."""
-        return SENTENCES if self.sentences is None else self.sentences
 
 
 def _all_closed(note: AllHeadsClosed) -> str:
