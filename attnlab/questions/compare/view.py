@@ -353,7 +353,7 @@ def draw_comparison(summary: pd.DataFrame, sites: str | None = None) -> Figure:
         figure = blank(PAGE_WIDTH, _TOP + len(cases) * lines * row - 0.05)
         for index, (steps, budget) in enumerate(cases):
             # A plan stands at every budget.
-            at = (summary["budget"] == budget).fillna(True)
+            at = summary["budget"].isna() | (summary["budget"] == budget)
             rows = summary[at & (summary["steps"] == steps)]
             for number, (estimate, label) in enumerate(axes_shown.items()):
                 line, column = divmod(number, _PER_ROW)

@@ -84,11 +84,15 @@ def test_points_stand_at_their_numbers_in_the_colour_of_their_level(summary: pd.
     assert intervals[0] == pytest.approx((0.83, 0.88))
 
 
-def test_a_plan_without_a_budget_stands_at_every_one(summary: pd.DataFrame) -> None:
+@pytest.mark.parametrize("kind", ["Int64", float])
+def test_a_plan_without_a_budget_stands_at_every_one(
+    summary: pd.DataFrame, kind: type | str
+) -> None:
+    """Also where `summary.csv` was read by pandas alone, which makes numbers of it."""
     plan = {"sites": "encoder", "mechanism": "mine", "level": "", "mass_fraction": 0.6,
             "output_error": 0.45, "visible_keys": 4.0}  # fmt: skip
     both = pd.concat([summary, pd.DataFrame([plan])], ignore_index=True)
-    figure = draw_comparison(both.astype({"budget": "Int64"}), "encoder")
+    figure = draw_comparison(both.astype({"budget": kind}), "encoder")
     assert len(figure.axes) == 4, "no panel of its own"
     height = [one.get_text() for one in figure.axes[0].get_yticklabels()].index("mine")
     for panel, value in enumerate((0.6, 0.45, 0.6, 0.45)):
