@@ -16,6 +16,7 @@ RULED = {
     "windows of each head": Scoring(
         torch.stack([offsets(11, 11).abs() <= reach for reach in (1, 3, 11)])[None]
     ),
+    "faint sinks": Scoring(sinks=torch.tensor([-40.0, -8.0, -torch.inf])),
     "sinks": Scoring(sinks=torch.tensor([-1.0, 0.5, 3.0])),
     "all": Scoring((offsets(11, 11).abs() <= 2)[None, None], 1.5, torch.tensor([-1.0, 0.5, 3.0])),
 }

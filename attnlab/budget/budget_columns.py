@@ -61,8 +61,8 @@ L1_ERROR = Estimate(
         "error",
         "l1 error",
         "|X - H| in l1 per row, H full attention and X the mechanism's matrix: 0 is exact, 2 the most. A "
-        "row without visible keys gets the largest error, 2, as keys without attention do, so that "
-        "leaving a head out is no better than keys of little weight; with a sink, all that H has.",
+        "row without visible keys gets the largest error that keys can have, 2 (less beside a sink), so that "
+        "leaving a head out is no better than keys of little weight.",
         3,
     )
 )

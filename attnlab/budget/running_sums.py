@@ -182,7 +182,7 @@ class RowSums(NamedTuple):
         oracle: distance of the best rows of probabilities (with a sink, of sums up to 1) that see as many
             keys each.
         bound: distance of the best matrix with as many entries in all; no matrix is nearer.
-        keyless: number of rows that see no key, nor a sink.
+        keyless: what rows that see no key count beyond their distance, see `beyond_distance`.
     """
 
     l1: Float[Tensor, "batch head"]
@@ -193,7 +193,7 @@ class RowSums(NamedTuple):
 
     @property
     def error(self) -> Float[Tensor, "..."]:
-        """The distance, where a row without keys counts 2.
+        """The distance, where a row without keys counts as much as the keys that cost most.
 
         A softmax over keys that hold the mass m is 2 (1 - m) away, so 2 is what keys that hold nothing
         cost. By its distance alone, which is 1, leaving a head out would beat every support that holds
@@ -220,26 +220,45 @@ def measure(
     rows = layer.real_queries[:, None, :, None]
     weights = layer.weights[:, list(heads)]
     query, key = layer.query[:, list(heads)], layer.key[:, list(heads)]
+    told = layer.call_context(heads)
+    allowed = None
     if isinstance(mechanism, MaskedSoftmax):
-        allowed = mechanism.support(query, key, layer.visible, **layer.call_context(heads)) & rows
-        l1 = _renormalised(weights, allowed, sinks=layer.has_sinks).sum(-1)
+        allowed = mechanism.support(query, key, layer.visible, **told) & rows
+    # What little keys hold beside a sink is lost to rounding, so that rows are not renormalised there.
+    if allowed is not None and not layer.has_sinks:
+        l1 = _renormalised(weights, allowed).sum(-1)
     else:
-        matrix = (
-            mechanism.implied_matrix(query, key, layer.visible, **layer.call_context(heads)) * rows
-        )
-        allowed = matrix != 0
+        matrix = mechanism.implied_matrix(query, key, layer.visible, **told) * rows
+        allowed = matrix != 0 if allowed is None else allowed
         l1 = (matrix - weights).abs().sum((-2, -1))
     nonzeros = (
         allowed.sum((-2, -1)).double() if mechanism.traits.support else _work(mechanism, layer)
     )
     nonzeros = nonzeros.expand(l1.shape)
-    keyless = (~allowed.any(-1) & rows[..., 0]).sum(-1).double().expand(l1.shape)
-    keyless = torch.zeros_like(keyless) if layer.has_sinks else keyless
+    empty = ~allowed.any(-1) & rows[..., 0]
+    keyless = (empty * beyond_distance(weights, sinks=layer.has_sinks)).sum(-1)
     if not bounds:
         unknown = torch.full_like(l1, torch.nan)
         return RowSums(l1, nonzeros, unknown, unknown, keyless)
     best = _best_rows(weights, allowed, sinks=layer.has_sinks), _best_entries(weights, allowed)
     return RowSums(l1, nonzeros, *best, keyless)
+
+
+def beyond_distance(
+    weights: Float[Tensor, "batch head query key"], *, sinks: bool
+) -> Float[Tensor, "batch head query"]:
+    """What a row without keys counts beyond its distance: as much in all as the keys that cost most.
+
+    A softmax over keys that hold the mass m beside a sink of weight s is (1 - s - m) (1 + m / (m + s))
+    away. Over m that is 2 (1 - sqrt(s / 2))^2 at most, which is 2 without a sink, and 1 - s, the distance
+    of an empty row, where the sink holds half of the row or more.
+    """
+    whole = weights.sum(-1)
+    if not sinks:
+        return torch.ones_like(whole)
+    sink = (1 - whole).clamp(min=0)
+    most = 2 * (1 - (sink / 2).sqrt()).square()
+    return torch.where(sink < 0.5, most - whole, 0.0)
 
 
 def _work(mechanism: Mechanism, layer: Observed) -> Float[Tensor, "batch 1"]:
@@ -253,15 +272,9 @@ def _work(mechanism: Mechanism, layer: Observed) -> Float[Tensor, "batch 1"]:
 def _renormalised(
     weights: Float[Tensor, "batch head query key"],
     allowed: Bool[Tensor, "batch head query key"],
-    *,
-    sinks: bool,
 ) -> Float[Tensor, "batch head query"]:
     """Distance of each row from itself renormalised on the keys that it sees; 0 for padding."""
     whole, held = weights.sum(-1), (weights * allowed).sum(-1)
-    if sinks:
-        beside = held + (1 - whole)
-        share = torch.where(held > 0, held / beside.where(held > 0, 1.0), 0.0)
-        return (whole - held) * (1 + share)
     return torch.where(allowed.any(-1), 2 * (whole - held), whole)
 
 
@@ -277,7 +290,7 @@ def _best_rows(
     rank = torch.arange(weights.shape[-1], device=weights.device)
     if sinks:
         return (ranked * (rank >= counts)).sum((-2, -1))
-    return _renormalised(ranked, rank < counts, sinks=False).sum(-1)
+    return _renormalised(ranked, rank < counts).sum(-1)
 
 
 def _best_entries(

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from attnlab.ablation import Score, paired_bootstraps
 from attnlab.budget.choosing import Candidate
+from attnlab.budget.running_sums import beyond_distance
 from attnlab.reading import Observed
 
 MEASURED = ("mass_fraction", "output_error", "error", "visible_keys")
@@ -41,8 +42,8 @@ def measure_matrices(
     wrong = (applied @ layer.value - full).flatten(2).norm(dim=-1)
     mass = (layer.weights * pairs).sum((-2, -1)) / layer.weights.sum((-2, -1))
     keys = pairs.sum((-2, -1)) / rows
-    # Leaving a row to its sink is no more than the row is worth.
-    keyless = 0 if layer.has_sinks else (~pairs.any(-1) & layer.real_queries[:, None]).sum(-1)
+    empty = ~pairs.any(-1) & layer.real_queries[:, None]
+    keyless = (empty * beyond_distance(layer.weights, sinks=layer.has_sinks)).sum(-1)
     l1 = ((applied - layer.weights).abs().sum((-2, -1)) + keyless) / rows
     unknown = torch.full_like(mass, torch.nan)
     return torch.stack(

@@ -115,16 +115,17 @@ def refusals(site: str, rules: Collection[ScoreRule] = ()) -> dict[str, str]:
 
 def _refusal(kind: type[Mechanism], site: str, rules: Collection[ScoreRule]) -> str | None:
     """Why a mechanism cannot be at a site, by its traits; None where it can."""
-    against = rule_against(kind, rules)
-    if against == "bias":
-        return NO_SCORES
-    if against is not None:
-        return f"the model {RULES_IN_WORDS[against]} there, and it has no scores of single keys for that"
     if site == "decoder" and not kind.traits.causal:
         return kind.refusals.get("causal", "it has no causal form")
     if site == "cross" and not kind.traits.cross:
         return kind.refusals.get("cross", "it is not applicable to two sentences")
-    return None
+    against = rule_against(kind, rules)
+    if against is None:
+        return None
+    if against == "bias":
+        return NO_SCORES
+    said = RULES_IN_WORDS[against]
+    return f"the model {said} in layers there, and it has no scores of single keys for that"
 
 
 def uniform(

@@ -12,7 +12,7 @@ import pandas as pd
 
 from attnlab.ablation import over_models
 from attnlab.budget import FULL
-from attnlab.core import write_text
+from attnlab.core import SITES, write_text
 from experiments.alignment.figure import KIND, kind_name
 from experiments.alignment.readme import both_directions
 from experiments.head_costs.run import PREDICTORS, WITHIN
@@ -252,6 +252,7 @@ def head_costs(folder: Path) -> Row:
     return {
         "over": over,
         "whole": row_of(models, site=ALL),
+        "sites": [row_of(models, site=site) | {"site": site} for site in SITES],
         "best": best,
         "words": PREDICTORS[best],
         "contrasts": read_table(folder, "contrasts").to_dict("records"),

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from observed_layers import RULED, attended
 
 from attnlab.attention.registry import make
-from attnlab.budget.running_sums import PAIR_SMOOTHING, LayerSums, measure
+from attnlab.budget.running_sums import PAIR_SMOOTHING, LayerSums, beyond_distance, measure
+from attnlab.budget.scores import MEASURED, measure_matrices
 from attnlab.core.addresses import SITES
 from attnlab.matrices.references import top_entries
 from attnlab.reading.observing import Observed
@@ -78,7 +79,7 @@ def test_each_offset_gets_its_share_where_sentences_have_different_lengths() -> 
     assert torch.allclose(given_share, wanted, atol=1e-4)
 
 
-MEASURED = [
+SPECIFICATIONS = [
     "band(window=(2, 0))", "keys(offsets=(-3, -1), first=1)", "keys(offsets=(-4,))", "none",
     "keys(tokens=(1, 2), offsets=(0,), reach=2)", "static(offsets=(-2, 0), weights=(0.3, 0.7))",
     "full", "longformer(window=(1, 0))",
@@ -87,7 +88,7 @@ MEASURED = [
 
 @pytest.mark.parametrize("rules", [None, *RULED])
 @pytest.mark.parametrize("site", SITES)
-@pytest.mark.parametrize("spec", MEASURED)
+@pytest.mark.parametrize("spec", SPECIFICATIONS)
 def test_nothing_beats_its_bounds_and_distances_are_those_of_the_matrices(
     spec: str, site: str, rules: str | None
 ) -> None:
@@ -106,9 +107,13 @@ def test_nothing_beats_its_bounds_and_distances_are_those_of_the_matrices(
     torch.testing.assert_close(found.l1, (matrix - layer.weights).abs().sum((-2, -1)))
     assert torch.equal(found.nonzeros, (matrix != 0).sum((-2, -1)).double())
     keyless = (matrix == 0).all(-1) & layer.real_queries[:, None]
-    # Where rows have a sink, it takes all of a row without keys.
-    counted = keyless.sum(-1).double() * (not layer.has_sinks)
-    assert torch.equal(found.keyless, counted)
+    if layer.has_sinks:
+        assert bool((found.keyless <= keyless.sum(-1) + 1e-9).all())
+    else:
+        assert torch.equal(found.keyless, keyless.sum(-1).double())
+    compared = measure_matrices(matrix, layer, support=True)[MEASURED.index("error")]
+    rows = layer.real_queries.sum(-1)[:, None]
+    torch.testing.assert_close(found.error / rows, compared)
     assert torch.equal(found.error, found.l1 + found.keyless)
     assert bool((found.bound <= found.oracle + 1e-12).all())
     assert bool((found.oracle <= found.l1 + 1e-12).all())
@@ -116,6 +121,32 @@ def test_nothing_beats_its_bounds_and_distances_are_those_of_the_matrices(
         best = top_entries(layer.weights[b, h], int(found.nonzeros[b, h]))
         expected = float((layer.weights[b, h] - best).abs().sum())
         assert float(found.bound[b, h]) == pytest.approx(expected)
+        assert float(found.oracle[b, h]) == pytest.approx(best_rows(layer, matrix, b, h))
+
+
+def best_rows(layer: Observed, matrix: torch.Tensor, sentence: int, head: int) -> float:
+    """Distance of the nearest rows with as many entries each: of sum 1, or at most 1 beside a sink."""
+    total = 0.0
+    for own, other in zip(layer.weights[sentence, head], matrix[sentence, head], strict=True):
+        count = int((other != 0).sum())
+        dropped = float(own.sort(descending=True).values[count:].sum())
+        total += dropped if layer.has_sinks or not count else 2 * dropped
+    return total
+
+
+@given(st.floats(0.0, 0.999), st.lists(st.floats(0.01, 1.0), min_size=1, max_size=6))
+def test_a_row_without_keys_counts_as_much_as_the_keys_that_cost_most(
+    sink: float, drawn: list[float]
+) -> None:
+    """Beside any sink no support costs more, however little it holds, and some cost as much."""
+    drawn = [share / sum(drawn) * (1 - sink) for share in drawn]
+    weights = torch.tensor([drawn], dtype=torch.float64)[None, None]
+    worst = float(weights.sum() + beyond_distance(weights, sinks=True))
+    masses = torch.linspace(1e-9, 1 - sink, 100_001, dtype=torch.float64)
+    costs = (1 - sink - masses) * (1 + masses / (masses + sink))
+    assert worst == pytest.approx(float(costs.max()), abs=1e-3)
+    # The sink is 1 - the sum of the row, whose rounding is 1e-8 behind a root.
+    assert float(costs.max()) <= worst + 1e-6
 
 
 @pytest.mark.parametrize("rules", [None, *RULED])

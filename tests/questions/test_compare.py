@@ -9,12 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import transformers as hf
+from observed_layers import attended
 from zoo import random_models
-from zoo.analyzed import ANALYZED
+from zoo.analyzed import ANALYZED, IDS, LEFT, TYPES, WIDE
 from zoo.architectures import CASES
 from zoo.random_models import PAIRS, SENTENCES, seeded, tokenizer
 
 from attnlab.attention.bridge.installing import use
+from attnlab.attention.bridge.sites import AttentionAt
+from attnlab.attention.mechanism import Context
 from attnlab.attention.registry import make
 from attnlab.attention.specification import sides
 from attnlab.budget.choosing import FIXED, Candidate, Choosing, SiteTypes
@@ -36,7 +40,8 @@ from attnlab.questions.compare.question import (
 )
 from attnlab.reading import observing
 from attnlab.reading.observing import Observed, observe, site_rules, sites_of
-from attnlab.reading.sentences import read_sentences
+from attnlab.reading.sentences import Sentence, read_sentences
+from attnlab.reading.vocabulary import Axis
 from attnlab.results.result import Result
 
 # Sentences of 11 and 7 tokens, their translations of 8 and 5.
@@ -302,6 +307,84 @@ def test_models_with_windows_caps_and_sinks_are_compared(name: str) -> None:
     rules = site_rules(model)
     left_out = {note.mechanism for note in found.notes if isinstance(note, MechanismLeftOut)}
     assert set().union(*(refusals(site, own) for site, own in rules.items())) == left_out
+
+
+@pytest.mark.parametrize(("window", "narrow"), [(7, True), (8, False), (9, False), (None, False)])
+def test_a_window_as_long_as_any_text_hides_nothing(window: int | None, narrow: bool) -> None:
+    config = hf.MistralConfig(**LEFT | {"max_position_embeddings": 8}, sliding_window=window)
+    model = seeded(lambda: hf.MistralForCausalLM(config)).eval()
+    assert site_rules(model) == {"decoder": frozenset({"allowed"} if narrow else ())}
+    names = refusals("decoder", site_rules(model)["decoder"])
+    assert ("linear" in names) == narrow
+    found = compare(
+        (model, tokenizer()), [30], sentences=SENTENCES[:2], calibration=SENTENCES[2:4], quick=True,
+        validation=SENTENCES[4:], mechanisms=["band"] if narrow else ["linear", "band"],
+    )  # fmt: skip
+    assert found.summary["loss_change"].notna().sum() == (1 if narrow else 2)
+
+
+def test_between_two_sentences_there_are_no_windows() -> None:
+    """The layers of T5Gemma have types, which are those of its self-attention."""
+    part = dict(WIDE, sliding_window=4, attn_logit_softcapping=None)
+    model = seeded(
+        lambda: hf.T5GemmaForConditionalGeneration(
+            hf.T5GemmaConfig(
+                encoder=part, decoder=dict(part, is_decoder=True), vocab_size=TYPES, **IDS,
+                attn_logit_softcapping=None,
+            )
+        )
+    ).eval()  # fmt: skip
+    rules = site_rules(model)
+    assert rules["cross"] == frozenset()
+    assert rules["encoder"] == rules["decoder"] == {"allowed"}
+    found = compare(
+        (model, tokenizer()), [30], sentences=PAIRS[:2], calibration=PAIRS[2:4], quick=True,
+        validation=PAIRS[4:], mechanisms=["linear"],
+    )  # fmt: skip
+    assert list(found.summary["sites"]) == ["all", "cross"]
+
+
+def test_a_sink_of_no_weight_is_none() -> None:
+    model, words = seeded(ANALYZED["gpt_oss"]).eval(), tokenizer()
+    tables = []
+    for sink in (-torch.inf, -60.0):
+        for layer in model.model.layers:
+            layer.self_attn.sinks.data.fill_(sink)
+        found = compare(
+            (model, words), [2], sentences=SENTENCES[:3], calibration=SENTENCES[3:5], quick=True,
+            validation=SENTENCES[5:],
+        )  # fmt: skip
+        tables.append(found.summary.drop(columns=["time_ratio"]))
+    pd.testing.assert_frame_equal(*tables, rtol=1e-4, atol=1e-6)
+    assert tables[0]["error"].notna().all()
+
+
+@pytest.mark.parametrize("rules", ["windows of each head", "all", "faint sinks"])
+def test_scores_that_are_handed_on_whole_are_capped_once(rules: str) -> None:
+    layer = attended("encoder", rules=rules)
+    assert layer.scoring is not None
+    bias = torch.randn(1, 3, 11, 11, generator=torch.Generator().manual_seed(1))
+    observer = observing._Observer("encoder")
+    axis = Axis(layer.token_ids, layer.visible, *[layer.visible] * 5)
+    seen: list[Observed] = []
+    called = (layer.query, layer.key, layer.value)
+    sentences = [Sentence(0, (1,) * 11, None), Sentence(1, (1,) * 7, None)]
+    observing._hand_on(
+        *called, Context(layer.visible, bias=bias, scoring=layer.scoring), receive=seen.append,
+        observer=observer, at=AttentionAt("", torch.nn.Module(), "encoder", (0,), 3),
+        batch=sentences, axes={"source": axis},
+    )  # fmt: skip
+    full = make("full").implied_matrix(*called[:2], layer.visible, bias=bias, scoring=layer.scoring)
+    torch.testing.assert_close(
+        seen[0].weights, full * layer.real_queries[:, None, :, None], rtol=1e-9, atol=1e-12
+    )
+    # Of some heads alone as of all.
+    for heads in ([2], [0, 2]):
+        told = seen[0].call_context(heads)
+        matrix = make("full").implied_matrix(
+            seen[0].query[:, heads], layer.key[:, heads], layer.visible, **told
+        )
+        torch.testing.assert_close(matrix, full[:, heads], rtol=1e-9, atol=1e-12)
 
 
 def test_mechanisms_that_see_the_same_keys_are_named_together() -> None:

@@ -183,7 +183,8 @@ def score_rules(at: AttentionAt, config: Any) -> set[ScoreRule]:
     found: set[ScoreRule] = set()
     if at.additive:
         found.add("bias")
-    window = _window(at.module, config)
+    # Queries and keys of two sentences have no windows, whatever a configuration says of a layer.
+    window = None if at.site == "cross" else _window(at.module, config)
     if window is not None and window < getattr(config, "max_position_embeddings", window + 1):
         found.add("allowed")
     if getattr(at.module, "attn_logit_softcapping", None) is not None:

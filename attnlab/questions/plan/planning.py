@@ -19,6 +19,7 @@ from attnlab.attention import (
     write_plan,
 )
 from attnlab.budget import BudgetedPlan, Layer, Measurements
+from attnlab.budget.uniform import uniform
 from attnlab.core import Head, Note, options_of, usable_device
 from attnlab.evaluation import (
     FewerThanAsked,
@@ -342,6 +343,6 @@ def _notes(search: Search, budgets: Sequence[int], plans: Plans) -> tuple[Note, 
     for name in BASELINES:
         notes += [NoSettingFits(name, one) for one in budgets if (one, name) not in plans]
         if any((budget, name) in plans for budget in budgets):
-            without = [site for site in search.sites if not search.settings(name, site)]
+            without = [site for site in search.sites if not uniform(name, site, max(budgets))]
             notes += [BandInstead(name, site) for site in without]
     return tuple(notes)

@@ -238,11 +238,6 @@ class Search:
         """Rows of all heads on the validation sentences."""
         return sum(self._measured.rows[at] * count for at, count in self._heads.items())
 
-    def settings(self, name: str, site: str) -> Sequence[Specification]:
-        """Those of a mechanism that all heads of a site may have; none where it has no form there."""
-        rules = [own for at, own in self._rules.items() if at[0] == site]
-        return uniform(name, site, self._most, rules=frozenset().union(*rules))
-
     def full_keys(self) -> float:
         """Keys that a row of full attention sees, on average over all heads."""
         keys = (self._measured.full_keys[at] * count for at, count in self._heads.items())
@@ -373,7 +368,9 @@ class Search:
         by_site: dict[str, list[Head]] = {}
         for head in self.heads:
             by_site.setdefault(head.site, []).append(head)
-        settings = [self.settings(name, site) or self.settings("band", site) for site in by_site]
+        settings = [
+            uniform(name, site, self._most) or uniform("band", site, self._most) for site in by_site
+        ]
         options = [
             [self._choice(one, *heads) for one in own]
             for heads, own in zip(by_site.values(), settings, strict=True)
@@ -440,7 +437,7 @@ class Search:
                 members.update(head.head for head in unit)
         for at, count in self._heads.items():
             for name in BASELINES:
-                for specification in self.settings(name, at[0]):
+                for specification in uniform(name, at[0], self._most):
                     wanted[at][specification] = set(range(count))
         self._measured = Measurements(wanted, detailed=False)
 
