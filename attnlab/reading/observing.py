@@ -197,9 +197,8 @@ def _hand_on(
     scores, scoring = None, context.scoring
     if context.bias is not None:
         scores = scores_of(query, key, replace(context, bias=context.bias.double()))
+        # A cap of products leaves those of nothing at 0, so that the scores are capped once.
         query = torch.zeros_like(query)
-        # The scores are capped already.
-        scoring = None if scoring is None else replace(scoring, softcap=None)
     matrix = observer.implied_matrix(query, key, keys.real, bias=scores, scoring=scoring)
     receive(
         Observed(
