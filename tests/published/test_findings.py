@@ -138,7 +138,10 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
     # The last predictor is the cost itself, on other sentences.
     assert "ranked best by the loss without the head** of the figures that need no trial" in text
     assert "and **0.70** [0.00, 1.00] within a site, mean of the three. By site, it and" in text
-    assert "Tested on the mean of the sites: one minus other **+0.25** [+0.12, +0.38], p = 0.01." in text
+    assert (
+        "Tested on the mean of the sites: one minus other **+0.25** [+0.12, +0.38], p = 0.01."
+        in text
+    )
     assert "least variance over sentences: **+0.500** [+0.250, +0.750]; all heads of cross" in text
     assert "half as strong as at the end at **30** [29, 31] % of the training" in text
     assert "**0.75** [0.70, 0.80] times the steps, in 2 of 2 models, BLEU 70.0 to 75.0" in text
