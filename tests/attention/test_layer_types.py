@@ -194,7 +194,7 @@ def test_families_without_windows_and_with_windows_of_their_own_are_refused() ->
         layer_types=["sliding_attention", *FULL[1:]],
     )  # fmt: skip
     model = seeded(lambda: Qwen3ForCausalLM(config))
-    with pytest.raises(InputError, match="are no full attention already"):
+    with pytest.raises(InputError, match="have windows of their own, and layer types"):
         model_with_layer_types(model, narrow)
     with pytest.raises(InputError, match="an encoder-decoder has none"):
         model_with_layer_types(random_models.marian(), plan_of({"encoder": Band(1)}))

@@ -17,7 +17,7 @@ from transformers.models.gpt2 import modeling_gpt2
 from transformers.models.llama import modeling_llama
 from transformers.models.mistral import modeling_mistral
 from zoo import random_models
-from zoo.analyzed import ANALYZED
+from zoo.analyzed import ANALYZED, WIDE
 from zoo.random_models import seeded, tokenizer
 
 import attnlab
@@ -292,6 +292,19 @@ def test_a_wide_window_is_looked_beyond(monkeypatch: pytest.MonkeyPatch, by: int
     assert row["outcome"] == ("mismatch" if by else "ok")
 
 
+@pytest.mark.parametrize("window", [5, 8])
+def test_windows_of_gemma_3_that_reaches_both_ways_count_the_query(window: int) -> None:
+    kinds = ["sliding_attention", "full_attention"]
+    config = hf.Gemma3TextConfig(
+        **WIDE, sliding_window=window, layer_types=kinds, use_bidirectional_attention=True
+    )
+    found = attnlab.check(seeded(lambda: hf.Gemma3ForCausalLM(config)))
+    assert mismatches(found) == []
+    (narrow,) = found.properties.query("property == 'keys read' and layer == 0")["found"]
+    # Its configuration makes half of the window, and one, of what it is given.
+    assert narrow == f"itself, {window // 2} before, {window // 2} after"
+
+
 def test_a_window_wider_than_the_text_is_no_finding() -> None:
     model = seeded(mistral)
     found = attnlab.check(model, tokens=8)
@@ -357,7 +370,7 @@ def test_layers_that_are_alike_share_a_row_with_the_largest_change() -> None:
     ("name", "told"),
     [
         ("mistral", ""),
-        ("modernbert", "Some layers of ModernBertModel are no full attention already"),
+        ("modernbert", "Some layers of ModernBertModel have windows of their own"),
         ("bert", "BertModel has no sliding_window"),
         ("bart", "an encoder-decoder has none"),
     ],

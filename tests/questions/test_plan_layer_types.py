@@ -186,7 +186,7 @@ def test_a_plan_is_searched_for_what_the_configuration_can_say() -> None:
     sliding = ModernBertModel(
         ModernBertConfig(**SIZES, global_attn_every_n_layers=2, pad_token_id=0)
     )
-    with pytest.raises(InputError, match="are no full attention already"):
+    with pytest.raises(InputError, match="have windows of their own, and layer types"):
         plan((sliding, tokenizer()), (2,), **told)
     config = MistralConfig(**SIZES, **IDS, num_key_value_heads=1, head_dim=8, sliding_window=None)
     model = seeded(lambda: MistralForCausalLM(config))

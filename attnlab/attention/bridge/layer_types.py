@@ -162,7 +162,9 @@ def can_leave_layers_full(model: PreTrainedModel) -> bool:
     before = getattr(config, "layer_types", None)
     if before is not None and any(kind != FULL for kind in before):
         msg = (
-            f"Some layers of {name} are no full attention already; a plan is written for full ones."
+            f"Some layers of {name} have windows of their own, and layer types are written for a model "
+            "whose layers are all full; save it with the plan installed (save_pretrained), which "
+            "load_with_plan opens."
         )
         raise InputError(msg)
     return before is not None

@@ -120,8 +120,12 @@ def _of_kind(config: Any, kind: str, causal: bool | None) -> Expected:
 
 
 def _window(config: Any, causal: bool | None) -> int | None:
-    """Keys on each side: of causal windows transformers counts the query itself, of others it does not."""
+    """Keys on each side: of causal windows transformers counts the query itself, of others it does not.
+
+    Gemma 3 counts it both ways too.
+    """
     width = getattr(config, "sliding_window", None)
     if not isinstance(width, int) or width <= 0:
         return None
-    return width - 1 if causal else width
+    exclusive = causal or getattr(config, "use_bidirectional_attention", None) in {True, "all"}
+    return width - 1 if exclusive else width
