@@ -134,7 +134,7 @@ def _without_query(layer: Layer, projection: Projection, heads: list[int]) -> It
     queries = [query]
     if isinstance(attention, MultiHeadAttention) and attention.global_rows is not None:
         queries.append(attention.global_rows.query)
-    handles = [query.register_forward_hook(hook) for query in queries]
+    handles = [one.register_forward_hook(projection.at_own_call(hook)) for one in queries]
     try:
         yield
     finally:
@@ -250,6 +250,12 @@ def close_heads(projections: Projections, heads: Iterable[Head]) -> None:
 def check_closable(projections: Projections, layers: Iterable[Layer]) -> None:
     """Raises AttnlabError where `close_heads` could not close heads of one of the layers."""
     for site, layer in layers:
+        if projections[site, layer].calls > 1:
+            msg = (
+                f"{site} layer {layer} shares its attention module with other layers, so its heads cannot be "
+                "closed for good without theirs."
+            )
+            raise AttnlabError(msg)
         module = projections[site, layer].module
         if not isinstance(module, nn.Linear | Conv1D):
             msg = (

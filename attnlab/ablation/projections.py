@@ -6,10 +6,11 @@ projection is the linear module whose output the attention module returns (BART,
 or else the one that reads what the attention module returns (BERT).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import cycle
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -19,6 +20,9 @@ from attnlab.core import AttnlabError, Head
 from attnlab.reading import find, ready_to_show
 
 Layer = tuple[str, int]
+Hook = Callable[..., Any]
+# A linear module, what it read and what it wrote.
+Call = tuple[nn.Module, Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -29,11 +33,22 @@ class Projection:
         heads: how many heads it reads, side by side in its input.
         module: the linear module; its input is `[batch, query, heads * head_dim]`.
         attention: the attention module that it belongs to.
+        call: at which of the calls of that module, where layers share it.
+        calls: how many layers share it.
     """
 
     heads: int
     module: nn.Module
     attention: nn.Module
+    call: int = 0
+    calls: int = 1
+
+    def at_own_call(self, hook: Hook) -> Hook:
+        """The hook, run at the calls of this layer alone, of modules that its others call as well."""
+        if self.calls == 1:
+            return hook
+        turns = cycle(range(self.calls))
+        return lambda *given: hook(*given) if next(turns) == self.call else None
 
 
 Projections = Mapping[Layer, Projection]
@@ -47,6 +62,13 @@ def all_heads(projections: Projections) -> list[Head]:
         for (site, layer), projection in projections.items()
         for head in range(projection.heads)
     ]
+
+
+class _Passed(NamedTuple):
+    """Tensors that an attention module was given and returned in one call."""
+
+    given: list[Tensor]
+    returned: list[Tensor]
 
 
 def projections_of(model: nn.Module, run: Callable[[], Any]) -> dict[Layer, Projection]:
@@ -63,42 +85,44 @@ def projections_of(model: nn.Module, run: Callable[[], Any]) -> dict[Layer, Proj
     """
     with ready_to_show(model), torch.no_grad():
         found = find(model, run)
-        attentions: dict[Layer, nn.Module] = {
-            (hook.site, hook.layer): hook.module for hook in found.hooks
+        attentions: dict[Layer, tuple[nn.Module, int]] = {
+            (hook.site, hook.layer): (hook.module, hook.call) for hook in found.hooks
         }
-        if len(set(attentions.values())) < sum(found.layers.values()):
+        if len(attentions) < sum(found.layers.values()):
             msg = (
-                f"The layers of {type(model).__name__} share an attention module or return no "
-                "weights of their own, so heads of one layer cannot be ablated alone."
+                f"The layers of {type(model).__name__} return no weights of their own, so heads of one "
+                "layer cannot be ablated alone."
             )
             raise AttnlabError(msg)
         return find_projections(model, attentions, run)
 
 
 def find_projections(
-    model: nn.Module, attentions: Mapping[Layer, nn.Module], run: Callable[[], Any]
+    model: nn.Module, attentions: Mapping[Layer, tuple[nn.Module, int]], run: Callable[[], Any]
 ) -> dict[Layer, Projection]:
     """The output projection of every attention module, found by one forward pass on a few tokens.
 
     Args:
         model: in eval mode, so that dropout hands on what it gets.
         attentions: by site and layer the module that returns the layer's weights
-            `[batch, head, query, key]`.
+            `[batch, head, query, key]`, and at which of its calls.
         run: calls `model` so that weights are returned.
 
     Raises:
         AttnlabError: a projection cannot be told; the message names site and layer.
     """
     # Tensors are kept until the end: freed memory is used again and would look like a match.
-    calls: list[tuple[nn.Module, Tensor, Tensor]] = []
-    returned: dict[nn.Module, tuple[Any, ...]] = {}
+    calls: list[Call] = []
+    passed: dict[nn.Module, list[_Passed]] = {}
 
     def note_linear(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         if inputs and isinstance(inputs[0], Tensor) and isinstance(output, Tensor):
             calls.append((module, inputs[0], output))
 
-    def note_attention(module: nn.Module, _: Any, output: Any) -> None:
-        returned[module] = output if isinstance(output, tuple) else ()
+    def note_attention(module: nn.Module, args: Any, named: dict[str, Any], output: Any) -> None:
+        returned = output if isinstance(output, tuple) else ()
+        own = _Passed(_tensors((*args, *named.values())), _tensors(returned))
+        passed.setdefault(module, []).append(own)
 
     hooks = [
         module.register_forward_hook(note_linear, prepend=True)
@@ -106,7 +130,8 @@ def find_projections(
         if _is_linear(module)
     ]
     hooks += [
-        module.register_forward_hook(note_attention, prepend=True) for module in attentions.values()
+        module.register_forward_hook(note_attention, prepend=True, with_kwargs=True)
+        for module in {module: None for module, _ in attentions.values()}
     ]
     try:
         with torch.no_grad():
@@ -115,9 +140,17 @@ def find_projections(
         for hook in hooks:
             hook.remove()
     return {
-        layer: _projection_of(layer, module, returned.get(module, ()), calls)
-        for layer, module in attentions.items()
+        layer: replace(
+            _projection_of(layer, module, passed[module][call], calls),
+            call=call,
+            calls=len(passed[module]),
+        )
+        for layer, (module, call) in attentions.items()
     }
+
+
+def _tensors(parts: Iterable[Any]) -> list[Tensor]:
+    return [part for part in parts if isinstance(part, Tensor)]
 
 
 def _is_linear(module: nn.Module) -> bool:
@@ -127,36 +160,43 @@ def _is_linear(module: nn.Module) -> bool:
 
 
 def _projection_of(
-    layer: Layer,
-    attention: nn.Module,
-    returned: tuple[Any, ...],
-    calls: list[tuple[nn.Module, Tensor, Tensor]],
+    layer: Layer, attention: nn.Module, passed: _Passed, calls: list[Call]
 ) -> Projection:
-    tensors = [part for part in returned if isinstance(part, Tensor)]
-    mixed = [part for part in tensors if part.ndim == 3]
-    weights = [part for part in tensors if part.ndim == 4]
-    for written in (True, False):
-        for module, read, wrote in calls:
-            tensor = wrote if written else read
-            if mixed and weights and _same_memory(tensor, mixed[0]):
-                heads = weights[-1].shape[1]
-                if read.shape[-1] % heads == 0:
-                    return Projection(heads, module, attention)
-    # BLOOM adds the residual inside its attention module, so that nobody returns what was projected.
-    inside = set(attention.modules())
-    fitting = {
-        module
-        for module, read, wrote in calls
-        if module in inside and mixed and weights
-        and wrote.shape == mixed[0].shape and read.shape[-1] % weights[-1].shape[1] == 0
-    }  # fmt: skip
-    if len(fitting) == 1:
-        return Projection(weights[-1].shape[1], fitting.pop(), attention)
+    mixed = next((part for part in passed.returned if part.ndim == 3), None)
+    weights = [part for part in passed.returned if part.ndim == 4]
+    if mixed is not None and weights:
+        heads = weights[-1].shape[1]
+        apart = [call for call in calls if call[1].shape[-1] % heads == 0]
+        found = [
+            *(module for module, _, wrote in apart if _same_memory(wrote, mixed)),
+            *_last_inside(attention, mixed, apart, passed.given),
+            *(module for module, read, _ in apart if _same_memory(read, mixed)),
+        ]
+        if found:
+            return Projection(heads, found[0], attention)
     msg = (
         f"{layer[0]} layer {layer[1]}: the output projection of {type(attention).__name__} cannot "
         "be found, so the heads of this model cannot be ablated."
     )
     raise AttnlabError(msg)
+
+
+def _last_inside(
+    attention: nn.Module, mixed: Tensor, calls: list[Call], given: list[Tensor]
+) -> list[nn.Module]:
+    """The last linear module in an attention module, unless it projects queries, keys or values.
+
+    BLOOM and ALBERT add the residual inside, so that nobody returns what was projected. Queries, keys and
+    values are projected from what the module was given, or from states that another of them reads too.
+    """
+    inside = set(attention.modules())
+    own = [call for call in calls if call[0] in inside]
+    others = {part.data_ptr() for part in given} | {read.data_ptr() for _, read, _ in own[:-1]}
+    return [
+        module
+        for module, read, wrote in own[-1:]
+        if wrote.shape == mixed.shape and read.data_ptr() not in others
+    ]
 
 
 def _same_memory(one: Tensor, other: Tensor) -> bool:
@@ -176,7 +216,7 @@ def changed_heads(projections: Projections, changes: Mapping[Layer, Change]) -> 
             apart = inputs[0].unflatten(-1, (projection.heads, -1))
             return (change(apart).flatten(-2), *inputs[1:])
 
-        return projection.module.register_forward_pre_hook(hook)
+        return projection.module.register_forward_pre_hook(projection.at_own_call(hook))
 
     hooks = [attach(projections[layer], change) for layer, change in changes.items()]
     try:

@@ -145,23 +145,14 @@ class AttentionPlan:
                 msg = f"The plan names '{address}', but the model's {site} has {there}, counted from 0."
                 raise InputError(msg)
 
-    def check_equal_heads(self, site: str, layers: Sequence[int], heads: int) -> None:
-        """Refuses different mechanisms for layers that share one attention module.
-
-        Raises:
-            InputError: the layers, and the head at which they differ.
-        """
+    def has_equal_layers(self, site: str, layers: Sequence[int], heads: int) -> bool:
+        """Whether each of these layers has the mechanisms of the first, head by head."""
         first, *others = layers
-        for layer in others:
-            for head in range(heads):
-                one, other = self.at(site, first, head), self.at(site, layer, head)
-                if one is not other and one != other:
-                    msg = (
-                        f"The model's {site} layers {first} and {layer} share one attention module, so "
-                        f"the plan must give both the same mechanism, not {_shown(one)} and "
-                        f"{_shown(other)} at head {head}."
-                    )
-                    raise InputError(msg)
+        return all(
+            self.at(site, first, head) == self.at(site, layer, head)
+            for layer in others
+            for head in range(heads)
+        )
 
     def as_written(self) -> dict[str, Any]:
         """What stands in a file: format, tokenizer, mechanisms as text, null for a mechanism object."""
@@ -245,10 +236,6 @@ def write_plan(path: str | Path, plan: AttentionPlan) -> None:
     """Writes the plan as JSON, atomically."""
     plan.as_dict()  # refuses mechanism objects
     write_json(path, plan.as_written())
-
-
-def _shown(entry: Entry) -> str:
-    return f"'{entry.name}'" if isinstance(entry, Mechanism) else f"'{entry}'"
 
 
 def _parts(address: str) -> tuple[str, int | None, int | None]:

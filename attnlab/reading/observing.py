@@ -11,7 +11,6 @@ from torch import Tensor
 
 from attnlab.attention import (
     RULES_IN_WORDS,
-    AttentionAt,
     CallContext,
     Context,
     Full,
@@ -164,14 +163,19 @@ def observe(
                     axes = {"source": axes["source"]}
                 for at, observer in observers:
                     observer.rules = rules[at.site, at.layer]
-                    observer.hand_on = partial(
-                        _hand_on, receive=receive, observer=observer, at=at, batch=batch, axes=axes
-                    )
+                    observer.waiting = [
+                        partial(
+                            _hand_on, receive=receive, observer=observer, layer=layer,
+                            site=at.site, batch=batch, axes=axes,
+                        )
+                        for layer in at.layers
+                    ]  # fmt: skip
                 forward(model, axes, with_weights=False)
                 for at, observer in observers:
-                    if observer.hand_on is not None:
+                    if observer.waiting:
+                        layer = at.layers[-len(observer.waiting)]
                         msg = (
-                            f"The model did not use {at.site} layer {at.layer}; its heads cannot "
+                            f"The model did not use {at.site} layer {layer}; its heads cannot "
                             "be compared."
                         )
                         raise InputError(msg)
@@ -187,12 +191,13 @@ def _hand_on(
     *,
     receive: Callable[[Observed], None],
     observer: "_Observer",
-    at: AttentionAt,
+    site: str,
+    layer: int,
     batch: Sequence[Sentence],
     axes: dict[Side, Axis],
 ) -> None:
     """The layer with the weights of full attention, to whoever wants it."""
-    queries, keys = sides_of(at.site, axes)
+    queries, keys = sides_of(site, axes)
     query, key, value = (part.double() for part in (query, key, value))
     scores, scoring = None, context.scoring
     if context.bias is not None:
@@ -202,8 +207,8 @@ def _hand_on(
     matrix = observer.implied_matrix(query, key, keys.real, bias=scores, scoring=scoring)
     receive(
         Observed(
-            site=at.site,
-            layer=at.layer,
+            site=site,
+            layer=layer,
             query=query,
             key=key,
             value=value,
@@ -219,13 +224,13 @@ def _hand_on(
 
 
 class _Observer(FullAttention):
-    """Full attention that hands queries, keys and values on, once a batch."""
+    """Full attention that hands queries, keys and values on, once a batch for each of its layers."""
 
     name: ClassVar[str] = "observer"
 
     def __init__(self, site: str) -> None:
         super().__init__(Full(), Setup(causal=site == "decoder", cross=site == "cross"))
-        self.hand_on: HandOn | None = None
+        self.waiting: list[HandOn] = []
         self.rules: frozenset[ScoreRule] = frozenset()
 
     def mix(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
@@ -240,9 +245,8 @@ class _Observer(FullAttention):
                 "its heads cannot be compared."
             )
             raise InputError(msg)
-        if self.hand_on is None:
+        if not self.waiting:
             msg = "This model uses one attention layer several times over; its heads cannot be compared."
             raise InputError(msg)
-        self.hand_on(query, key, value, context)
-        self.hand_on = None
+        self.waiting.pop(0)(query, key, value, context)
         return super().mix(query, key, value, context)

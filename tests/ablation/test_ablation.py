@@ -274,4 +274,4 @@ def test_model_without_a_projection_is_refused() -> None:
 
     bare = Bare()
     with pytest.raises(AttnlabError, match="encoder layer 0: the output projection of Bare"):
-        find_projections(bare, {("encoder", 0): bare}, lambda: bare(torch.ones(1, 2, 6)))
+        find_projections(bare, {("encoder", 0): (bare, 0)}, lambda: bare(torch.ones(1, 2, 6)))

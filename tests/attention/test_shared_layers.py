@@ -1,15 +1,20 @@
 """ALBERT's layers share attention modules: they are counted as layers, and served by one mechanism."""
 
+import copy
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 import transformers as hf
 from torch import Tensor
 from zoo.bridged import KINDS, SMALL, ids, in_double, put_in
+from zoo.random_models import SENTENCES, tokenizer
 
+import attnlab
 from attnlab.attention.bridge.installing import install, use
 from attnlab.attention.bridge.saved import load_with_plan
 from attnlab.attention.bridge.sites import attention_modules, mechanism_of
@@ -91,29 +96,88 @@ def test_all_layers_of_a_module_follow_the_plan() -> None:
     assert len(found) == len(own)
 
 
-@pytest.mark.parametrize(
-    ("plan", "message"),
-    [
-        (
-            {"encoder.0": "band(window=1)"},
-            r"encoder layers 0 and 1 share .* not 'band\(window=1\)' and 'full' at head 0",
-        ),
-        (
-            {"encoder.3.1": "topk(k=1)"},
-            r"layers 2 and 3 share .* 'full' and 'topk\(k=1\)' at head 1",
-        ),
-        ({"encoder.4": "topk(k=1)"}, "has 4 layers of 2 heads"),
-    ],
-)
-def test_different_mechanisms_for_one_module_are_refused(
-    plan: dict[str, str], message: str
-) -> None:
+def unshared(random: Any) -> Any:
+    """The model with a module for each layer, that compute the same."""
+    config = copy.deepcopy(random.config)
+    config.num_hidden_groups = config.num_hidden_layers
+    apart = in_double(lambda: hf.AlbertModel(config))
+    apart.set_attn_implementation("eager")
+    groups, layers = random.config.num_hidden_groups, config.num_hidden_layers
+    state = random.state_dict()
+    start = "encoder.albert_layer_groups."
+    for layer in range(layers):
+        group = int(layer / (layers / groups))
+        state |= {
+            name.replace(f"{start}{group}.", f"{start}{layer}."): part
+            for name, part in random.state_dict().items()
+            if name.startswith(f"{start}{group}.")
+        }
+    apart.load_state_dict(state)
+    return apart
+
+
+APART = {
+    "encoder.0": "band(window=1)",
+    "encoder.1.0": "topk(k=1)",
+    "encoder.2": "sigma(window=1, num_pos=2, columns='first')",
+    "encoder.3.1": "band(window=0)",
+    "encoder.4": "linear",
+}
+
+
+@pytest.mark.parametrize("arrangement", [(5, 2, 1), (5, 1, 1)])
+def test_layers_of_a_module_have_their_own_mechanisms(arrangement: tuple[int, int, int]) -> None:
+    random = albert(*arrangement)
+    apart = unshared(random)
+    own = hidden(random)
+    assert torch.equal(hidden(apart), own)
+    with use(random, APART), use(apart, APART):
+        torch.testing.assert_close(hidden(random), hidden(apart), **CLOSE)
+        found, expected = (output(of, output_attentions=True).attentions for of in (random, apart))
+        for mine, theirs in zip(found, expected, strict=True):
+            torch.testing.assert_close(mine, theirs, **CLOSE)
+    assert torch.equal(hidden(random), own)
+
+
+def test_a_pass_that_broke_off_does_not_shift_the_next() -> None:
+    random = hf.AlbertForMaskedLM(albert(4, 2).config).double().eval()
+    with use(random, APART_OF_FOUR):
+        whole, body = hidden(random), hidden(random.albert)
+        layer = random.albert.encoder.albert_layer_groups[1]
+
+        def fail(*_: Any) -> None:
+            raise RuntimeError
+
+        hook = layer.register_forward_pre_hook(fail)
+        for of in (random, random.albert):
+            with pytest.raises(RuntimeError):
+                output(of)
+        hook.remove()
+        assert torch.equal(hidden(random.albert), body)
+        assert torch.equal(hidden(random), whole)
+
+
+APART_OF_FOUR = {address: spec for address, spec in APART.items() if address != "encoder.4"}
+
+
+def test_a_layer_that_is_not_there_is_refused() -> None:
     random = albert(4, 2)
     before = hidden(random)
-    with pytest.raises(InputError, match=message):
-        install(random, plan)
+    with pytest.raises(InputError, match="has 4 layers of 2 heads"):
+        install(random, APART)
     assert torch.equal(hidden(random), before)
     assert not any("attnlab" in name for name, _ in random.named_modules())
+
+
+def test_different_mechanisms_of_a_module_come_back(tmp_path: Path) -> None:
+    random = albert(4, 2)
+    plan = APART_OF_FOUR | {"encoder.0": "linformer(k=3)", "encoder.1": "linformer(k=2)"}
+    installed = install(random, plan)
+    expected = hidden(random)
+    random.save_pretrained(tmp_path)
+    again = load_with_plan(tmp_path)
+    assert torch.equal(hidden(again.model), expected)
+    assert again.plan.as_dict() == installed.plan.as_dict()
 
 
 @pytest.mark.parametrize("spec", [*KINDS, "linformer(k=3, share='layers')"])
@@ -144,3 +208,35 @@ def test_layers_of_a_module_have_one_mechanism_that_trains() -> None:
         gradients = [part.grad for part in mechanism_of(at.module).parameters()]
         assert gradients
         assert all(gradient is not None and bool(gradient.any()) for gradient in gradients)
+
+
+WORDS = sorted({word for sentence in SENTENCES for word in sentence.split()})
+TEXTS = [
+    " ".join(WORDS[(number * step) % len(WORDS)] for step in range(2, 9)) for number in range(40)
+]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda model: attnlab.importance(model, sentences=TEXTS[:12]),
+        lambda model: attnlab.compare(
+            model, 4, sentences=TEXTS[:12], calibration=TEXTS[12:24], validation=TEXTS[24:],
+            per_head=True, quick=True,
+        ),
+        lambda model: attnlab.plan(
+            model, 4, sentences=TEXTS[:12], calibration=TEXTS[12:24], validation=TEXTS[24:],
+        ),
+    ],
+)  # fmt: skip
+def test_questions_find_what_they_find_of_layers_apart(ask: Callable[[Any], Any]) -> None:
+    words = tokenizer()
+    sizes = SMALL | {"num_hidden_layers": 4, "embedding_size": 8, "vocab_size": len(words)}
+    config = hf.AlbertConfig(**sizes, num_hidden_groups=2)
+    random = in_double(lambda: hf.AlbertModel(config))
+    found, expected = (ask((model, words)).tables for model in (random, unshared(random)))
+    assert list(found) == list(expected)
+    for name, table in found.items():
+        own = table.drop(columns="time_ratio", errors="ignore")
+        other = expected[name].drop(columns="time_ratio", errors="ignore")
+        pd.testing.assert_frame_equal(own, other, rtol=1e-6, atol=1e-9)

@@ -17,7 +17,6 @@ from zoo.architectures import CASES
 from zoo.random_models import PAIRS, SENTENCES, seeded, tokenizer
 
 from attnlab.attention.bridge.installing import use
-from attnlab.attention.bridge.sites import AttentionAt
 from attnlab.attention.mechanism import Context
 from attnlab.attention.registry import make
 from attnlab.attention.specification import sides
@@ -371,7 +370,7 @@ def test_scores_that_are_handed_on_whole_are_capped_once(rules: str) -> None:
     sentences = [Sentence(0, (1,) * 11, None), Sentence(1, (1,) * 7, None)]
     observing._hand_on(
         *called, Context(layer.visible, bias=bias, scoring=layer.scoring), receive=seen.append,
-        observer=observer, at=AttentionAt("", torch.nn.Module(), "encoder", (0,), 3),
+        observer=observer, site="encoder", layer=0,
         batch=sentences, axes={"source": axis},
     )  # fmt: skip
     full = make("full").implied_matrix(*called[:2], layer.visible, bias=bias, scoring=layer.scoring)

@@ -8,7 +8,7 @@ from zoo import random_models
 from zoo.analyzed import ANALYZED, REFUSED
 from zoo.random_models import PAIRS, SENTENCES, seeded, tokenizer
 
-from attnlab.ablation.ablation import ablated
+from attnlab.ablation.ablation import ablated, close_heads
 from attnlab.ablation.projections import projections_of
 from attnlab.core.addresses import Head
 from attnlab.core.errors import AttnlabError
@@ -102,11 +102,17 @@ def test_what_a_sink_takes_is_shown() -> None:
     )
 
 
-def test_layers_that_share_a_module_are_told_apart_and_not_ablated() -> None:
+def test_projections_of_layers_that_share_a_module_are_those_of_its_calls() -> None:
     model = seeded(ANALYZED["albert"]).eval()
     ids = TOKENIZER(SENTENCES[0], return_tensors="pt")["input_ids"]
-    with pytest.raises(AttnlabError, match="share an attention module"):
-        projections_of(model, lambda: model(ids, output_attentions=True))
+    found = projections_of(model, lambda: model(ids, output_attentions=True))
+    (group,) = model.encoder.albert_layer_groups
+    dense = group.albert_layers[0].attention.dense
+    assert {projection.module for projection in found.values()} == {dense}
+    layers = model.config.num_hidden_layers
+    assert [(one.call, one.calls) for one in found.values()] == [(n, layers) for n in range(layers)]
+    with pytest.raises(AttnlabError, match="encoder layer 1 shares its attention module"):
+        close_heads(found, [Head("encoder", 1, 0)])
 
 
 def test_projections_behind_which_the_residual_is_added_are_found() -> None:

@@ -58,7 +58,9 @@ class Case(NamedTuple):
 
     def projections(self) -> dict[Layer, Projection]:
         return find_projections(
-            self.model, self.attentions, lambda: self.run(output_attentions=True)
+            self.model,
+            {layer: (module, 0) for layer, module in self.attentions.items()},
+            lambda: self.run(output_attentions=True),
         )
 
 

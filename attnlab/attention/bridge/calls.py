@@ -1,6 +1,7 @@
 """What a transformers model was called with, for the mechanisms inside it: ids, cache, wish for weights."""
 
 import inspect
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
-from attnlab.attention.bridge.sites import AttentionAt
+from attnlab.attention.bridge.sites import NAME, AttentionAt, ByLayer
 from attnlab.attention.bridge.streaming import NO_GAP, Gap, cache_layer_of, gaps_of
 from attnlab.attention.mechanism import Mechanism
 from attnlab.attention.multihead import OwnAttention
@@ -37,6 +38,7 @@ class CallRecord:
         gaps: of each layer of the cache, the positions behind the first keys that it let go.
         real: True at the decoder's real tokens, those in the cache included, where the call says so.
         known: the same, as read off the masks of this call and the ones before it.
+        turns: how often each attention module attended in this call so far.
     """
 
     def __init__(self) -> None:
@@ -50,6 +52,12 @@ class CallRecord:
         self.gaps: list[Gap] = []
         self.real: Tensor | None = None
         self.known: Tensor | None = None
+        self.turns: Counter[nn.Module] = Counter()
+
+    def next_turn(self, module: nn.Module) -> int:
+        """How often the module attended before in this call, now counted once more."""
+        self.turns[module] += 1
+        return self.turns[module] - 1
 
     def start_of(self, module: nn.Module) -> int:
         """The position of the first key that the layer's cache still holds."""
@@ -100,6 +108,10 @@ def record_calls(model: PreTrainedModel, modules: list[AttentionAt]) -> list[Any
         model.register_forward_pre_hook(_noting_call(record), with_kwargs=True),
         model.register_forward_hook(_forgetting_call(record), always_call=True),
     ]
+    if any(isinstance(getattr(at.module, NAME), ByLayer) for at in modules):
+        # A body is called without the model around it too.
+        body = _stack(model, [at.path for at in modules]) or model
+        hooks.append(body.register_forward_pre_hook(_counting_anew(record)))
     decoder = _stack(model, [at.path for at in modules if at.site != "encoder"])
     if decoder is not None:
         own = {cache_layer_of(at): at.module for at in modules if at.site == "decoder"}
@@ -214,14 +226,14 @@ def mark_ids(encoded: Any, ids: Tensor | None) -> None:
         encoded[READ_IDS] = ids
 
 
-def looks_at_tokens(mechanism: Mechanism) -> bool:
+def looks_at_tokens(mechanism: nn.Module) -> bool:
     """Whether the mechanism, or one of its parts, chooses keys by token."""
     return any(getattr(part, "uses_tokens", False) for part in mechanism.modules())
 
 
 def _looks_at_tokens(at: AttentionAt) -> bool:
     parts = at.module.children()
-    return any(isinstance(part, Mechanism) and looks_at_tokens(part) for part in parts)
+    return any(isinstance(part, Mechanism | ByLayer) and looks_at_tokens(part) for part in parts)
 
 
 def _stack(model: PreTrainedModel, paths: list[str]) -> PreTrainedModel | None:
@@ -313,6 +325,13 @@ def _forgetting_cache(record: CallRecord) -> Any:
     def forget(*_: Any) -> None:
         record.past, record.cached, record.real = 0, False, None
         record.starts, record.gaps = [], []
+
+    return forget
+
+
+def _counting_anew(record: CallRecord) -> Any:
+    def forget(*_: Any) -> None:
+        record.turns.clear()
 
     return forget
 

@@ -1,8 +1,9 @@
 """attnlab's mechanisms inside transformers models, put in and taken out again."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,12 @@ from attnlab.attention.bridge.card import write_cards, write_no_cards
 from attnlab.attention.bridge.sites import (
     NAME,
     AttentionAt,
+    ByLayer,
     attention_modules,
     hidden_below,
+    installed_in,
     mechanism_of,
+    mechanisms_of,
     rules_told,
     score_rules,
     without_scores,
@@ -142,8 +146,8 @@ def attention_function(  # noqa: PLR0917 - transformers' signature
     **extra: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """What transformers calls instead of its own attention: `[batch, query, head, dim]` comes back."""
-    mechanism = mechanism_of(module)
     call = call_of(module)
+    mechanism = _of_turn(mechanisms_of(module), module)
     groups, held = query.shape[1] // key.shape[1], key.shape[2]
     past, real = tokens_before(module), None
     if mechanism.causal:
@@ -181,6 +185,13 @@ def attention_function(  # noqa: PLR0917 - transformers' signature
         weights = mechanism.implied_matrix(query, key, reading.visible, **context)
         weights = weights[..., key.shape[2] - held :]
     return out.transpose(1, 2).contiguous(), weights
+
+
+def _of_turn(mechanisms: Sequence[Mechanism], module: nn.Module) -> Mechanism:
+    """The only mechanism of a module, or that of the layer which calls it now."""
+    if len(mechanisms) == 1:
+        return mechanisms[0]
+    return mechanisms[call_of(module).next_turn(module)]
 
 
 def _from_start(
@@ -299,7 +310,7 @@ class Installed(ShortRepr):
         tensors = {
             f"{at.path}.{NAME}.{name}": tensor.clone()
             for at in self.modules
-            for name, tensor in mechanism_of(at.module).state_dict().items()
+            for name, tensor in installed_in(at.module).state_dict().items()
         }
         write_tensors(folder / TENSOR_FILE, tensors)
 
@@ -348,7 +359,7 @@ def install(model: PreTrainedModel, planned: Planned, *, form: Form = "auto") ->
     implementation = model.config._attn_implementation  # noqa: SLF001 - it has no public name
     before: list[Mechanism | None] = []
     for at, mechanism in zip(modules, made, strict=True):
-        if isinstance(at.module, OwnAttention):
+        if isinstance(at.module, OwnAttention) and isinstance(mechanism, Mechanism):
             before.append(at.module.mechanism)
             at.module.mechanism = mechanism
         else:
@@ -389,7 +400,7 @@ def _without_cache(model: PreTrainedModel, modules: list[AttentionAt]) -> bool |
         return None
     before: bool | None = generation.use_cache
     by_token = (
-        at.site == "decoder" and looks_at_tokens(mechanism_of(at.module))
+        at.site == "decoder" and looks_at_tokens(installed_in(at.module))
         for at in modules
         if not isinstance(at.module, OwnAttention)
     )
@@ -442,8 +453,6 @@ def plan_within(planned: Planned, modules: list[AttentionAt]) -> AttentionPlan:
         return plan_of(dict.fromkeys(layers, planned))
     plan = planned if isinstance(planned, AttentionPlan) else plan_of(planned)
     plan.check_within(layers, heads)
-    for at in modules:
-        plan.check_equal_heads(at.site, at.layers, at.heads)
     return plan
 
 
@@ -467,13 +476,25 @@ def _names_file(text: str) -> bool:
         return False
 
 
-def _made(plan: AttentionPlan, at: AttentionAt, model: PreTrainedModel, form: Form) -> Mechanism:
+def _made(
+    plan: AttentionPlan, at: AttentionAt, model: PreTrainedModel, form: Form
+) -> Mechanism | ByLayer:
+    """What is put into an attention module; layers that share it share a mechanism that is the same."""
+    make = partial(_made_for, plan=plan, at=at, model=model, form=form)
+    if plan.has_equal_layers(at.site, at.layers, at.heads):
+        return make(at.layer)
+    return ByLayer([make(layer) for layer in at.layers])
+
+
+def _made_for(
+    layer: int, *, plan: AttentionPlan, at: AttentionAt, model: PreTrainedModel, form: Form
+) -> Mechanism:
     config = model.config.get_text_config()
     special = "decoder_vocab_size" if at.site == "decoder" else "source_vocab_size"
     own = isinstance(at.module, OwnAttention)
     mechanism = plan.mechanism(
         at.site,
-        at.layer,
+        layer,
         at.heads,
         # Other models say at each call how much they drop.
         dropout=mechanism_of(at.module).dropout if own else 0.0,
@@ -481,7 +502,7 @@ def _made(plan: AttentionPlan, at: AttentionAt, model: PreTrainedModel, form: Fo
         form=form,
     )
     if isinstance(at.module, OwnAttention):
-        at.module.check_fits(mechanism, layer_name(at.site, at.layer))
+        at.module.check_fits(mechanism, layer_name(at.site, layer))
     else:
         refusal = without_scores(mechanism, score_rules(at, config))
         if refusal is not None:

@@ -18,7 +18,7 @@ from attnlab.attention.bridge.installing import (
     install,
     note_in_configuration,
 )
-from attnlab.attention.bridge.sites import NAME, mechanism_of
+from attnlab.attention.bridge.sites import NAME, installed_in
 from attnlab.attention.plan import AttentionPlan, load_plan, read_plan
 from attnlab.core import InputError, check_regular, model_source, read_pretrained
 
@@ -133,7 +133,7 @@ def _install_learned(
     wanted = {
         f"{at.path}.{NAME}.{name}": tensor
         for at in installed.modules
-        for name, tensor in mechanism_of(at.module).state_dict(keep_vars=True).items()
+        for name, tensor in installed_in(at.module).state_dict(keep_vars=True).items()
     }
     try:
         _fill(wanted, learned, folder)

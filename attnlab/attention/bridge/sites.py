@@ -145,12 +145,33 @@ def _heads(module: Any) -> int:
     return int(module.config.num_attention_heads)
 
 
-def mechanism_of(module: nn.Module) -> Mechanism:
-    """The mechanism that stands in an attention module."""
-    mechanism = getattr(module, "mechanism" if isinstance(module, OwnAttention) else NAME)
-    if not isinstance(mechanism, Mechanism):
+class ByLayer(nn.ModuleList):
+    """Mechanisms of layers that share one attention module, in the order in which they call it."""
+
+
+def installed_in(module: nn.Module) -> nn.Module:
+    """What was put into an attention module: a mechanism, or those of the layers that share it.
+
+    Raises:
+        AttnlabError: nothing was.
+    """
+    found = getattr(module, "mechanism" if isinstance(module, OwnAttention) else NAME, None)
+    if not isinstance(found, Mechanism | ByLayer):
         msg = f"There is no mechanism in {type(module).__name__}."
         raise AttnlabError(msg)
+    return found
+
+
+def mechanisms_of(module: nn.Module) -> tuple[Mechanism, ...]:
+    """The mechanisms in an attention module: one, or one for each of the layers that share it."""
+    found = installed_in(module)
+    members = found if isinstance(found, ByLayer) else [found]
+    return tuple(member for member in members if isinstance(member, Mechanism))
+
+
+def mechanism_of(module: nn.Module) -> Mechanism:
+    """The mechanism in an attention module that has one alone."""
+    (mechanism,) = mechanisms_of(module)
     return mechanism
 
 
@@ -158,7 +179,9 @@ def mechanisms_in(model: PreTrainedModel) -> list[tuple[AttentionAt, Mechanism]]
     """Attnlab's mechanisms that stand in `model`, in order; none in a model with its own attention."""
     if not any(isinstance(part, Mechanism) for part in model.modules()):
         return []
-    return [(at, mechanism_of(at.module)) for at in attention_modules(model)]
+    return [
+        (at, mechanism) for at in attention_modules(model) for mechanism in mechanisms_of(at.module)
+    ]
 
 
 ScoreRule = Literal["bias", "allowed", "softcap", "sinks"]

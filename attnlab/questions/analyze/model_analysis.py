@@ -257,8 +257,8 @@ def _closed_among(reading: Reading, evaluator: Evaluator | str | None) -> tuple[
     if isinstance(evaluator, Evaluator):
         found = evaluator.projections
     else:
-        attentions: dict[Layer, nn.Module] = {
-            (hook.site, hook.layer): hook.module
+        attentions: dict[Layer, tuple[nn.Module, int]] = {
+            (hook.site, hook.layer): (hook.module, hook.call)
             for hook in reading.attention_sites.hooks
             if hook.site in reading.sites
         }
