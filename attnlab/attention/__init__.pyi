@@ -46,6 +46,7 @@ from .mechanism import Positions as Positions
 from .mechanism import Scoring as Scoring
 from .mechanism import Setup as Setup
 from .mechanism import ordinals as ordinals
+from .mechanism import part_of_heads as part_of_heads
 from .mechanisms.band import Band as Band
 from .mechanisms.bigbird import BigBird as BigBird
 from .mechanisms.full import Full as Full
@@ -60,7 +61,6 @@ from .mechanisms.position_scores import PositionalSoftmax as PositionalSoftmax
 from .mechanisms.sigma import Sigma as Sigma
 from .mechanisms.sigma import SigmaAttention as SigmaAttention
 from .mechanisms.softmax import MaskedSoftmax as MaskedSoftmax
-from .mechanisms.softmax import scores_of as scores_of
 from .mechanisms.static import Static as Static
 from .mechanisms.topk import TopK as TopK
 from .mechanisms.topk import TopKAttention as TopKAttention

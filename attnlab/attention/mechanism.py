@@ -107,13 +107,16 @@ class Scoring:
 
     def of_heads(self, heads: Sequence[int]) -> "Scoring":
         """What is done to the scores of these heads alone."""
-        some = list(heads)
-        allowed = self.allowed
-        if allowed is not None and allowed.shape[1] > 1:
-            allowed = allowed[:, some]
         return replace(
-            self, allowed=allowed, sinks=None if self.sinks is None else self.sinks[some]
+            self,
+            allowed=part_of_heads(self.allowed, heads),
+            sinks=None if self.sinks is None else self.sinks[list(heads)],
         )
+
+
+def part_of_heads(pairs: Tensor | None, heads: Sequence[int]) -> Tensor | None:
+    """Of `[batch, 1 or head, query, key]` what these heads have: what is said of all at once stays."""
+    return pairs if pairs is None or pairs.shape[1] == 1 else pairs[:, list(heads)]
 
 
 class CallContext(TypedDict, total=False):

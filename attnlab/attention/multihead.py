@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from attnlab.attention.kernels.block_masks import attend_blocks
 from attnlab.attention.kernels.union import HasUnion
-from attnlab.attention.mechanism import CallContext, Context, Cost, Mechanism
+from attnlab.attention.mechanism import CallContext, Context, Cost, Mechanism, part_of_heads
 from attnlab.attention.mechanisms.longformer import LongformerAttention
 from attnlab.attention.padding import padding_behind, without_padding
 from attnlab.core import InputError
@@ -366,15 +366,11 @@ def attend_layer(
     return attend_blocks(groups, query, key, value, context, dropout=dropout)
 
 
-def _of(bias: Tensor | None, heads: list[int]) -> Tensor | None:
-    return bias if bias is None or bias.shape[1] == 1 else bias[:, heads]
-
-
 def _of_heads(call: CallContext, heads: list[int], mechanism: Mechanism) -> CallContext:
     """What a group is told: its heads' part, and nothing that its mechanism does not know."""
     part: CallContext = {**call}
     if (bias := call.get("bias")) is not None:
-        part["bias"] = _of(bias, heads)
+        part["bias"] = part_of_heads(bias, heads)
     scoring = part.pop("scoring", None)
     if scoring is not None:
         part["scoring"] = scoring.of_heads(heads)

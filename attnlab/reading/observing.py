@@ -23,8 +23,8 @@ from attnlab.attention import (
     holds_installed,
     layer_rules,
     mechanism_of,
+    part_of_heads,
     rules_told,
-    scores_of,
     use,
 )
 from attnlab.core import BATCH_SIZE, SITES, InputError, Side, sides_of
@@ -55,8 +55,8 @@ class Observed:
         token_ids: ids of the keys.
         weights: full attention, 0 in the rows of padding.
         sentences: numbers of the sentences of the batch.
-        scores: where they are no products of queries and keys alone (additive attention, relative
-            positions), those of every pair; queries are 0 then.
+        bias: what the model adds to the scores of every pair (relative positions; with additive attention
+            all of them, and queries are 0); None for nothing.
         scoring: what else the model does to its scores: windows, a cap, sinks; None for nothing.
     """
 
@@ -70,14 +70,14 @@ class Observed:
     token_ids: Int[Tensor, "batch key"]
     weights: Float[Tensor, "batch head query key"]
     sentences: tuple[int, ...]
-    scores: Float[Tensor, "batch head query key"] | None = None
+    bias: Float[Tensor, "#batch #head query key"] | None = None
     scoring: Scoring | None = None
 
     def call_context(self, heads: Sequence[int] | None = None) -> CallContext:
         """What a mechanism is told besides queries, keys and padding; None stands for all heads."""
         context: CallContext = {"token_ids": self.token_ids}
-        if self.scores is not None:
-            context["bias"] = self.scores if heads is None else self.scores[:, list(heads)]
+        if self.bias is not None:
+            context["bias"] = self.bias if heads is None else part_of_heads(self.bias, heads)
         if self.scoring is not None:
             context["scoring"] = self.scoring if heads is None else self.scoring.of_heads(heads)
         return context
@@ -199,12 +199,9 @@ def _hand_on(
     """The layer with the weights of full attention, to whoever wants it."""
     queries, keys = sides_of(site, axes)
     query, key, value = (part.double() for part in (query, key, value))
-    scores, scoring = None, context.scoring
-    if context.bias is not None:
-        scores = scores_of(query, key, replace(context, bias=context.bias.double()))
-        # A cap of products leaves those of nothing at 0, so that the scores are capped once.
-        query = torch.zeros_like(query)
-    matrix = observer.implied_matrix(query, key, keys.real, bias=scores, scoring=scoring)
+    bias = None if context.bias is None else context.bias.double()
+    scoring = context.scoring
+    matrix = observer.implied_matrix(query, key, keys.real, bias=bias, scoring=scoring)
     receive(
         Observed(
             site=site,
@@ -217,7 +214,7 @@ def _hand_on(
             token_ids=keys.ids,
             weights=matrix * queries.real[:, None, :, None],
             sentences=tuple(sentence.number for sentence in batch),
-            scores=scores,
+            bias=bias,
             scoring=scoring,
         )
     )

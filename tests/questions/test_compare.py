@@ -359,7 +359,7 @@ def test_a_sink_of_no_weight_is_none() -> None:
 
 
 @pytest.mark.parametrize("rules", ["windows of each head", "all", "faint sinks"])
-def test_scores_that_are_handed_on_whole_are_capped_once(rules: str) -> None:
+def test_what_is_added_to_scores_is_handed_on_for_each_head(rules: str) -> None:
     layer = attended("encoder", rules=rules)
     assert layer.scoring is not None
     bias = torch.randn(1, 3, 11, 11, generator=torch.Generator().manual_seed(1))
@@ -425,10 +425,10 @@ def test_a_model_that_hides_pairs_without_saying_so_is_refused(
         watched(model, tokenizer(), SENTENCES[:2])
 
 
-def test_of_relative_positions_scores_are_observed_in_place_of_queries() -> None:
+def test_relative_positions_are_observed_beside_queries() -> None:
     for part in watched(random_models.t5(), tokenizer(), PAIRS[:2]):
-        assert (part.scores is None) == (part.site == "cross")
-        assert bool(part.query.any()) == (part.site == "cross")
+        assert (part.bias is None) == (part.site == "cross")
+        assert part.query.any()
 
 
 @pytest.fixture(scope="module")
