@@ -144,6 +144,8 @@ ENOUGH_FOR_MEANS = 30
 ENOUGH_FOR_INTERVALS = 100
 # Share of sentences that repeat others, from which on intervals are visibly too narrow.
 MANY_REPEATED = 0.1
+# Share of unknown tokens, from which on a model reads visibly less than the texts.
+MANY_UNKNOWN = 0.2
 
 
 @dataclass(frozen=True)
@@ -201,6 +203,18 @@ class RepeatedTexts(Note):
 
     repeated: int
     texts: int
+
+
+@dataclass(frozen=True)
+class UnknownTokens(Note):
+    """Many tokens of texts stand for what the vocabulary lacks, so that the model cannot tell them apart.
+
+    Attributes:
+        shares: of the tokens that are no special ones, by the name of a part, which is empty where there is
+            one part alone.
+    """
+
+    shares: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True)

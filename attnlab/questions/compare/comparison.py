@@ -408,7 +408,8 @@ def _notes(
     by_head: pd.DataFrame,
 ) -> tuple[Note, ...]:
     """Sentences and gains that are lacking, and mechanisms that have no form or no setting for a site."""
-    notes = notes_on_texts(model, texts, settings.sentences, settings.sites)
+    named = dict(zip(("held-out", "validation", "training"), parts, strict=True))
+    notes = notes_on_texts(model, texts, named, settings.sentences, settings.sites)
     handed_in = {plan.name for plan in settings.plans if isinstance(plan, BudgetedPlan)}
     # Who makes plans says by itself what there is beside them.
     if settings.against not in {None, *handed_in} and not gains:
@@ -422,7 +423,7 @@ def _notes(
     ]
     if len(parts.test) < ENOUGH_FOR_INTERVALS:
         notes.append(FewForIntervals(len(parts.test)))
-    for name, part in zip(("held-out", "validation", "training"), parts, strict=True):
+    for name, part in named.items():
         notes += [replace(dropped, part=name) for dropped in part.dropped]
     notes += [
         MechanismLeftOut(site, name, reason)
