@@ -39,7 +39,12 @@ def test_heads_go_up_to_the_first_that_is_missed(lows: dict[str, list[float]], s
 
 
 def planned(
-    searched: tuple[float, float], band: tuple[float, float], *, bleu: bool, seen: float = 2.97
+    searched: tuple[float, float],
+    band: tuple[float, float],
+    *,
+    bleu: bool,
+    seen: float = 2.97,
+    empty: float = 0.0,
 ) -> list[str]:
     """What is said of a searched plan and a band, each with its changes of BLEU and loss."""
     rows = [{"mechanism": "full", "bleu_change": math.nan, "loss_change": math.nan}]
@@ -52,6 +57,7 @@ def planned(
     if not bleu:
         summary = summary.drop(columns="bleu_change")
     heads = pd.DataFrame({"budget": 3, "family": ["none"] * 8 + ["ends"] * 4})
+    heads["empty_fraction"] = [1.0] * 8 + [empty] * 2 + [0.0] * 2
     return planning_answers(summary, heads)
 
 
@@ -74,6 +80,16 @@ def test_a_searched_plan_that_is_best_without_doubt_is_said_to_gain() -> None:
     )
     assert "the loss of the plan is lower by 1.9000 [0.9000, 2.9000]. Of its" in said
     assert "BLEU" not in said
+
+
+def test_heads_of_other_families_with_mostly_empty_rows_are_told() -> None:
+    (said,) = planned((-1.0, 1.0), (-3.5, 2.9), bleu=True, empty=0.51)
+    assert said.endswith(
+        "Of its 12 heads, 8 are left out (none) and 2 have no key in more than half of the rows "
+        "(empty_fraction in mechanisms.csv)."
+    )
+    (said,) = planned((-1.0, 1.0), (-3.5, 2.9), bleu=True, empty=0.5)
+    assert said.endswith("Of its 12 heads, 8 are left out (none).")
 
 
 def test_keys_that_a_searched_plan_leaves_are_explained() -> None:

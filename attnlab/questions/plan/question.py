@@ -47,6 +47,13 @@ HEAD_ALONE, KEY_VALUE_HEAD, LAYER, LAYER_TYPES = GRANULARITIES = (
 OF_LAYER_TYPES = ("band", "full")
 
 BUDGET = Column("budget", "budget", "Keys per row that a plan may use, on average over all heads.")
+EMPTY = Column(
+    "empty_fraction",
+    "rows without keys",
+    "Share of its rows that attend to no key and so give no output: all of `none`, and of others those whose "
+    "keys are hidden, as the first key is behind a sliding window of the model.",
+    3,
+)
 MECHANISMS = Table(
     "mechanisms.csv",
     "budget and head of the searched plan",
@@ -79,6 +86,7 @@ MECHANISMS = Table(
         ),
         L1_ERROR.column,
         VISIBLE_KEYS,
+        EMPTY,
         Column(
             "oracle_error",
             "oracle error",

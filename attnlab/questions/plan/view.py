@@ -21,7 +21,7 @@ from attnlab.budget import (
 )
 from attnlab.core import Estimate, chance_in_words, counted
 from attnlab.figures import INK, blank, panel, style
-from attnlab.questions.plan.question import MECHANISMS, NOTHING, SEARCHED
+from attnlab.questions.plan.question import EMPTY, MECHANISMS, NOTHING, SEARCHED
 from attnlab.results import (
     Contents,
     DrawnFigure,
@@ -40,6 +40,8 @@ PLANS = {
 }
 # A plan that sees a smaller share of the budget leaves keys unused; the rest is held-out sentences' lengths.
 _USED = 0.9
+# From this share of empty rows on a head is nearer to having no keys than to its family.
+_MOSTLY = 0.5
 DRAWN = {
     L1_ERROR: "relative l1 error",
     LOSS_CHANGE: "change of loss per token",
@@ -137,9 +139,18 @@ def _price(row: Mapping[Any, Any]) -> str:
 
 
 def _without_keys(heads: pd.DataFrame) -> str:
-    without = int((heads["family"] == NOTHING).sum())
-    are = "1 is" if without == 1 else f"{without} are"
-    return f"Of its {counted(len(heads), 'head')}, {are} left out ({NOTHING})." if without else ""
+    """How many heads have no keys, or none in most of their rows; empty where all have some."""
+    nothing = heads["family"] == NOTHING
+    # Results of earlier versions do not have the column.
+    empty = heads.get(EMPTY.name, pd.Series(0.0, heads.index)) > _MOSTLY
+    without, mostly = int(nothing.sum()), int((empty & ~nothing).sum())
+    told = [f"{without} {'is' if without == 1 else 'are'} left out ({NOTHING})"] if without else []
+    if mostly:
+        have = "has" if mostly == 1 else "have"
+        told.append(
+            f"{mostly} {have} no key in more than half of the rows ({EMPTY.name} in {MECHANISMS.file})"
+        )
+    return f"Of its {counted(len(heads), 'head')}, {' and '.join(told)}." if told else ""
 
 
 def _unused(budget: Any, rows: pd.DataFrame) -> str:
