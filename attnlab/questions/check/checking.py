@@ -27,7 +27,7 @@ from attnlab.core import (
 )
 from attnlab.evaluation import versions_in_words
 from attnlab.models import Model, Source, model_of
-from attnlab.questions.check.expectations import expected_of, reads_back
+from attnlab.questions.check.expectations import Expected, expected_of, reads_back
 from attnlab.questions.check.findings import Finding, every_layer
 from attnlab.questions.check.moved_rows import LayerAt, layers_of
 from attnlab.questions.check.probing import (
@@ -215,6 +215,7 @@ def _checked(
 ) -> tuple[list[Finding], pd.DataFrame, tuple[Note, ...]]:
     with computing_in(model, precision.dtype):
         causal = reads_back(model)
+        _check_windows(model, causal)
         limit = _most_tokens(model)
         if settings.tokens is not None and settings.tokens > limit:
             msg = (
@@ -250,14 +251,31 @@ def _most_tokens(model: Any) -> int:
     return most_positions(model.config.get_text_config()) - MORE - PADDING
 
 
+def _check_windows(model: Any, causal: bool | None) -> None:
+    """Raises InputError for a sliding window in which no query reads any key."""
+    windows = (one.window for one in _expected(model, causal))
+    if any(window is not None and window < 0 for window in windows):
+        msg = (
+            f"The sliding_window in the configuration of {type(model).__name__} is below 1, so that its "
+            "layers read no key; set it to 1 or more, or to None for full attention."
+        )
+        raise InputError(msg)
+
+
 def _windows(model: Any, causal: bool | None) -> Iterator[int]:
+    """How many keys away each layer leaves something unread, as the configuration says."""
+    return (one.reach for one in _expected(model, causal))
+
+
+def _expected(model: Any, causal: bool | None) -> Iterator[Expected]:
+    """What each layer reads, as the configuration says."""
     config = model.config.get_text_config()
     for one in (config, *(getattr(config, name, None) for name in config.sub_configs)):
         layers = len(
             getattr(one, "layer_types", None) or getattr(one, "attention_layers", None) or [0]
         )
         for layer in range(layers if one is not None else 0):
-            yield expected_of(one, layer, layers, causal=causal).reach
+            yield expected_of(one, layer, layers, causal=causal)
 
 
 def _notes(model: Any, tokens: int, causal: bool | None, precision: Precision) -> Iterator[Note]:
