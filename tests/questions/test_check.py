@@ -127,6 +127,19 @@ def test_layers_that_read_nothing_but_should_are_a_mismatch(
     )
 
 
+def test_what_stands_around_the_base_model_is_not_run() -> None:
+    class Wrapped(hf.GPT2LMHeadModel):
+        def forward(self, *args: Any, **given: Any) -> Any:
+            raise AssertionError
+
+    model = seeded(lambda: Wrapped(gpt2().config))
+    assert not mismatches(attnlab.check(model))
+    assert "`forward` of `model.base_model`" in str(attnlab.check.__doc__)
+    module = torch.nn.Sequential(gpt2())
+    with pytest.raises(InputError, match="Sequential is no model of transformers; give the one"):
+        attnlab.check(module)
+
+
 @pytest.mark.parametrize("width", [0, -1])
 def test_a_window_without_a_key_is_refused(width: int) -> None:
     config = hf.MistralConfig(**GROUPED, sliding_window=width)

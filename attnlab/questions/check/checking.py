@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 import torch
 from torch import nn
+from transformers import PreTrainedModel
 
 from attnlab.ablation import Layer, projections_of
 from attnlab.attention import (
@@ -151,6 +152,10 @@ def check(source: Source | nn.Module, settings: CheckSettings) -> Result:
     of attention. Weights may be random; token ids are drawn. Everything is computed in float64, and the
     model is left as it was.
 
+    What runs is the `forward` of `model.base_model`, such as `model.model` of a language model, and of the
+    modules in it. That of the class around it, which scores tokens, does not run: nothing is said of masks or
+    positions that a class of your own makes there.
+
     Args:
         source: a transformers model, alone or in a pair (model, tokenizer), a run or its folder, a
             transformers folder, or the name of a model on the hub.
@@ -162,8 +167,11 @@ def check(source: Source | nn.Module, settings: CheckSettings) -> Result:
 
     Raises:
         InputError: no such model, it does not read tokens, has other outputs each time, or the device cannot
-            be used.
+            be used; a module of torch that is no model of transformers.
     """
+    if isinstance(source, nn.Module) and not isinstance(source, PreTrainedModel):
+        msg = f"{type(source).__name__} is no model of transformers; give the one that is in it."
+        raise InputError(msg)
     loaded = (
         Model(source, None)
         if isinstance(source, nn.Module)
