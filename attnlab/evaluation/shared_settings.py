@@ -29,7 +29,8 @@ HELD_OUT = Option(
 )
 CALIBRATION_TEXT = Option(
     "File of training sentences, written like text; a run brings its own. Of a model that is no run, every "
-    "other one is a validation sentence."
+    "other one is a validation sentence.",
+    listed="calibration",
 )
 # On so many of the first sentences each head is ablated, beside its label and by itself.
 ABLATION_SENTENCES = 500
@@ -107,6 +108,7 @@ class TextSettings(StudySettings):
         Option(
             "File with one sentence per line, used instead of the run's own corpus (for an "
             "encoder-decoder: source, tab, translation).",
+            listed="sentences",
         ),
     ] = None
     batch_size: Annotated[

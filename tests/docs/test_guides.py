@@ -67,7 +67,7 @@ LESS = {
     "detect": f"{FEW} --sequences 2 --context 40",
     "compare": f"{FEW} --calibration 8 --validation 4 --mechanisms band,top-k --quick",
     "plan": f"{FEW} --validation 4 --calibration 8 --families none,band --no-bleu",
-    "importance": "--sentences 8 --training 8 --points 2",
+    "importance": "--sentences 8 --calibration 8 --points 2",
     "prune": f"{FEW} --steps 2",
     "study run": "--structure diagonal --attempts 1 --tokens 8 --seeds 1",
 }

@@ -38,7 +38,7 @@ def test_fewer_sentences_are_told_where_a_number_was_asked_for(name: str, tmp_pa
 
 # Of 5 and 4 tokens 3 and 1 are unknown; below a fifth in the last.
 FOREIGN = ["the hund och katt runs", "sjunger the old cat", "the cat sees a dog , a red tupp ."]
-LEARNED = {"replacements": ["mean"], "training": [FOREIGN[2], "hund och katt"]}
+LEARNED = {"replacements": ["mean"], "calibration": [FOREIGN[2], "hund och katt"]}
 ASKED: dict[str, tuple[dict[str, Any], dict[str, float]]] = {
     "analyze": ({"labels": False, "fit_sentences": 0, "keep_matrices": 0}, {"": 4 / 9}),
     "importance": (LEARNED, {"held-out": 4 / 9, "training": 4 / 13}),

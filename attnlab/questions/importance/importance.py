@@ -294,7 +294,7 @@ def _possible_ablations(
             try:
                 means, learning = _means(evaluator, settings)
             except AttnlabError as error:
-                if settings.brings_training:
+                if settings.brings_calibration:
                     raise
                 notes.append(NoMeans(str(error)))
                 continue
@@ -320,9 +320,8 @@ def _means(evaluator: Evaluator, settings: ImportanceSettings) -> tuple[Means, S
     texts = training_texts(
         evaluator.loaded,
         evaluator.texts,
-        settings.training,
+        settings.calibration,
         settings.calibration_text,
-        name="training",
     )
     learning = evaluator.on(texts, "training sentences")
     means = mean_outputs(evaluator.projections, learning.batches, learning.run, learning.real)

@@ -190,7 +190,8 @@ class PlanSettings(TextSettings):
         str | Path | None,
         Option(
             "File of held-out sentences, one per line (for an encoder-decoder: source, tab, "
-            "translation); a run brings its own."
+            "translation); a run brings its own.",
+            listed="sentences",
         ),
     ] = None
     calibration_text: Annotated[str | Path | None, CALIBRATION_TEXT] = None
