@@ -349,6 +349,7 @@ def test_what_does_not_vary_predicts_nothing() -> None:
     ("options", "said"),
     [
         ({"mechanisms": ("nobody",)}, "no mechanism 'nobody'"),
+        ({"mechanisms": ("topk",)}, r"no mechanism 'topk' here \(did you mean 'top-k'\?\)"),
         ({"mechanisms": ("bigbird",), "sites": ("cross",)}, "'bigbird' cannot be in cross"),
         ({"budgets": (0,)}, "budgets must be at least 1"),
         ({"budgets": ()}, "There is no budget"),

@@ -30,7 +30,7 @@ from attnlab.budget import (
     refusals,
     types_of_site,
 )
-from attnlab.core import InputError, Note, Table, options_of, usable_device
+from attnlab.core import InputError, Note, Table, nearest_in_words, options_of, usable_device
 from attnlab.evaluation import (
     ENOUGH_FOR_INTERVALS,
     LOSS_IN_WORDS,
@@ -208,7 +208,8 @@ def _check_names(plans: Sequence[BudgetedPlan], settings: ComparisonSettings) ->
     there = mechanism_names()
     for name in settings.mechanisms or ():
         if name not in there:
-            msg = f"There is no mechanism '{name}' here; choose from: {', '.join(there)}."
+            near = nearest_in_words(name, there)
+            msg = f"There is no mechanism '{name}' here{near}; choose from: {', '.join(there)}."
             raise InputError(msg)
     mechanisms = mechanism_names() if settings.mechanisms is None else settings.mechanisms
     known = [*mechanisms, *(plan.name for plan in plans)]
