@@ -211,6 +211,18 @@ def make_room(desk: Path, words: list[str]) -> None:
         shutil.rmtree(desk / words[1], ignore_errors=True)
 
 
+@pytest.mark.parametrize("page", ["start", "tutorial"])
+def test_what_is_typed_in_a_clone_writes_where_git_ignores_it(page: str) -> None:
+    assert "/runs/" in (DOCS.parent / ".gitignore").read_text().splitlines()
+    blocks = blocks_of(page)
+    words = [one for block in blocks if block.kind == "console" for one in commands_in(block)]
+    named = [own[own.index("--out") + 1] for own in words if "--out" in own]
+    code = "\n".join(block.text for block in blocks if block.kind == "python")
+    named += re.findall(r'save\(.*"(.*?)"\)', code)
+    assert named
+    assert all(path.startswith("runs/") for path in named), named
+
+
 def test_a_broken_block_fails(desk: Path) -> None:
     with pytest.raises(InputError, match="absent"):
         run(["corpora", "absent.tsv"])
