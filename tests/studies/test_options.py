@@ -51,6 +51,8 @@ def test_a_study_takes_what_its_settings_declare(name: str) -> None:
         assert option.default is None, "the default has one home"
         assert option.required is missing
         assert (shown_default(field) or "") in option.help
+        for choice in field.option.choices:
+            assert re.search(rf"\b{choice}\b", option.help), f"{field.name} does not list {choice}"
 
 
 def test_shared_options_are_those_of_every_study_of_a_model() -> None:

@@ -182,7 +182,8 @@ class ImportanceSettings(CorpusTextSettings):
     bleu: Annotated[
         Sequence[str] | None,
         Option(
-            "Replacements for which all sentences are translated without each head, or none.",
+            "Replacements, any of zero, mean, uniform, for which all sentences are translated without each "
+            "head; or none.",
             choices=REPLACEMENTS,
             none="none",
             shown="the first replacement, where the model translates",

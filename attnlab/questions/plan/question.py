@@ -160,9 +160,9 @@ class PlanSettings(TextSettings):
     granularity: Annotated[
         str,
         Option(
-            "Which heads share a mechanism: each head has its own, those of a key-value head share one, "
-            "those of a layer do, or (layer-types) each layer is full or has the one sliding window of all, "
-            "as `attnlab export` writes it into a configuration that knows windows.",
+            "Which heads share a mechanism: head (each has its own), key-value-head (those of one share), "
+            "layer (those of one share), or layer-types (each layer is full or has the one sliding window of "
+            "all, as `attnlab export` writes it into a configuration that knows windows).",
             choices=GRANULARITIES,
         ),
     ] = HEAD_ALONE
