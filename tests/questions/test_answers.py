@@ -45,12 +45,14 @@ def planned(
     bleu: bool,
     seen: float = 2.97,
     empty: float = 0.0,
+    error: float = 0.7,
 ) -> list[str]:
     """What is said of a searched plan and a band, each with its changes of BLEU and loss."""
     rows = [{"mechanism": "full", "bleu_change": math.nan, "loss_change": math.nan}]
     for name, (own, loss) in (("searched", searched), ("band", band)):
         rows.append({"mechanism": name, "budget": 3, "bleu_change": own, "loss_change": loss,
-                     "setting": "none 8, ends 4", "visible_keys": seen})  # fmt: skip
+                     "setting": "none 8, ends 4", "visible_keys": seen,
+                     "error": error if name == "searched" else 0.7})  # fmt: skip
     gain = band[1] - searched[1]
     rows[-1] |= {"loss_gain": gain, "loss_gain_low": gain - 1, "loss_gain_high": gain + 1}
     summary = pd.DataFrame(rows).astype({"budget": "Int64"})
@@ -90,6 +92,16 @@ def test_heads_of_other_families_with_mostly_empty_rows_are_told() -> None:
     )
     (said,) = planned((-1.0, 1.0), (-3.5, 2.9), bleu=True, empty=0.5)
     assert said.endswith("Of its 12 heads, 8 are left out (none).")
+
+
+def test_a_plan_that_is_a_baseline_is_said_to_be_the_same() -> None:
+    (said,) = planned((-1.0, 1.0), (-1.0, 1.0), bleu=False)
+    assert said.startswith(
+        "At 3 keys per row, on average over all heads, the searched plan (none 8, ends 4) is the same as "
+        "band: it sees 2.97 keys and changes the loss by +1.0000 a token. Of its 12 heads"
+    )
+    (said,) = planned((-1.0, 1.0), (-1.0, 1.0), bleu=False, error=0.71)
+    assert "the same" not in said
 
 
 def test_keys_that_a_searched_plan_leaves_are_explained() -> None:

@@ -1,6 +1,7 @@
 """A plan search drawn: error, change of loss and of BLEU by keys; its sentences; its rows on a terminal."""
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -42,6 +43,7 @@ PLANS = {
 _USED = 0.9
 # From this share of empty rows on a head is nearer to having no keys than to its family.
 _MOSTLY = 0.5
+_ROUNDING = 1e-6
 DRAWN = {
     L1_ERROR: "relative l1 error",
     LOSS_CHANGE: "change of loss per token",
@@ -101,15 +103,17 @@ def _beside(budget: Any, rows: pd.DataFrame) -> str:
     """The price of the searched plan, that of the baseline that costs least, and the difference."""
     searched = rows[rows["mechanism"] == SEARCHED].iloc[0].to_dict()
     others = rows[rows["mechanism"] != SEARCHED].sort_values(LOSS_CHANGE.name, kind="stable")
+    same = [row["mechanism"] for row in others.to_dict("records") if _is_same(row, searched)]
     time = searched.get(TIME.name)
     takes = "" if time is None else f", takes {TIME.shown(time)} times as long as full attention,"
     own = (
         f"At {counted(budget, 'key')} per row, on average over all heads, the searched plan "
-        f"({searched['setting']}) sees "
+        f"({searched['setting']}) {f'is the same as {_listed(same)}: it ' if same else ''}sees "
         f"{VISIBLE_KEYS.shown(searched[VISIBLE_KEYS.name])} keys{takes} and changes {_price(searched)}"
     )
+    others = others[~others["mechanism"].isin(same)]
     if others.empty:
-        return f"{own}; no baseline fits."
+        return f"{own}{'' if same else '; no baseline fits'}."
     baseline = others.iloc[0].to_dict()
     lower = baseline[LOSS_GAIN.name] >= 0
     by = LOSS_GAIN.shown(baseline if lower else LOSS_GAIN.reversed(baseline))
@@ -118,6 +122,20 @@ def _beside(budget: Any, rows: pd.DataFrame) -> str:
         f"{own}; the best of the others, {baseline['mechanism']}, changes {_price(baseline)}: the loss of "
         f"the plan is {'lower' if lower else 'higher'} by {by}{chance}."
     )
+
+
+def _is_same(row: Mapping[Any, Any], searched: Mapping[Any, Any]) -> bool:
+    """Whether keys, error and loss are the same, up to the rounding of another order of sums."""
+    return all(
+        math.isclose(row[name], searched[name], rel_tol=_ROUNDING, abs_tol=_ROUNDING)
+        for name in (VISIBLE_KEYS.name, L1_ERROR.name, LOSS_CHANGE.name)
+        if name in row
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Such as `band and bigbird`."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _exceeded(budget: Any, rows: pd.DataFrame) -> str:
