@@ -1,6 +1,7 @@
 """The one table of mechanisms, by name; what a text or a specification names is made here."""
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -24,7 +25,10 @@ from attnlab.attention.mechanisms.static import StaticAttention
 from attnlab.attention.mechanisms.synthesizer import SynthesizerAttention
 from attnlab.attention.mechanisms.topk import TopKAttention
 from attnlab.attention.specification import Specification, name_and_options, specified
-from attnlab.core import InputError, briefly, with_plugins
+from attnlab.core import InputError, briefly, nearest_in_words, with_plugins
+
+# As mechanisms are called, or called elsewhere.
+_NAME = re.compile(r"[\w-]+", re.ASCII)
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     kind.name: kind
@@ -85,12 +89,22 @@ def parse(text: str) -> Specification:
     >>> str(parse("fixed(pattern=next)"))
     "fixed(pattern='next')"
     """
+    # Nothing is read behind a name such as top-k.
+    before = text.partition("(")[0].strip()
+    if _NAME.fullmatch(before):
+        _specification_of(before)
     name, options = name_and_options(text)
-    kind = mechanisms().get(name)
+    return specified(_specification_of(name), options)
+
+
+def _specification_of(name: str) -> type[Specification]:
+    known = mechanisms()
+    kind = known.get(name)
     if kind is None or kind.specification is None:
-        msg = f"There is no mechanism {briefly(name)}; choose from: {', '.join(mechanisms())}."
+        near = nearest_in_words(name, known)
+        msg = f"There is no mechanism {briefly(name)}{near}; choose from: {', '.join(known)}."
         raise InputError(msg)
-    return specified(kind.specification, options)
+    return kind.specification
 
 
 def make(

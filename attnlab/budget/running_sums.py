@@ -183,6 +183,7 @@ class RowSums(NamedTuple):
             keys each.
         bound: distance of the best matrix with as many entries in all; no matrix is nearer.
         keyless: what rows that see no key count beyond their distance, see `beyond_distance`.
+        empty: number of these rows.
     """
 
     l1: Float[Tensor, "batch head"]
@@ -190,6 +191,7 @@ class RowSums(NamedTuple):
     oracle: Float[Tensor, "batch head"]
     bound: Float[Tensor, "batch head"]
     keyless: Float[Tensor, "batch head"]
+    empty: Float[Tensor, "batch head"]
 
     @property
     def error(self) -> Float[Tensor, "..."]:
@@ -237,11 +239,10 @@ def measure(
     nonzeros = nonzeros.expand(l1.shape)
     empty = ~allowed.any(-1) & rows[..., 0]
     keyless = (empty * beyond_distance(weights, sinks=layer.has_sinks)).sum(-1)
-    if not bounds:
-        unknown = torch.full_like(l1, torch.nan)
-        return RowSums(l1, nonzeros, unknown, unknown, keyless)
-    best = _best_rows(weights, allowed, sinks=layer.has_sinks), _best_entries(weights, allowed)
-    return RowSums(l1, nonzeros, *best, keyless)
+    best = torch.full_like(l1, torch.nan), torch.full_like(l1, torch.nan)
+    if bounds:
+        best = _best_rows(weights, allowed, sinks=layer.has_sinks), _best_entries(weights, allowed)
+    return RowSums(l1, nonzeros, *best, keyless, empty.sum(-1).expand(l1.shape).to(l1))
 
 
 def beyond_distance(

@@ -88,6 +88,7 @@ from .options import OptionField as OptionField
 from .options import Settings as Settings
 from .options import option_fields as option_fields
 from .options import options_of as options_of
+from .pretrained import MECHANISM_NAME as MECHANISM_NAME
 from .pretrained import READ_WITH_PLAN as READ_WITH_PLAN
 from .pretrained import read_pretrained as read_pretrained
 from .processes import Processes as Processes
@@ -117,6 +118,7 @@ from .texts import counted as counted
 from .texts import duration as duration
 from .texts import iterate_lines as iterate_lines
 from .texts import lines_in as lines_in
+from .texts import nearest_in_words as nearest_in_words
 from .texts import path_label as path_label
 from .texts import printable as printable
 from .texts import read_lines as read_lines

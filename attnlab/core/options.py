@@ -70,6 +70,7 @@ class Option:
         read: reads the value from one word of the command line.
         argument: whether a command takes it as a word without a flag, behind its source; a sequence as all
             words that are left.
+        listed: of a file, the option that takes what it holds as a list.
     """
 
     help: str
@@ -83,6 +84,7 @@ class Option:
     shown: str | None = None
     read: Callable[[str], Any] | None = None
     argument: bool = False
+    listed: str | None = None
 
     def refuse(self, name: str, value: Any) -> None:
         """Raises InputError for a value outside the range or the choices, or a sequence of such."""
@@ -171,6 +173,11 @@ class OptionField:
             return
         kinds = [kind for kind in kinds if kind is not type(None)]
         names = [_name_of(kind) for kind in kinds]
+        if self.option.listed and isinstance(value, list | tuple):
+            msg = (
+                f"{name} must be the path of a file; a list is given as {self.option.listed}=[...]."
+            )
+            raise InputError(msg)
         if None not in names and not any(_is_kind(value, kind) for kind in kinds):
             msg = f"{name} must be {' or '.join(dict.fromkeys(map(str, names)))}, not {briefly(value)}."
             raise InputError(msg)
@@ -293,10 +300,17 @@ def _documented(text: str, settings: Any) -> str:
     """The docstring with a line for each option instead of `SETTINGS_LINE`."""
     lines = [
         f"    {field.name}: {field.option.help}"
+        + (" Or a list of them." if _counts_or_lists(field) else "")
         + (f" None: {field.option.shown}." if field.option.shown else "")
         for field in option_fields(settings)
     ]
     return text.replace(SETTINGS_LINE, "\n".join(lines))
+
+
+def _counts_or_lists(field: OptionField) -> bool:
+    """Whether an option is a number of things or these themselves."""
+    kinds = field.kinds()
+    return int in kinds and any(map(_inner_kinds, kinds))
 
 
 def _plain(number: Real) -> int | float:

@@ -1,6 +1,7 @@
 """Reading what `save_pretrained` wrote: nothing that comes with the files of a model is executed."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from attnlab.core.texts import briefly
 # So config.json names the attention of a model that was saved with a plan: plain transformers refuses it by
 # this name, which says what reads it instead of giving full attention without a word.
 READ_WITH_PLAN = "attnlab.attention.load_with_plan"
+# The name of a mechanism within the attention module that it stands in, and so in names of tensors.
+MECHANISM_NAME = "attnlab"
 # All others are code of further packages, or fetched from the hub.
 KNOWN_IMPLEMENTATIONS = {None, "eager", "sdpa", "flex_attention"}
 
@@ -36,11 +39,15 @@ def read_pretrained(kind: Any, source: str | Path, **options: Any) -> Any:
     # Of a name on the hub the configuration is read first, and once.
     if kind is AutoConfig or (Path(source).is_dir() and _reads_configuration(kind)):
         _check_plausible_sizes(source)
+    silent: AbstractContextManager[None] = nullcontext()
     if Path(source).is_dir() and _makes_models(kind):
-        _check_model_size(kind, source)
+        model = _without_numbers(kind, source)
+        _check_model_size(model, source)
         if _has_plan(source):
             options = {"attn_implementation": None, **options}
-    found = kind.from_pretrained(str(source), trust_remote_code=False, **options)
+            silent = nullcontext() if model is None else _mechanisms_expected(type(model))
+    with silent:
+        found = kind.from_pretrained(str(source), trust_remote_code=False, **options)
     if isinstance(found, PreTrainedConfig):
         if found._attn_implementation == READ_WITH_PLAN:  # noqa: SLF001 - it has no public name
             found._attn_implementation = None  # noqa: SLF001
@@ -52,6 +59,24 @@ def _has_plan(source: str | Path) -> bool:
     """Whether a folder holds a model that was saved with a plan."""
     found, _ = PreTrainedConfig.get_config_dict(str(source))
     return found.get("attn_implementation") == READ_WITH_PLAN
+
+
+@contextmanager
+def _mechanisms_expected(kind: Any) -> Iterator[None]:
+    """No report of tensors of mechanisms by transformers: they are read when these are put in again.
+
+    Args:
+        kind: the class that is loaded; its list of names that are ignored is as it was afterwards.
+    """
+    name, own = "_keys_to_ignore_on_load_unexpected", vars(kind)
+    before = {name: own[name]} if name in own else {}
+    setattr(kind, name, [*(getattr(kind, name, None) or ()), rf"\.{MECHANISM_NAME}\."])
+    try:
+        yield
+    finally:
+        delattr(kind, name)
+        for same, value in before.items():
+            setattr(kind, same, value)
 
 
 def _check_plausible_sizes(source: str | Path) -> None:
@@ -92,24 +117,32 @@ def _makes_models(kind: Any) -> bool:
     return hasattr(kind, "from_config") or issubclass(kind, torch.nn.Module)
 
 
-def _check_model_size(kind: Any, source: str | Path) -> None:
-    """Raises InputError where the parameters that a configuration asks for do not fit the free memory.
-
-    Cost: the model is made once more, without memory for its numbers.
-    """
+def _without_numbers(kind: Any, source: str | Path) -> Any:
+    """The model in a folder without memory for its numbers; None where it cannot be made."""
     is_automatic = hasattr(kind, "from_config")
     try:
         config = read_pretrained(AutoConfig if is_automatic else kind.config_class, source)
         with torch.device("meta"), torch.random.fork_rng(devices=[]):
-            model = (
+            return (
                 kind.from_config(config, trust_remote_code=False) if is_automatic else kind(config)
             )
-        count = sum(one.numel() for one in model.parameters())
     except InputError:
         raise
     except Exception:  # noqa: BLE001 - what reads it next says what is wrong with it
+        return None
+
+
+def _check_model_size(model: Any, source: str | Path) -> None:
+    """Raises InputError where the parameters that a configuration asks for do not fit the free memory.
+
+    Args:
+        model: what `_without_numbers` gives.
+        source: its folder.
+    """
+    if model is None:
         return
-    size = getattr(config.dtype, "itemsize", torch.float32.itemsize)
+    count = sum(one.numel() for one in model.parameters())
+    size = getattr(model.config.dtype, "itemsize", torch.float32.itemsize)
     what = f"The model of {count:,} parameters that {source}/config.json describes"
     check_memory(count * size, what, "check its sizes, or use a machine with more")
 

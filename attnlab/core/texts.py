@@ -7,6 +7,7 @@ import reprlib
 import unicodedata
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from difflib import get_close_matches
 from operator import index
 from pathlib import Path
 from typing import Any, SupportsIndex
@@ -260,6 +261,16 @@ def _escaped(letter: str) -> str:
     if kind in _UNSEEN or (kind == "Zs" and letter != " "):
         return _escape(letter)
     return letter
+
+
+def nearest_in_words(name: str, names: Iterable[str]) -> str:
+    """The nearest of some names as a question in brackets; nothing where none is near.
+
+    >>> nearest_in_words("top-k", ["band", "topk"]), nearest_in_words("x", ["band"])
+    (" (did you mean 'topk'?)", '')
+    """
+    near = get_close_matches(name, list(names), n=1)
+    return f" (did you mean '{near[0]}'?)" if near else ""
 
 
 def path_label(path: str | Path) -> str:

@@ -37,6 +37,7 @@ from .shared_settings import TableWiderThanPage as TableWiderThanPage
 from .shared_settings import TextsAsked as TextsAsked
 from .shared_settings import TextSettings as TextSettings
 from .shared_settings import TranslationsUnread as TranslationsUnread
+from .shared_settings import UnknownTokens as UnknownTokens
 from .shared_settings import UnreadableTranslations as UnreadableTranslations
 from .shared_settings import versions_in_words as versions_in_words
 from .shared_settings import words_in as words_in
@@ -45,4 +46,5 @@ from .sources import first_pairs as first_pairs
 from .sources import model_and_texts as model_and_texts
 from .sources import notes_on_texts as notes_on_texts
 from .sources import notes_on_training as notes_on_training
+from .sources import notes_on_unknown as notes_on_unknown
 from .sources import read_texts as read_texts

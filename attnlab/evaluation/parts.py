@@ -80,8 +80,6 @@ def training_texts(
     texts: Texts,
     wanted: TextsAsked,
     path: str | Path | None = None,
-    *,
-    name: str = "calibration",
 ) -> tuple[Text, ...]:
     """The first training sentences that are not held out too.
 
@@ -90,7 +88,6 @@ def training_texts(
         texts: those that are held out.
         wanted: the training sentences, or how many at most.
         path: a file of them.
-        name: of the argument that takes a list.
 
     Raises:
         InputError: there are none, or all of them are held out.
@@ -108,7 +105,7 @@ def training_texts(
         source = model.name or "A model without a folder"
         msg = (
             f"{source} brings no training sentences; give a file of them (calibration_text), or in Python a "
-            f"list ({name})."
+            "list (calibration)."
         )
         raise InputError(msg, options=["calibration_text"])
     found = tuple(text for text in there if source_of(text) not in used)[:count]

@@ -29,7 +29,8 @@ HELD_OUT = Option(
 )
 CALIBRATION_TEXT = Option(
     "File of training sentences, written like text; a run brings its own. Of a model that is no run, every "
-    "other one is a validation sentence."
+    "other one is a validation sentence.",
+    listed="calibration",
 )
 # On so many of the first sentences each head is ablated, beside its label and by itself.
 ABLATION_SENTENCES = 500
@@ -107,6 +108,7 @@ class TextSettings(StudySettings):
         Option(
             "File with one sentence per line, used instead of the run's own corpus (for an "
             "encoder-decoder: source, tab, translation).",
+            listed="sentences",
         ),
     ] = None
     batch_size: Annotated[
@@ -144,6 +146,8 @@ ENOUGH_FOR_MEANS = 30
 ENOUGH_FOR_INTERVALS = 100
 # Share of sentences that repeat others, from which on intervals are visibly too narrow.
 MANY_REPEATED = 0.1
+# Share of unknown tokens, from which on a model reads visibly less than the texts.
+MANY_UNKNOWN = 0.2
 
 
 @dataclass(frozen=True)
@@ -201,6 +205,18 @@ class RepeatedTexts(Note):
 
     repeated: int
     texts: int
+
+
+@dataclass(frozen=True)
+class UnknownTokens(Note):
+    """Many tokens of texts stand for what the vocabulary lacks, so that the model cannot tell them apart.
+
+    Attributes:
+        shares: of the tokens that are no special ones, by the name of a part, which is empty where there is
+            one part alone.
+    """
+
+    shares: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True)

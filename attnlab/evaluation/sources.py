@@ -1,6 +1,6 @@
 """The texts that a question is asked on, and the model that it is asked of."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
@@ -20,12 +20,14 @@ from attnlab.core import (
 from attnlab.corpora import DEFAULT_PAIR, EMBEDDED, ParallelCorpus, load_corpus
 from attnlab.evaluation.shared_settings import (
     MANY_REPEATED,
+    MANY_UNKNOWN,
     FewerThanAsked,
     NoTranslations,
     OtherLanguages,
     RepeatedTexts,
     TextsAsked,
     TranslationsUnread,
+    UnknownTokens,
     UnreadableTranslations,
 )
 from attnlab.labels import Gold, gold_of_embedded, gold_of_texts, gold_of_treebank, sentences_in
@@ -38,7 +40,7 @@ from attnlab.models import (
     check_has_sentences,
     model_of,
 )
-from attnlab.reading import Text, source_of
+from attnlab.reading import Sentences, Text, source_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -225,14 +227,32 @@ def notes_on_training(model: Model) -> list[Note]:
     return [UnreadableTranslations(path_label(model.folder), max(scores), READABLE_BLEU)]
 
 
+def notes_on_unknown(parts: Mapping[str, Sentences]) -> list[Note]:
+    """Whether many tokens of some part are unknown to the tokenizer, by the name of each."""
+    shares = tuple((name, part.unknown_share) for name, part in parts.items())
+    many = tuple(one for one in shares if one[1] >= MANY_UNKNOWN)
+    return [UnknownTokens(many)] if many else []
+
+
 def notes_on_texts(
-    model: Model, found: Texts, asked: TextsAsked | None, sites: Sequence[str] | None
+    model: Model,
+    found: Texts,
+    parts: Mapping[str, Sentences],
+    asked: TextsAsked | None,
+    sites: Sequence[str] | None,
 ) -> list[Note]:
-    """Whether texts are fewer than were asked for, repeat one another, or do not suffice for some sites.
+    """Whether texts are unknown words, fewer than asked for, repeat, or do not suffice for some sites.
 
     And what `notes_on_training` says.
+
+    Args:
+        model: that read them.
+        found: those to report on.
+        parts: these as the model reads them, and others that something was chosen or learned on, by name.
+        asked: how many were asked for; None where nobody did.
+        sites: that were asked for; None for all.
     """
-    notes = notes_on_training(model)
+    notes = [*notes_on_training(model), *notes_on_unknown(parts)]
     if isinstance(asked, int) and len(found.texts) < asked:
         notes.append(FewerThanAsked(asked, found.origin, len(found.texts)))
     both = model.model.config.is_encoder_decoder

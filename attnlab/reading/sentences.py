@@ -190,6 +190,20 @@ class Sentences:
         """The texts that the model can take, in order."""
         return tuple(self.texts[one.number].text for one in self.usable)
 
+    @property
+    def unknown_share(self) -> float:
+        """Share of the tokens of both sides, without special ones, that stand for unknown text."""
+        texts = [self.texts[one.number] for one in self.usable]
+        sides = [(self.source, text.source) for text in texts]
+        sides += [(self.target, text.target) for text in texts if text.target is not None]
+        words = [
+            (vocabulary, token)
+            for vocabulary, tokens in sides
+            for token in tokens.ids
+            if token not in vocabulary.special
+        ]
+        return sum(token == vocabulary.unknown for vocabulary, token in words) / max(len(words), 1)
+
     def first(self, count: int) -> "Sentences":
         """Those of the first `count` texts."""
         return replace(

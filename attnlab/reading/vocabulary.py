@@ -53,13 +53,19 @@ _MARKS = ("bos", "eos", "sep", "cls", "mask", "pad")
 
 
 class Vocabulary:
-    """What kind of token every id of a tokenizer is."""
+    """What kind of token every id of a tokenizer is.
+
+    Attributes:
+        special: ids of special tokens; an unknown word is none.
+        unknown: id of what stands for text that the vocabulary lacks; None where nothing does.
+    """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, start: int | None = None) -> None:
         self.marks = {getattr(tokenizer, f"{role}_token_id") for role in _MARKS} | {start}
         # One token may be the unknown word and the mark of the beginning too, as in GPT-2.
-        content = {tokenizer.unk_token_id} - self.marks
-        self.special: set[int] = {*tokenizer.all_special_ids} - content
+        unknown = tokenizer.unk_token_id
+        self.unknown: int | None = None if unknown in self.marks else unknown
+        self.special: set[int] = {*tokenizer.all_special_ids} - {self.unknown}
         if start is not None:
             self.special.add(start)
         self.closing = {tokenizer.eos_token_id, tokenizer.sep_token_id} - {None}

@@ -14,6 +14,7 @@ from attnlab.evaluation import (
     RepeatedTexts,
     TableWiderThanPage,
     TranslationsUnread,
+    UnknownTokens,
     UnreadableTranslations,
 )
 from attnlab.reading import KeptInPart, RowsNotNormalized, SentencesDropped
@@ -83,6 +84,18 @@ def _kept_in_part(note: KeptInPart) -> str:
     )
 
 
+def _unknown_tokens(note: UnknownTokens) -> str:
+    """Such as `Of the word tokens 85% (held-out), 84% (training) are unknown to the tokenizer: ...`."""
+    shares = ", ".join(
+        f"{share:.0%} ({part})" if part else f"{share:.0%}" for part, share in note.shares
+    )
+    return (
+        f"Of the word tokens {shares} are unknown to the tokenizer: the model reads all of them as the same "
+        "token, so results say little of other texts; give texts in the language and script that it was "
+        "trained on."
+    )
+
+
 def _wider_than_page(note: TableWiderThanPage) -> str:
     columns = ",".join(note.fitting)
     choice = f", as with --columns {columns}" if columns else " with --columns"
@@ -107,6 +120,7 @@ WORDS: Mapping[type[Note], Words] = {
         f"{'repeats an earlier one' if note.repeated == 1 else 'repeat earlier ones'} (of pairs their "
         "sources): intervals and p-values treat them as independent, and so are too narrow."
     ),
+    UnknownTokens: _unknown_tokens,
     OlderWeights: "These results are of an older state of the model in {run}, whose weights have changed "
     "since; make them again with --overwrite.",
     TableWiderThanPage: _wider_than_page,

@@ -22,6 +22,7 @@ from attnlab.attention.plan import plan_of, write_plan
 from attnlab.attention.registry import make
 from attnlab.core.addresses import SITES
 from attnlab.core.errors import InputError
+from attnlab.models.opening import load_transformers
 
 # One of each, and each whose options change what is saved of it.
 SAVED = [
@@ -75,6 +76,27 @@ def test_every_mechanism_comes_back_into_a_model(spec: str, tmp_path: Path) -> N
     install_written(again.model, tmp_path)
     torch.testing.assert_close(output(again.model), expected, **CLOSE)
     assert spec == "full" or not torch.allclose(plain, expected, **CLOSE)
+
+
+@pytest.mark.parametrize("kind", [None, AutoModel])
+@pytest.mark.parametrize("stranger", [False, True])
+def test_tensors_of_mechanisms_are_not_reported_as_unexpected_and_others_are(
+    kind: Any, stranger: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    written(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    assert any(".attnlab." in name for name in tensors)
+    extra = {"stranger.weight": torch.zeros(2)} if stranger else {}
+    save_file(tensors | extra, tmp_path / "model.safetensors", {"format": "pt"})
+    before = dict(vars(hf.BertModel))
+    logger = hf.utils.logging.get_logger("transformers")
+    logger.addHandler(caplog.handler)
+    load_with_plan(tmp_path, kind=kind)
+    load_transformers(tmp_path, scores=False, tokenizes=False)
+    logger.removeHandler(caplog.handler)
+    assert ".attnlab." not in caplog.text
+    assert caplog.text.count("stranger.weight") == (2 if stranger else 0)
+    assert dict(vars(hf.BertModel)) == before, "nothing is silenced afterwards"
 
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name != "attnlab"])

@@ -53,6 +53,9 @@ def test_a_word_needs_no_quotes() -> None:
     ("text", "message"),
     [
         ("bund(window=3)", "choose from: full, band"),
+        ("top-k", "no mechanism 'top-k' (did you mean 'topk'?); choose from: full, band"),
+        ("top_k(k=4)", "no mechanism 'top_k' (did you mean 'topk'?)"),
+        ("(foo)", "no mechanism 'foo'; choose"),
         ("band", "needs the option 'window'"),
         ("band(widow=3)", "no option 'widow'; its options are: window"),
         ("full(window=3)", "its options are: none"),

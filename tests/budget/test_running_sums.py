@@ -107,6 +107,7 @@ def test_nothing_beats_its_bounds_and_distances_are_those_of_the_matrices(
     torch.testing.assert_close(found.l1, (matrix - layer.weights).abs().sum((-2, -1)))
     assert torch.equal(found.nonzeros, (matrix != 0).sum((-2, -1)).double())
     keyless = (matrix == 0).all(-1) & layer.real_queries[:, None]
+    assert torch.equal(found.empty, keyless.sum(-1).expand(2, 3).double())
     if layer.has_sinks:
         assert bool((found.keyless <= keyless.sum(-1) + 1e-9).all())
     else:

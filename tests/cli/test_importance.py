@@ -28,7 +28,7 @@ def test_writes_its_folder_and_says_what_it_found(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     out = tmp_path / "out"
-    done = run(small_run, "-n", 9, "--points", 3, "--training", 7, "--out", out)
+    done = run(small_run, "-n", 9, "--points", 3, "--calibration", 7, "--out", out)
     assert done.exit_code == 0
     assert sorted(path.name for path in out.iterdir()) == WRITTEN
     drawn = sorted(path.name for path in (out / "figures").iterdir())

@@ -67,7 +67,7 @@ LESS = {
     "detect": f"{FEW} --sequences 2 --context 40",
     "compare": f"{FEW} --calibration 8 --validation 4 --mechanisms band,top-k --quick",
     "plan": f"{FEW} --validation 4 --calibration 8 --families none,band --no-bleu",
-    "importance": "--sentences 8 --training 8 --points 2",
+    "importance": "--sentences 8 --calibration 8 --points 2",
     "prune": f"{FEW} --steps 2",
     "study run": "--structure diagonal --attempts 1 --tokens 8 --seeds 1",
 }
@@ -209,6 +209,18 @@ def make_room(desk: Path, words: list[str]) -> None:
     """Takes the run away that a page trains itself."""
     if words[0] == "train" and "--resume" not in words:
         shutil.rmtree(desk / words[1], ignore_errors=True)
+
+
+@pytest.mark.parametrize("page", ["start", "tutorial"])
+def test_what_is_typed_in_a_clone_writes_where_git_ignores_it(page: str) -> None:
+    assert "/runs/" in (DOCS.parent / ".gitignore").read_text().splitlines()
+    blocks = blocks_of(page)
+    words = [one for block in blocks if block.kind == "console" for one in commands_in(block)]
+    named = [own[own.index("--out") + 1] for own in words if "--out" in own]
+    code = "\n".join(block.text for block in blocks if block.kind == "python")
+    named += re.findall(r'save\(.*"(.*?)"\)', code)
+    assert named
+    assert all(path.startswith("runs/") for path in named), named
 
 
 def test_a_broken_block_fails(desk: Path) -> None:

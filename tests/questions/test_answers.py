@@ -39,19 +39,27 @@ def test_heads_go_up_to_the_first_that_is_missed(lows: dict[str, list[float]], s
 
 
 def planned(
-    searched: tuple[float, float], band: tuple[float, float], *, bleu: bool, seen: float = 2.97
+    searched: tuple[float, float],
+    band: tuple[float, float],
+    *,
+    bleu: bool,
+    seen: float = 2.97,
+    empty: float = 0.0,
+    error: float = 0.7,
 ) -> list[str]:
     """What is said of a searched plan and a band, each with its changes of BLEU and loss."""
     rows = [{"mechanism": "full", "bleu_change": math.nan, "loss_change": math.nan}]
     for name, (own, loss) in (("searched", searched), ("band", band)):
         rows.append({"mechanism": name, "budget": 3, "bleu_change": own, "loss_change": loss,
-                     "setting": "none 8, ends 4", "visible_keys": seen})  # fmt: skip
+                     "setting": "none 8, ends 4", "visible_keys": seen,
+                     "error": error if name == "searched" else 0.7})  # fmt: skip
     gain = band[1] - searched[1]
     rows[-1] |= {"loss_gain": gain, "loss_gain_low": gain - 1, "loss_gain_high": gain + 1}
     summary = pd.DataFrame(rows).astype({"budget": "Int64"})
     if not bleu:
         summary = summary.drop(columns="bleu_change")
     heads = pd.DataFrame({"budget": 3, "family": ["none"] * 8 + ["ends"] * 4})
+    heads["empty_fraction"] = [1.0] * 8 + [empty] * 2 + [0.0] * 2
     return planning_answers(summary, heads)
 
 
@@ -74,6 +82,26 @@ def test_a_searched_plan_that_is_best_without_doubt_is_said_to_gain() -> None:
     )
     assert "the loss of the plan is lower by 1.9000 [0.9000, 2.9000]. Of its" in said
     assert "BLEU" not in said
+
+
+def test_heads_of_other_families_with_mostly_empty_rows_are_told() -> None:
+    (said,) = planned((-1.0, 1.0), (-3.5, 2.9), bleu=True, empty=0.51)
+    assert said.endswith(
+        "Of its 12 heads, 8 are left out (none) and 2 have no key in more than half of the rows "
+        "(empty_fraction in mechanisms.csv)."
+    )
+    (said,) = planned((-1.0, 1.0), (-3.5, 2.9), bleu=True, empty=0.5)
+    assert said.endswith("Of its 12 heads, 8 are left out (none).")
+
+
+def test_a_plan_that_is_a_baseline_is_said_to_be_the_same() -> None:
+    (said,) = planned((-1.0, 1.0), (-1.0, 1.0), bleu=False)
+    assert said.startswith(
+        "At 3 keys per row, on average over all heads, the searched plan (none 8, ends 4) is the same as "
+        "band: it sees 2.97 keys and changes the loss by +1.0000 a token. Of its 12 heads"
+    )
+    (said,) = planned((-1.0, 1.0), (-1.0, 1.0), bleu=False, error=0.71)
+    assert "the same" not in said
 
 
 def test_keys_that_a_searched_plan_leaves_are_explained() -> None:

@@ -102,6 +102,56 @@ def test_models_as_they_are_made_are_all_right(name: str, untouched_randomness: 
     attnlab.assert_attends(model)
 
 
+def test_a_window_of_one_key_is_that_of_the_query_itself() -> None:
+    model = seeded(lambda: hf.MistralForCausalLM(hf.MistralConfig(**GROUPED, sliding_window=1)))
+    rows = attnlab.check(model).properties
+    read = rows[rows["property"] == "keys read"]
+    assert len(read) == model.config.num_hidden_layers
+    assert set(read["outcome"]) == {"ok"}
+    assert set(read["expected"]) == set(read["found"]) == {"itself"}
+
+
+def test_layers_that_read_nothing_but_should_are_a_mismatch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def own_value(module: Any, query: Any, key: Any, value: Any, *args: Any, **given: Any) -> Any:
+        return value.repeat_interleave(2, 1).transpose(1, 2), None
+
+    monkeypatch.setattr(modeling_llama, "eager_attention_forward", own_value)
+    model = seeded(llama)
+    model.set_attn_implementation("eager")
+    found = attnlab.check(model)
+    assert any(
+        "reads itself, and its configuration says itself, all before" in s
+        for s in mismatches(found)
+    )
+
+
+def test_what_stands_around_the_base_model_is_not_run() -> None:
+    class Wrapped(hf.GPT2LMHeadModel):
+        def forward(self, *args: Any, **given: Any) -> Any:
+            raise AssertionError
+
+    model = seeded(lambda: Wrapped(gpt2().config))
+    assert not mismatches(attnlab.check(model))
+    assert "`forward` of `model.base_model`" in str(attnlab.check.__doc__)
+    module = torch.nn.Sequential(gpt2())
+    with pytest.raises(InputError, match="Sequential is no model of transformers; give the one"):
+        attnlab.check(module)
+
+
+@pytest.mark.parametrize("width", [0, -1])
+def test_a_window_without_a_key_is_refused(width: int) -> None:
+    config = hf.MistralConfig(**GROUPED, sliding_window=width)
+    model = seeded(lambda: hf.MistralForCausalLM(config))
+    with pytest.raises(
+        InputError, match="sliding_window .* is below 1, so that its layers read no key"
+    ):
+        attnlab.check(model)
+    unused = hf.Qwen2Config(**SIZES, num_key_value_heads=1, sliding_window=width)
+    attnlab.assert_attends(seeded(lambda: hf.Qwen2ForCausalLM(unused)))
+
+
 @pytest.mark.parametrize("name", ["gpt2", "mistral", "gemma3", "bert", "bart"])
 def test_rows_that_move_are_those_with_a_weight(name: str) -> None:
     model = seeded(HEALTHY[name]).eval()

@@ -1,7 +1,9 @@
 """Replaced heads: what changes is what was replaced, and nothing of the run."""
 
+import ast
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from attnlab.ablation.fine_tuning import (
 from attnlab.ablation.significance import (
     loss_difference,
 )
-from attnlab.attention import make, use
+from attnlab.attention import calibrate, install, load_frequencies, make, use
 from attnlab.attention.multihead import PerHead
 from attnlab.attention.plan import plan_of, write_plan
 from attnlab.core.addresses import Head
@@ -349,6 +351,7 @@ def test_what_does_not_vary_predicts_nothing() -> None:
     ("options", "said"),
     [
         ({"mechanisms": ("nobody",)}, "no mechanism 'nobody'"),
+        ({"mechanisms": ("topk",)}, r"no mechanism 'topk' here \(did you mean 'top-k'\?\)"),
         ({"mechanisms": ("bigbird",), "sites": ("cross",)}, "'bigbird' cannot be in cross"),
         ({"budgets": (0,)}, "budgets must be at least 1"),
         ({"budgets": ()}, "There is no budget"),
@@ -428,6 +431,56 @@ def test_the_answer_names_the_cheapest_that_can_be_used_everywhere() -> None:
     assert str(alone).startswith("At 5 keys per row and 1 batch of fine-tuning, band in place of 8")
     assert "Next" not in str(alone)
     assert answer_of(pd.DataFrame(rows[:2])) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "learned"),
+    [
+        ("marian", "band", ""),
+        ("marian", "longformer", ""),
+        ("gpt2", "linear", ""),
+        ("marian", "sigma salience", "calibrate"),
+        ("gpt2", "sigma offsets", "calibrate"),
+        ("gpt2", "sigma frequency", "load_frequencies"),
+    ],
+)
+def test_the_sentence_on_installing_gives_the_loss_of_the_row(
+    source: str, name: str, learned: str
+) -> None:
+    texts = random_models.PAIRS if source == "marian" else random_models.SENTENCES
+    model, words = random_models.ALL[source](), random_models.tokenizer()
+    found = compare(
+        (model, words), [3], sentences=texts[:3], calibration=texts[3:5], validation=texts[5:],
+        mechanisms=[name], quick=True,
+    )  # fmt: skip
+    (_, said) = found.contents().answers
+    assert said in str(next(iter(found.terminal())).caption)
+    call = re.search(r"attnlab\.attention\.install\(model, (\{.*?\})\)", said)
+    assert call is not None
+    training = load_evaluator((model, words), sentences=texts[3:5])
+    evaluator = load_evaluator((model, words), sentences=texts[:3])
+    before = evaluator.losses().sum()
+    install(model, ast.literal_eval(call[1]))
+    assert (f"then {learned}(model" in said) == bool(learned)
+    if learned == "calibrate":
+        calibrate(model, [batch.inputs for batch in training.batches])
+    if learned == "load_frequencies":
+        ids = [token for one in training.sentences.usable for token in one.source]
+        load_frequencies(model, torch.tensor(ids).bincount(minlength=model.config.vocab_size))
+    rows = found.summary[found.summary["mechanism"] == name]
+    widest = rows.loc[rows["replaced_heads"].idxmax()]
+    change = float((evaluator.losses().sum() - before) / evaluator.tokens.sum())
+    assert widest["loss_change"] == pytest.approx(change, abs=1e-5)
+
+
+def test_nothing_is_said_of_installing_what_is_written_in_words() -> None:
+    source, texts = (random_models.gpt2(), random_models.tokenizer()), random_models.SENTENCES
+    for name in ("fixed", "top-k"):
+        found = compare(
+            source, [3], sentences=texts[:3], calibration=texts[3:], validation=texts[3:],
+            mechanisms=[name], quick=True,
+        )  # fmt: skip
+        assert not any("install(" in said for said in found.contents().answers)
 
 
 @pytest.mark.parametrize(("low", "doubt"), [(-0.1, ", an interval that includes 0."), (0.05, ".")])

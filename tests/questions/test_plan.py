@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 from small_run import small_settings
+from zoo.analyzed import ANALYZED
+from zoo.random_models import SENTENCES, seeded, tokenizer
 
 import attnlab
 from attnlab.ablation.significance import bleu_difference, loss_difference
@@ -210,6 +212,22 @@ def test_tables_hold_every_head_and_plan(found: Result) -> None:
         if row["mechanism"] != "full":
             assert row["error_low"] - 1e-9 <= row["error"] <= row["error_high"] + 1e-9
             assert {"loss_change_low", "bleu_change_high"} <= set(row)
+
+
+def test_the_share_of_rows_without_keys_is_told(found: Result) -> None:
+    """All of `none`, and of the first key those that a window of the model hides it from."""
+    nothing = found.mechanisms["family"] == "none"
+    assert (found.mechanisms["empty_fraction"][nothing] == 1).all()
+    assert (found.mechanisms["empty_fraction"][~nothing] < 1).all()
+    behind = plan(
+        (seeded(ANALYZED["mistral"]), tokenizer()), (1,), sentences=SENTENCES[:2], calibration=SENTENCES[2:],
+        validation=SENTENCES[2:], families=("ends",), criterion="l1", quick=True,
+    )  # fmt: skip
+    lengths = [len(tokenizer()(text)["input_ids"]) for text in SENTENCES[:2]]
+    expected = sum(length - 4 for length in lengths) / sum(lengths)
+    first = behind.mechanisms[behind.mechanisms["mechanism"] == "keys(first=1)"]
+    assert len(first) > 0
+    assert first["empty_fraction"].to_numpy() == pytest.approx(expected)
 
 
 def test_the_error_of_a_plan_is_the_mean_of_its_heads_over_all_rows(

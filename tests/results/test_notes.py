@@ -42,7 +42,12 @@ def kinds() -> list[type[Note]]:
 
 @pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.__name__)
 def test_every_note_has_words(kind: type[Note]) -> None:
-    special = {"labels": (LABEL,), "above": ((0.3, 5), (0.4, 2)), "what": "context"}
+    special = {
+        "labels": (LABEL,),
+        "above": ((0.3, 5), (0.4, 2)),
+        "shares": (("test", 0.4),),
+        "what": "context",
+    }
     types = {one.name: getattr(one.type, "__name__", str(one.type)) for one in fields(kind)}
     values = {name: special.get(name, VALUES.get(kind)) for name, kind in types.items()}
     assert None not in values.values(), "a type that this test must learn"

@@ -122,7 +122,7 @@ def test_every_order_ends_with_all_heads_removed(found: Result) -> None:
 def test_bleu_and_means_of_a_run(small_run: Path) -> None:
     told = []
     found = attnlab.importance(
-        small_run, sentences=9, replacements=["mean"], points=3, training=11, sites=["cross"],
+        small_run, sentences=9, replacements=["mean"], points=3, calibration=11, sites=["cross"],
         progress=lambda *step: told.append(step),
     )  # fmt: skip
     evaluator = load_evaluator(small_run, sentences=9)
@@ -184,7 +184,7 @@ def test_a_language_model_has_no_bleu() -> None:
     assert isinstance(found.notes[1], NoMeans)
     assert found.notes[1].reason == (
         "A model without a folder brings no training sentences; give a file of them "
-        "(calibration_text), or in Python a list (training)."
+        "(calibration_text), or in Python a list (calibration)."
     )
     with pytest.raises(InputError, match="LlamaForCausalLM translates nothing; leave BLEU out"):
         importance(source, sentences=SENTENCES, bleu=["zero"])
@@ -199,7 +199,7 @@ def test_training_sentences_that_are_handed_in_give_the_mean(tmp_path: Path, lis
     there = [held_out[0], *others, long]
     file = tmp_path / "others.txt"
     file.write_text("\n".join(there), encoding="utf-8")
-    given = {"training": there} if listed else {"calibration_text": file, "training": 2}
+    given = {"calibration": there} if listed else {"calibration_text": file, "calibration": 2}
     found = importance(source, sentences=held_out, replacements=["mean"], **given)
     evaluator = load_evaluator(source, sentences=held_out)
     learning = evaluator.on(others if listed else others[:2])
@@ -221,13 +221,13 @@ def test_what_the_mean_cannot_be_of_is_refused(tmp_path: Path) -> None:
     refused: list[tuple[dict[str, object], str]] = [
         ({}, r"add zero\. The mean cannot be had: .* give a file of them \(calibration_text\)"),
         ({"calibration_text": file}, "Every calibration sentence is among the held-out"),
-        ({"training": held_out}, "Every calibration sentence is among the held-out"),
+        ({"calibration": held_out}, "Every calibration sentence is among the held-out"),
         ({"calibration_text": tmp_path / "none.txt"}, "none.txt"),
     ]
     for options, message in refused:
         with pytest.raises(InputError, match=message):
             importance(source, sentences=held_out, replacements=["mean"], **options)
-    for name, value in (("calibration_text", file), ("training", list(SENTENCES[4:]))):
+    for name, value in (("calibration_text", file), ("calibration", list(SENTENCES[4:]))):
         with pytest.raises(InputError, match=f"{name} is for the mean; name mean among"):
             importance(source, sentences=held_out, replacements=["zero"], **{name: value})
 
@@ -320,7 +320,7 @@ def test_ranks_and_orders() -> None:
         ({"replacements": []}, "No replacement is named; choose from: zero, mean, uniform"),
         ({"replacements": ["zero"], "bleu": ["mean"]}, "BLEU of mean needs mean among"),
         ({"points": 1}, "points must be at least 2, not 1"),
-        ({"training": 0}, "training must be at least 1, not 0"),
+        ({"calibration": 0}, "calibration must be at least 1, not 0"),
         ({"seed": -1}, "seed must be at least 0 and at most 4294967295, not -1"),
         ({"sentences": 3}, "Importance needs at least 4 sentences, not 3"),
         ({"sentences": [*PAIRS[:3], ("", "")]}, "Only 3 sentences can be used"),

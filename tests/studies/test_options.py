@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -50,6 +51,8 @@ def test_a_study_takes_what_its_settings_declare(name: str) -> None:
         assert option.default is None, "the default has one home"
         assert option.required is missing
         assert (shown_default(field) or "") in option.help
+        for choice in field.option.choices:
+            assert re.search(rf"\b{choice}\b", option.help), f"{field.name} does not list {choice}"
 
 
 def test_shared_options_are_those_of_every_study_of_a_model() -> None:
@@ -108,6 +111,26 @@ def test_a_function_takes_fields_as_keywords() -> None:
 def test_settings_refuse_what_they_cannot_be(options: dict, message: str) -> None:
     with pytest.raises(InputError, match=f"^{message}.$"):
         toy("x", **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "instead"),
+    [(name, "text", "sentences") for name in ("analyze", "compare", "importance", "plan")]
+    + [
+        (name, "calibration_text", "calibration")
+        for name in ("compare", "importance", "plan", "prune")
+    ],
+)
+def test_a_list_in_place_of_a_file_is_told_where_it_goes(
+    name: str, option: str, instead: str, as_users_call_it: None
+) -> None:
+    message = (
+        f"{option.replace('_', ' ')} must be the path of a file; a list is given as {instead}="
+    )
+    with pytest.raises(InputError, match=message):
+        getattr(attnlab, name)("no model", **{option: ["A sentence."]})
+    help_text = str(getattr(attnlab, name).__doc__)
+    assert re.search(rf"\n    {instead}: Maximum number of [^\n]*Or a list of them\.", help_text)
 
 
 def test_a_value_of_the_wrong_kind_is_named() -> None:

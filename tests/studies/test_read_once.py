@@ -19,7 +19,7 @@ STUDIES: dict[str, Callable[[Path], Any]] = {
         run, [5], sentences=5, calibration=7, validation=4, mechanisms=["band"]
     ),
     "importance": lambda run: attnlab.importance(
-        run, replacements=["zero", "mean"], sentences=6, training=5, points=2, sites=["cross"]
+        run, replacements=["zero", "mean"], sentences=6, calibration=5, points=2, sites=["cross"]
     ),
     "prune": lambda run: attnlab.prune(run, [0.1], steps=1, sentences=3, random=False),
 }

@@ -109,7 +109,9 @@ def test_comparison(recurrent_run: Path, score: str) -> None:
 
 def test_importance(recurrent_run: Path) -> None:
     kinds = ["zero", "mean", "uniform"]
-    found = attnlab.importance(recurrent_run, sentences=6, training=6, replacements=kinds, bleu=[])
+    found = attnlab.importance(
+        recurrent_run, sentences=6, calibration=6, replacements=kinds, bleu=[]
+    )
     evaluator = load_evaluator(recurrent_run, sentences=6)
     before = evaluator.losses()
     for kind in ("zero", "uniform"):

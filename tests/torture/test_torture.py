@@ -60,7 +60,7 @@ def _compare(run: Path) -> Write:
 
 
 def _importance(run: Path) -> Write:
-    found = attnlab.importance(run, sentences=8, training=4, replacements=["zero"], bleu=[])
+    found = attnlab.importance(run, sentences=8, calibration=4, replacements=["zero"], bleu=[])
     return _saved(found)
 
 

@@ -11,9 +11,9 @@ from transformers import PreTrainedModel
 
 from attnlab.attention.mechanism import Mechanism, Scoring
 from attnlab.attention.multihead import OwnAttention
-from attnlab.core import AttnlabError, InputError
+from attnlab.core import MECHANISM_NAME, AttnlabError, InputError
 
-NAME = "attnlab"
+NAME = MECHANISM_NAME
 # Scores at most this far below the others are hidden ones; no relative position takes off so much.
 HIDDEN = -1e8
 CROSS_NAMES = ("encoder_attn", "EncDecAttention", "crossattention", "cross_attn", "cross_attention")

@@ -26,7 +26,7 @@ from attnlab.alignment import (
     write_heads,
 )
 from attnlab.core import InputError, Note, options_of, usable_device, write_text
-from attnlab.evaluation import notes_on_training, versions_in_words
+from attnlab.evaluation import notes_on_training, notes_on_unknown, versions_in_words
 from attnlab.labels import AER
 from attnlab.models import Model, Source, model_of
 from attnlab.questions.align.alignment_files import HEADS_FILE, LINKS_FILE, REVERSE_HEADS_FILE
@@ -183,6 +183,7 @@ def _with_gold(
             "Heads chosen on": f"{len(calibration.numbers)} pairs, {beside}",
         },
         notes=[
+            *notes_on_unknown({"": aligned.reading.sentences}),
             *_notes_on_pairs(settings, pairs, read, other),
             *notes_on_overlap(calibration.words, report.words),
             *notes_on_intervals(len(report.numbers)),
@@ -242,6 +243,7 @@ def _without_gold(
         about={"Pairs": f"{len(read.numbers)} from {pairs.origin}"},
         notes=[
             NoGold(),
+            *notes_on_unknown({"": aligned.reading.sentences}),
             *_notes_on_pairs(settings, pairs, read, other),
         ],
         heads=_Heads(

@@ -136,7 +136,7 @@ def analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View,
     closed = _closed_among(reading, evaluator)
     if closed:
         notes.append(ClosedHeads(tuple(map(str, closed))))
-    notes += notes_on_texts(model, found, settings.sentences, settings.sites)
+    notes += notes_on_texts(model, found, {"": sentences}, settings.sentences, settings.sites)
     if settings.text is not None:
         notes += _notes_on_training(model, found)
     if settings.generation:

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 import torch
 from torch import nn
+from transformers import PreTrainedModel
 
 from attnlab.ablation import Layer, projections_of
 from attnlab.attention import (
@@ -27,7 +28,7 @@ from attnlab.core import (
 )
 from attnlab.evaluation import versions_in_words
 from attnlab.models import Model, Source, model_of
-from attnlab.questions.check.expectations import expected_of, reads_back
+from attnlab.questions.check.expectations import Expected, expected_of, reads_back
 from attnlab.questions.check.findings import Finding, every_layer
 from attnlab.questions.check.moved_rows import LayerAt, layers_of
 from attnlab.questions.check.probing import (
@@ -151,6 +152,10 @@ def check(source: Source | nn.Module, settings: CheckSettings) -> Result:
     of attention. Weights may be random; token ids are drawn. Everything is computed in float64, and the
     model is left as it was.
 
+    What runs is the `forward` of `model.base_model`, such as `model.model` of a language model, and of the
+    modules in it. That of the class around it, which scores tokens, does not run: nothing is said of masks or
+    positions that a class of your own makes there.
+
     Args:
         source: a transformers model, alone or in a pair (model, tokenizer), a run or its folder, a
             transformers folder, or the name of a model on the hub.
@@ -162,8 +167,11 @@ def check(source: Source | nn.Module, settings: CheckSettings) -> Result:
 
     Raises:
         InputError: no such model, it does not read tokens, has other outputs each time, or the device cannot
-            be used.
+            be used; a module of torch that is no model of transformers.
     """
+    if isinstance(source, nn.Module) and not isinstance(source, PreTrainedModel):
+        msg = f"{type(source).__name__} is no model of transformers; give the one that is in it."
+        raise InputError(msg)
     loaded = (
         Model(source, None)
         if isinstance(source, nn.Module)
@@ -215,6 +223,7 @@ def _checked(
 ) -> tuple[list[Finding], pd.DataFrame, tuple[Note, ...]]:
     with computing_in(model, precision.dtype):
         causal = reads_back(model)
+        _check_windows(model, causal)
         limit = _most_tokens(model)
         if settings.tokens is not None and settings.tokens > limit:
             msg = (
@@ -250,14 +259,31 @@ def _most_tokens(model: Any) -> int:
     return most_positions(model.config.get_text_config()) - MORE - PADDING
 
 
+def _check_windows(model: Any, causal: bool | None) -> None:
+    """Raises InputError for a sliding window in which no query reads any key."""
+    windows = (one.window for one in _expected(model, causal))
+    if any(window is not None and window < 0 for window in windows):
+        msg = (
+            f"The sliding_window in the configuration of {type(model).__name__} is below 1, so that its "
+            "layers read no key; set it to 1 or more, or to None for full attention."
+        )
+        raise InputError(msg)
+
+
 def _windows(model: Any, causal: bool | None) -> Iterator[int]:
+    """How many keys away each layer leaves something unread, as the configuration says."""
+    return (one.reach for one in _expected(model, causal))
+
+
+def _expected(model: Any, causal: bool | None) -> Iterator[Expected]:
+    """What each layer reads, as the configuration says."""
     config = model.config.get_text_config()
     for one in (config, *(getattr(config, name, None) for name in config.sub_configs)):
         layers = len(
             getattr(one, "layer_types", None) or getattr(one, "attention_layers", None) or [0]
         )
         for layer in range(layers if one is not None else 0):
-            yield expected_of(one, layer, layers, causal=causal).reach
+            yield expected_of(one, layer, layers, causal=causal)
 
 
 def _notes(model: Any, tokens: int, causal: bool | None, precision: Precision) -> Iterator[Note]:

@@ -25,7 +25,7 @@ class Expected:
     Attributes:
         causal: whether nothing behind it; None where the configuration does not say.
         known: whether the configuration says which of the others.
-        window: keys on each side, itself left out; None for all.
+        window: keys on each side, itself left out; None for all, below 0 for none, itself neither.
         chunk: length of the chunks that do not see each other; None for no chunks.
     """
 
@@ -125,7 +125,7 @@ def _window(config: Any, causal: bool | None) -> int | None:
     Gemma 3 counts it both ways too.
     """
     width = getattr(config, "sliding_window", None)
-    if not isinstance(width, int) or width <= 0:
+    if not isinstance(width, int):
         return None
     exclusive = causal or getattr(config, "use_bidirectional_attention", None) in {True, "all"}
     return width - 1 if exclusive else width

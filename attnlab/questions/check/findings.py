@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from attnlab.attention import Full, Mechanism
+from attnlab.attention import Full, Mechanism, asks_interface
 from attnlab.questions.check.expectations import Expected, expected_of
 from attnlab.questions.check.moved_rows import LayerAt, changes_by_layer
 from attnlab.questions.check.probing import (
@@ -66,8 +66,10 @@ def every_layer(
     positions = {at.length: positions_of(at.length, count) for at in layers}
     changes = changes_by_layer(probe, layers, positions, seed)
     found = list(zip(layers, changes, strict=True))
-    # Lists of norms and feed-forward layers move no other row.
+    # Lists of norms and feed-forward layers move no other row; where layers that attend move none either,
+    # each query reads itself alone.
     kinds = {type(at.module) for at, one in found if _mixes(one, positions[at.length], precision)}
+    kinds = kinds or {type(at.module) for at in layers if _attends(at)}
     kept = [(at, change) for at, change in found if type(at.module) in kinds]
     if not kept:
         yield not_applicable(KEYS, "its layers do not take states of all tokens")
@@ -84,6 +86,11 @@ def every_layer(
             expected = Expected(back, known=False)
         finding = _keys_read(expected, change, positions[at.length], precision)
         yield replace(finding, site=at.site, layer=number)
+
+
+def _attends(at: LayerAt) -> bool:
+    """Whether there is attention within a layer."""
+    return any(asks_interface(part) for part in at.module.modules())
 
 
 def positions_of(length: int, count: int) -> Tensor:

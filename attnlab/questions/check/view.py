@@ -101,7 +101,7 @@ def _answers(result: Result) -> list[str]:
     layers = int(((result.properties["property"] == KEYS) & (outcomes != NOT_APPLICABLE)).sum())
     of = f", {layers} of them the keys of a layer," if layers else ""
     said = f"{checked - len(wrong)} of {checked} properties{of} are as the configuration says"
-    return [f"{said}; {left} do not apply.", *wrong]
+    return [f"{said}; {left} {'does' if left == 1 else 'do'} not apply.", *wrong]
 
 
 def _legend(properties: pd.DataFrame) -> list[str]:

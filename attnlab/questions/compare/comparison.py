@@ -30,7 +30,7 @@ from attnlab.budget import (
     refusals,
     types_of_site,
 )
-from attnlab.core import InputError, Note, Table, options_of, usable_device
+from attnlab.core import InputError, Note, Table, nearest_in_words, options_of, usable_device
 from attnlab.evaluation import (
     ENOUGH_FOR_INTERVALS,
     LOSS_IN_WORDS,
@@ -208,7 +208,8 @@ def _check_names(plans: Sequence[BudgetedPlan], settings: ComparisonSettings) ->
     there = mechanism_names()
     for name in settings.mechanisms or ():
         if name not in there:
-            msg = f"There is no mechanism '{name}' here; choose from: {', '.join(there)}."
+            near = nearest_in_words(name, there)
+            msg = f"There is no mechanism '{name}' here{near}; choose from: {', '.join(there)}."
             raise InputError(msg)
     mechanisms = mechanism_names() if settings.mechanisms is None else settings.mechanisms
     known = [*mechanisms, *(plan.name for plan in plans)]
@@ -408,7 +409,8 @@ def _notes(
     by_head: pd.DataFrame,
 ) -> tuple[Note, ...]:
     """Sentences and gains that are lacking, and mechanisms that have no form or no setting for a site."""
-    notes = notes_on_texts(model, texts, settings.sentences, settings.sites)
+    named = dict(zip(("held-out", "validation", "training"), parts, strict=True))
+    notes = notes_on_texts(model, texts, named, settings.sentences, settings.sites)
     handed_in = {plan.name for plan in settings.plans if isinstance(plan, BudgetedPlan)}
     # Who makes plans says by itself what there is beside them.
     if settings.against not in {None, *handed_in} and not gains:
@@ -422,7 +424,7 @@ def _notes(
     ]
     if len(parts.test) < ENOUGH_FOR_INTERVALS:
         notes.append(FewForIntervals(len(parts.test)))
-    for name, part in zip(("held-out", "validation", "training"), parts, strict=True):
+    for name, part in named.items():
         notes += [replace(dropped, part=name) for dropped in part.dropped]
     notes += [
         MechanismLeftOut(site, name, reason)

@@ -159,7 +159,8 @@ class ComparisonSettings(TextSettings):
         str | Path | None,
         Option(
             "File of held-out sentences, one per line (for the decoder of an encoder-decoder: "
-            "source, tab, translation); a run brings its own."
+            "source, tab, translation); a run brings its own.",
+            listed="sentences",
         ),
     ] = None
     calibration_text: Annotated[str | Path | None, CALIBRATION_TEXT] = None

@@ -1,6 +1,6 @@
 """A comparison drawn: every mechanism by budget, the answer in a sentence, and its rows on a terminal."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from attnlab.attention import Sigma, parse
 from attnlab.budget import (
     ALL,
     BLEU,
@@ -25,6 +26,7 @@ from attnlab.budget import (
     TIME,
     TOLERANCE,
     VISIBLE_KEYS,
+    uniform_mechanisms,
 )
 from attnlab.core import Estimate, InputError, briefly, chance_in_words, counted
 from attnlab.figures import (
@@ -57,6 +59,11 @@ LIMITS = {MASS.name: 1.0, ERROR.name: 1.5}
 # Up to there an axis of a change is linear.
 _LINEAR = {LOSS_CHANGE.name: 0.1, BLEU_CHANGE.name: 1.0}
 MORE_KEYS = "more keys"
+# How tables of mechanisms are filled; see `_learned_by`.
+_LEARNED = {
+    "counts": "load_frequencies(model, counts) with how often each token id is in training sentences",
+    "attention": "calibrate(model, batches) on training sentences",
+}
 _LEFT, _GAP, _TOP, _PER_ROW = 1.9, 0.25, 0.75, 2
 
 
@@ -64,7 +71,9 @@ def contents(result: Result) -> Contents:
     """What the page of a comparison shows."""
     summary, figures = result.summary, []
     budgets = list(summary["budget"].dropna().unique())
-    sites = [name for name in summary["sites"].unique() if "," not in name]
+    # Full attention stands at all sites, also where no mechanism can.
+    replaced = summary.loc[summary["replaced_heads"] > 0, "sites"]
+    sites = [name for name in replaced.unique() if "," not in name]
     for name in sites:
         where = "All heads" if name == ALL else f"All heads of the {name}"
         text = (
@@ -91,8 +100,12 @@ def contents(result: Result) -> Contents:
         ShownTable(MECHANISMS_BY_HEAD.file, "Mechanisms by head"),
     )
     against = result.details.get("against")
-    answers = (answer_of(rows, against) for _, _, rows in _groups(summary))
-    said = [answer for answer in answers if answer is not None]
+    said = [
+        one
+        for _, _, rows in _groups(summary)
+        for one in (answer_of(rows, against), installing_of(rows, result.tables))
+        if one is not None
+    ]
     return Contents(said, facts, figures, shown)
 
 
@@ -105,7 +118,7 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
     against = result.details.get("against")
     tables = []
     for budget, steps, rows in _groups(result.summary):
-        tables.append(_table_of(budget, steps, rows, against))
+        tables.append(_table_of(budget, steps, rows, against, result.tables))
         if against is not None and (gains := _gains_table(rows, budget, against)) is not None:
             tables.append(gains)
     yield from tables[:-1]
@@ -148,7 +161,13 @@ def _named(summary: pd.DataFrame) -> list[str]:
     return said
 
 
-def _table_of(budget: int, steps: int, rows: pd.DataFrame, against: str | None) -> TerminalTable:
+def _table_of(
+    budget: int,
+    steps: int,
+    rows: pd.DataFrame,
+    against: str | None,
+    tables: Mapping[str, pd.DataFrame],
+) -> TerminalTable:
     """The rows of one budget and number of steps."""
     estimates = [one for one in (ERROR, LOSS_CHANGE, BLEU_CHANGE) if one.name in rows]
     timed = [TIME] if TIME.name in rows else []
@@ -178,7 +197,8 @@ def _table_of(budget: int, steps: int, rows: pd.DataFrame, against: str | None) 
         rows=tuple(shown),
         numbers=numbers,
         title=f"\n{counted(budget, 'key')} per row{trained}{lost}",
-        caption=answer_of(rows, against),
+        caption=" ".join(filter(None, (answer_of(rows, against), installing_of(rows, tables))))
+        or None,
         gap=1,
     )
 
@@ -237,11 +257,7 @@ def answer_of(rows: pd.DataFrame, against: str | None = None) -> str | None:
         rows: those of one budget and number of steps.
         against: the mechanism whose gains over others they have.
     """
-    known = rows[(rows["level"] != ORACLE) & (rows["replaced_heads"] > 0)]
-    fit = [_fits(row, row["budget"]) for row in known.to_dict("records")]
-    known = known[np.array(fit, dtype=bool)]
-    known = known[known["replaced_heads"] == rows["replaced_heads"].max()]
-    lost = LOSS_CHANGE if LOSS_CHANGE.name in known else ERROR
+    known, lost = _usable(rows)
     row = winner(known, lost)
     if row is None:
         return None
@@ -264,6 +280,52 @@ def answer_of(rows: pd.DataFrame, against: str | None = None) -> str | None:
         f"At {counted(int(row['budget']), 'key')} per row{tuned}, {row['mechanism']} in place of "
         f"{counted(int(row['replaced_heads']), 'head')} {said}{chosen}.{_next(known, row, lost, against)}"
     )
+
+
+def installing_of(rows: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> str | None:
+    """How a model gets the mechanism that costs least, in a sentence; None of a plan, or where none is named.
+
+    Args:
+        rows: those of one budget and number of steps.
+        tables: of the comparison, `mechanisms_by_head` among them.
+    """
+    row = winner(*_usable(rows))
+    by_head = tables.get("mechanisms_by_head")
+    if row is None or by_head is None or row["level"] == "":
+        return None
+    # Which pattern each head has in `fixed` stands in no table, nor what was trained with a mechanism.
+    if row["steps"] or row["mechanism"] not in uniform_mechanisms():
+        return None
+    own = by_head[(by_head["mechanism"] == row["mechanism"]) & (by_head["budget"] == row["budget"])]
+    sites = own["site"] if row["sites"] == ALL else row["sites"].split(", ")
+    settings = own[own["site"].isin(sites)].groupby("site", sort=False)["setting"].first().to_dict()
+    if not settings:
+        return None
+    learned = [_LEARNED[how] for how in _learned_by(settings.values())]
+    then = f", then {' and '.join(learned)}" if learned else ""
+    return f"A model gets it by attnlab.attention.install(model, {settings}){then}."
+
+
+def _learned_by(settings: Iterable[str]) -> list[str]:
+    """By what of training sentences tables are filled that mechanisms choose keys by."""
+    sigmas = [one for one in map(parse, settings) if isinstance(one, Sigma)]
+    found = {
+        "counts": any(one.num_pos and one.columns == "frequency" for one in sigmas),
+        "attention": any(
+            (one.num_pos and one.columns == "salience") or (one.extra and one.entries == "offsets")
+            for one in sigmas
+        ),
+    }
+    return [how for how, needed in found.items() if needed]
+
+
+def _usable(rows: pd.DataFrame) -> tuple[pd.DataFrame, Estimate]:
+    """The rows of what can be used at the budget in as many heads as any, and by what they are compared."""
+    known = rows[(rows["level"] != ORACLE) & (rows["replaced_heads"] > 0)]
+    fit = [_fits(row, row["budget"]) for row in known.to_dict("records")]
+    known = known[np.array(fit, dtype=bool)]
+    known = known[known["replaced_heads"] == rows["replaced_heads"].max()]
+    return known, LOSS_CHANGE if LOSS_CHANGE.name in known else ERROR
 
 
 def _next(

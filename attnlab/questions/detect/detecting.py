@@ -13,7 +13,13 @@ from torch import Tensor
 
 from attnlab.ablation import rank_agreement
 from attnlab.core import HEAD_KEYS, Column, InputError, Note, options_of, site_order
-from attnlab.evaluation import Texts, model_and_texts, notes_on_training, versions_in_words
+from attnlab.evaluation import (
+    Texts,
+    model_and_texts,
+    notes_on_training,
+    notes_on_unknown,
+    versions_in_words,
+)
 from attnlab.labels import untrained_twin
 from attnlab.models import Model, Run, Source, model_of
 from attnlab.questions.detect.head_scores import Scores, emitted, figures, only_emitted
@@ -307,7 +313,7 @@ def _on_pairs(asked: _Asked) -> Iterator[_Scored]:
         return
     found = asked.texts()
     read = read_sentences(model, found.texts, found.origin)
-    asked.notes += read.dropped
+    asked.notes += [*read.dropped, *notes_on_unknown({"": read})]
     if not read.paired:
         asked.notes.append(NoPairs())
         return

@@ -244,15 +244,28 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
             "rank_agreement": rank_agreement(_measures(table)),
         },
         _about(evaluator, ablations, float(before.sum() / evaluator.tokens.sum()), draws, seed),
-        (*notes, *_on_texts(evaluator, settings)),
+        (*notes, *_on_texts(evaluator, ablations, settings)),
         {"loss": evaluator.loss},
         weights=evaluator.loaded.weights,
     )
 
 
-def _on_texts(evaluator: Evaluator, settings: ImportanceSettings) -> list[Note]:
+def _on_texts(
+    evaluator: Evaluator, ablations: Sequence["_Ablation"], settings: ImportanceSettings
+) -> list[Note]:
     assert evaluator.texts is not None  # noqa: S101 - it was loaded from them
-    return notes_on_texts(evaluator.loaded, evaluator.texts, settings.sentences, settings.sites)
+    learning = _learning(ablations)
+    parts = {"held-out": evaluator.sentences}
+    if learning is not None:
+        parts["training"] = learning
+    return notes_on_texts(
+        evaluator.loaded, evaluator.texts, parts, settings.sentences, settings.sites
+    )
+
+
+def _learning(ablations: Sequence["_Ablation"]) -> Sentences | None:
+    """The training sentences that means are of."""
+    return next((one.learning for one in ablations if one.learning is not None), None)
 
 
 @dataclass(frozen=True)
@@ -281,7 +294,7 @@ def _possible_ablations(
             try:
                 means, learning = _means(evaluator, settings)
             except AttnlabError as error:
-                if settings.brings_training:
+                if settings.brings_calibration:
                     raise
                 notes.append(NoMeans(str(error)))
                 continue
@@ -307,9 +320,8 @@ def _means(evaluator: Evaluator, settings: ImportanceSettings) -> tuple[Means, S
     texts = training_texts(
         evaluator.loaded,
         evaluator.texts,
-        settings.training,
+        settings.calibration,
         settings.calibration_text,
-        name="training",
     )
     learning = evaluator.on(texts, "training sentences")
     means = mean_outputs(evaluator.projections, learning.batches, learning.run, learning.real)
@@ -497,7 +509,7 @@ def _about(
     evaluator: Evaluator, ablations: Sequence[_Ablation], loss: float, draws: int, seed: int
 ) -> dict[str, str]:
     model = evaluator.loaded
-    learning = next((one.learning for one in ablations if one.learning is not None), None)
+    learning = _learning(ablations)
     of_means = (
         {} if learning is None else {"Training sentences": f"{len(learning)}{_left_out(learning)}"}
     )

@@ -182,7 +182,8 @@ class ImportanceSettings(CorpusTextSettings):
     bleu: Annotated[
         Sequence[str] | None,
         Option(
-            "Replacements for which all sentences are translated without each head, or none.",
+            "Replacements, any of zero, mean, uniform, for which all sentences are translated without each "
+            "head; or none.",
             choices=REPLACEMENTS,
             none="none",
             shown="the first replacement, where the model translates",
@@ -195,7 +196,7 @@ class ImportanceSettings(CorpusTextSettings):
             "Number of points on the curve of removed heads at which BLEU is measured.", least=2
         ),
     ] = 10
-    training: Annotated[
+    calibration: Annotated[
         TextsAsked,
         Option(
             "Maximum number of training sentences for the mean outputs of heads, the first of the run, the "
@@ -207,7 +208,8 @@ class ImportanceSettings(CorpusTextSettings):
         str | Path | None,
         Option(
             "File of training sentences for the mean outputs of heads, written like text; a run or corpus "
-            "brings its own."
+            "brings its own.",
+            listed="calibration",
         ),
     ] = None
     loss: Annotated[str | None, LOSS_OPTION] = None
@@ -222,8 +224,8 @@ class ImportanceSettings(CorpusTextSettings):
             if name not in self.replacements:
                 msg = f"BLEU of {name} needs {name} among the replacements."
                 raise InputError(msg)
-        if self.brings_training and "mean" not in self.replacements:
-            given = "training" if self.calibration_text is None else "calibration_text"
+        if self.brings_calibration and "mean" not in self.replacements:
+            given = "calibration" if self.calibration_text is None else "calibration_text"
             msg = f"{given} is for the mean; name mean among the replacements, or leave it out."
             raise InputError(msg)
         count = self.wanted if isinstance(self.wanted, int) else len(self.wanted)
@@ -232,9 +234,9 @@ class ImportanceSettings(CorpusTextSettings):
             raise InputError(msg)
 
     @property
-    def brings_training(self) -> bool:
+    def brings_calibration(self) -> bool:
         """Whether training sentences were handed in, of which nothing may be left out without a word."""
-        return self.calibration_text is not None or not isinstance(self.training, int)
+        return self.calibration_text is not None or not isinstance(self.calibration, int)
 
 
 QUESTION = Question(

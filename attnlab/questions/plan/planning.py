@@ -35,6 +35,7 @@ from attnlab.questions.plan.criteria import costs
 from attnlab.questions.plan.question import (
     BASELINES,
     CRITERIA,
+    EMPTY,
     KEY_VALUE_HEAD,
     LAYER,
     LAYER_TYPES,
@@ -313,6 +314,7 @@ def _head_rows(
                     else found_costs[units[head], candidate.specification],
                     "error": float(sums.error) / count,
                     "visible_keys": float(sums.nonzeros) / count,
+                    EMPTY.name: float(sums.empty) / count,
                     "oracle_error": float(sums.oracle) / count,
                     "lower_bound": float(sums.bound) / count,
                 }

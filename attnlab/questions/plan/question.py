@@ -47,6 +47,13 @@ HEAD_ALONE, KEY_VALUE_HEAD, LAYER, LAYER_TYPES = GRANULARITIES = (
 OF_LAYER_TYPES = ("band", "full")
 
 BUDGET = Column("budget", "budget", "Keys per row that a plan may use, on average over all heads.")
+EMPTY = Column(
+    "empty_fraction",
+    "rows without keys",
+    "Share of its rows that attend to no key and so give no output: all of `none`, and of others those whose "
+    "keys are hidden, as the first key is behind a sliding window of the model.",
+    3,
+)
 MECHANISMS = Table(
     "mechanisms.csv",
     "budget and head of the searched plan",
@@ -79,6 +86,7 @@ MECHANISMS = Table(
         ),
         L1_ERROR.column,
         VISIBLE_KEYS,
+        EMPTY,
         Column(
             "oracle_error",
             "oracle error",
@@ -152,9 +160,9 @@ class PlanSettings(TextSettings):
     granularity: Annotated[
         str,
         Option(
-            "Which heads share a mechanism: each head has its own, those of a key-value head share one, "
-            "those of a layer do, or (layer-types) each layer is full or has the one sliding window of all, "
-            "as `attnlab export` writes it into a configuration that knows windows.",
+            "Which heads share a mechanism: head (each has its own), key-value-head (those of one share), "
+            "layer (those of one share), or layer-types (each layer is full or has the one sliding window of "
+            "all, as `attnlab export` writes it into a configuration that knows windows).",
             choices=GRANULARITIES,
         ),
     ] = HEAD_ALONE
@@ -182,7 +190,8 @@ class PlanSettings(TextSettings):
         str | Path | None,
         Option(
             "File of held-out sentences, one per line (for an encoder-decoder: source, tab, "
-            "translation); a run brings its own."
+            "translation); a run brings its own.",
+            listed="sentences",
         ),
     ] = None
     calibration_text: Annotated[str | Path | None, CALIBRATION_TEXT] = None

@@ -1,6 +1,7 @@
 """A plan search drawn: error, change of loss and of BLEU by keys; its sentences; its rows on a terminal."""
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from attnlab.budget import (
 )
 from attnlab.core import Estimate, chance_in_words, counted
 from attnlab.figures import INK, blank, panel, style
-from attnlab.questions.plan.question import MECHANISMS, NOTHING, SEARCHED
+from attnlab.questions.plan.question import EMPTY, MECHANISMS, NOTHING, SEARCHED
 from attnlab.results import (
     Contents,
     DrawnFigure,
@@ -40,6 +41,9 @@ PLANS = {
 }
 # A plan that sees a smaller share of the budget leaves keys unused; the rest is held-out sentences' lengths.
 _USED = 0.9
+# From this share of empty rows on a head is nearer to having no keys than to its family.
+_MOSTLY = 0.5
+_ROUNDING = 1e-6
 DRAWN = {
     L1_ERROR: "relative l1 error",
     LOSS_CHANGE: "change of loss per token",
@@ -99,15 +103,17 @@ def _beside(budget: Any, rows: pd.DataFrame) -> str:
     """The price of the searched plan, that of the baseline that costs least, and the difference."""
     searched = rows[rows["mechanism"] == SEARCHED].iloc[0].to_dict()
     others = rows[rows["mechanism"] != SEARCHED].sort_values(LOSS_CHANGE.name, kind="stable")
+    same = [row["mechanism"] for row in others.to_dict("records") if _is_same(row, searched)]
     time = searched.get(TIME.name)
     takes = "" if time is None else f", takes {TIME.shown(time)} times as long as full attention,"
     own = (
         f"At {counted(budget, 'key')} per row, on average over all heads, the searched plan "
-        f"({searched['setting']}) sees "
+        f"({searched['setting']}) {f'is the same as {_listed(same)}: it ' if same else ''}sees "
         f"{VISIBLE_KEYS.shown(searched[VISIBLE_KEYS.name])} keys{takes} and changes {_price(searched)}"
     )
+    others = others[~others["mechanism"].isin(same)]
     if others.empty:
-        return f"{own}; no baseline fits."
+        return f"{own}{'' if same else '; no baseline fits'}."
     baseline = others.iloc[0].to_dict()
     lower = baseline[LOSS_GAIN.name] >= 0
     by = LOSS_GAIN.shown(baseline if lower else LOSS_GAIN.reversed(baseline))
@@ -116,6 +122,20 @@ def _beside(budget: Any, rows: pd.DataFrame) -> str:
         f"{own}; the best of the others, {baseline['mechanism']}, changes {_price(baseline)}: the loss of "
         f"the plan is {'lower' if lower else 'higher'} by {by}{chance}."
     )
+
+
+def _is_same(row: Mapping[Any, Any], searched: Mapping[Any, Any]) -> bool:
+    """Whether keys, error and loss are the same, up to the rounding of another order of sums."""
+    return all(
+        math.isclose(row[name], searched[name], rel_tol=_ROUNDING, abs_tol=_ROUNDING)
+        for name in (VISIBLE_KEYS.name, L1_ERROR.name, LOSS_CHANGE.name)
+        if name in row
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Such as `band and bigbird`."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _exceeded(budget: Any, rows: pd.DataFrame) -> str:
@@ -137,9 +157,18 @@ def _price(row: Mapping[Any, Any]) -> str:
 
 
 def _without_keys(heads: pd.DataFrame) -> str:
-    without = int((heads["family"] == NOTHING).sum())
-    are = "1 is" if without == 1 else f"{without} are"
-    return f"Of its {counted(len(heads), 'head')}, {are} left out ({NOTHING})." if without else ""
+    """How many heads have no keys, or none in most of their rows; empty where all have some."""
+    nothing = heads["family"] == NOTHING
+    # Results of earlier versions do not have the column.
+    empty = heads.get(EMPTY.name, pd.Series(0.0, heads.index)) > _MOSTLY
+    without, mostly = int(nothing.sum()), int((empty & ~nothing).sum())
+    told = [f"{without} {'is' if without == 1 else 'are'} left out ({NOTHING})"] if without else []
+    if mostly:
+        have = "has" if mostly == 1 else "have"
+        told.append(
+            f"{mostly} {have} no key in more than half of the rows ({EMPTY.name} in {MECHANISMS.file})"
+        )
+    return f"Of its {counted(len(heads), 'head')}, {' and '.join(told)}." if told else ""
 
 
 def _unused(budget: Any, rows: pd.DataFrame) -> str:

@@ -122,7 +122,13 @@ def prune(source: Source, settings: PruningSettings) -> Result:
         },
         about,
         (
-            *notes_on_texts(pruner.loaded, pruner.texts, settings.sentences, settings.sites),
+            *notes_on_texts(
+                pruner.loaded,
+                pruner.texts,
+                {split: one.sentences for split, one in pruner.evaluators.items()},
+                settings.sentences,
+                settings.sites,
+            ),
             *_on_sentences(before),
             *_left_out(pruner),
             *(note for part in found for note in part.notes),
