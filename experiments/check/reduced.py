@@ -64,6 +64,23 @@ def cache(model: Any, ids: Tensor) -> tuple[Tensor, Tensor]:
     return states(model, ids, use_cache=False), torch.cat(found, 1)
 
 
+def cache_of_whole_texts(model: Any, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """A text at once, and one token at a time, all before it handed in again beside the cache."""
+    held, found = None, []
+    for end in range(1, TOKENS + 1):
+        output = model(input_ids=ids[:, :end], past_key_values=held, use_cache=True)
+        held = output.past_key_values
+        found.append(output.logits[:, -1:])
+    return states(model, ids, use_cache=False), torch.cat(found, 1)
+
+
+def another_last_token(model: Any, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """All tokens but the last, of two texts that differ in the last alone."""
+    other = torch.cat([ids[:, :-1], ids[:, -1:] + 1], 1)
+    one, two = (states(model, text, use_cache=False)[:, :-1] for text in (ids, other))
+    return one, two
+
+
 def flex(model: Any, ids: Tensor) -> tuple[Tensor, Tensor]:
     """A text with eager attention, and with FlexAttention, which on a CPU need not be compiled."""
     model.set_attn_implementation("eager")
@@ -141,6 +158,21 @@ CAUSES = (
         "Its attention adds a bias of its own to the mask, and in place of FlexAttention's mask hands on the "
         "bias alone: tokens read those after them, and padding.",
         flex,
+    ),
+    Cause(
+        "cpmant",
+        "causality",
+        DESIGN,
+        "All tokens that it is given count as context, which every token reads, those before it too.",
+        another_last_token,
+    ),
+    Cause(
+        "cpmant",
+        "cache",
+        DESIGN,
+        "All tokens that it is given count as context, so a token read later changes those before it, which "
+        "a cache keeps as they were.",
+        cache_of_whole_texts,
     ),
     Cause(
         "convbert",
