@@ -12,11 +12,11 @@ import typer
 from attnlab.core import (
     PRETRAINED_MARKS,
     RUN_MARK,
-    SENTENCES,
     TREEBANK,
     InputError,
     OptionField,
     Settings,
+    check_has_lines,
     check_there,
     option_fields,
     read_json,
@@ -191,7 +191,7 @@ def _is_table(kind: Any) -> bool:
 _MODEL_FILES = (*PRETRAINED_MARKS, RUN_MARK)
 _PLANS = "write one with: attnlab plan RUN --budget N --out FOLDER"
 # Fields of settings that name files.
-_TEXTS = {"text": SENTENCES, "calibration_text": SENTENCES, "treebank": TREEBANK}
+_TEXTS = ("text", "calibration_text")
 
 
 def check_source_there(source: str, *, matrices: bool = False) -> None:
@@ -274,9 +274,10 @@ def check_corpus(name: str | None) -> None:
 
 def check_texts_there(settings: Settings) -> None:
     """Raises InputError where settings name sentences, trees, plans or a corpus that are not there."""
-    for name, wanted in _TEXTS.items():
-        path = getattr(settings, name, None)
-        if path is not None:
-            check_there(path, wanted)
+    for name in _TEXTS:
+        if (path := getattr(settings, name, None)) is not None:
+            check_has_lines(path)
+    if (path := getattr(settings, "treebank", None)) is not None:
+        check_there(path, TREEBANK)
     check_plans(map(str, getattr(settings, "plans", ())))
     check_corpus(getattr(settings, "corpus", None))

@@ -112,6 +112,7 @@ from .texts import SENTENCES as SENTENCES
 from .texts import TREEBANK as TREEBANK
 from .texts import briefly as briefly
 from .texts import check_characters as check_characters
+from .texts import check_has_lines as check_has_lines
 from .texts import check_sentences as check_sentences
 from .texts import check_there as check_there
 from .texts import counted as counted

@@ -48,6 +48,14 @@ def check_there(path: str | Path, wanted: str) -> None:
     check_regular(path)
 
 
+def check_has_lines(path: str | Path) -> None:
+    """Raises InputError where there is no file of sentences, or one of empty lines alone."""
+    check_there(path, SENTENCES)
+    if not any(line.strip(" ") for line in iterate_lines(path)):
+        msg = f"{path} is empty; give a file with a sentence on each line."
+        raise InputError(msg)
+
+
 def read_lines(path: str | Path) -> list[str]:
     """The lines of a UTF-8 text file, see `iterate_lines`.
 

@@ -21,6 +21,7 @@ from .shared_settings import LOSS_OPTION as LOSS_OPTION
 from .shared_settings import MEMORY as MEMORY
 from .shared_settings import SEED as SEED
 from .shared_settings import SENTENCE_FLAGS as SENTENCE_FLAGS
+from .shared_settings import CalibratedSettings as CalibratedSettings
 from .shared_settings import CorpusTextSettings as CorpusTextSettings
 from .shared_settings import DeviceSettings as DeviceSettings
 from .shared_settings import FewerThanAsked as FewerThanAsked

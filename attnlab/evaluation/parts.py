@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from attnlab.core import InputError
 from attnlab.evaluation.evaluator import loss_kind, scored
-from attnlab.evaluation.shared_settings import Progress, TextsAsked
+from attnlab.evaluation.shared_settings import Progress, TextsAsked, no_training_sentences
 from attnlab.evaluation.sources import Texts, first_pairs, read_texts
 from attnlab.models import Model
 from attnlab.reading import Observed, Sentences, Text, observe, read_sentences, source_of
@@ -102,12 +102,7 @@ def training_texts(
     elif texts.corpus is not None:
         there = first_pairs(texts.corpus(), "train", wanted, without=used)
     else:
-        source = model.name or "A model without a folder"
-        msg = (
-            f"{source} brings no training sentences; give a file of them (calibration_text), or in Python a "
-            "list (calibration)."
-        )
-        raise InputError(msg, options=["calibration_text"])
+        raise no_training_sentences(model.name or "A model without a folder")
     found = tuple(text for text in there if source_of(text) not in used)[:count]
     if not found:
         msg = (

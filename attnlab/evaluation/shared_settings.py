@@ -136,6 +136,33 @@ class CorpusTextSettings(TextSettings):
             raise InputError(msg)
 
 
+def no_training_sentences(name: str) -> InputError:
+    """What is wrong where a model that brings no training sentences is to learn on some."""
+    msg = (
+        f"{name} brings no training sentences; give a file of them (calibration_text), or in Python a list "
+        "(calibration)."
+    )
+    return InputError(msg, options=["calibration_text"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibratedSettings(TextSettings):
+    """Of a study that learns on training sentences, which only a run brings."""
+
+    calibration: TextsAsked
+    calibration_text: Annotated[str | Path | None, CALIBRATION_TEXT] = None
+
+    def check_source(self, source: object) -> None:
+        """Raises InputError where a model that is named is no run, and has no training sentences."""
+        from attnlab.models import is_run
+
+        given = self.calibration_text is not None or not isinstance(self.calibration, int)
+        # Who gives no sentences at all is told that first.
+        reads = self.text is not None or not isinstance(self.wanted, int)
+        if reads and not given and isinstance(source, str | Path) and not is_run(source):
+            raise no_training_sentences(str(source))
+
+
 LOSS_OPTION = Option(
     "What the model is evaluated by: how far its final states move from those of the untouched model, as "
     "cosine or squared distance.",

@@ -7,12 +7,11 @@ from itertools import islice
 from pathlib import Path
 
 from attnlab.core import (
-    SENTENCES,
     InputError,
     Note,
     ShortRepr,
+    check_has_lines,
     check_sentences,
-    check_there,
     check_word_length,
     path_label,
     read_lines,
@@ -199,15 +198,12 @@ def read_texts(path: str | Path, *, lowercase: bool = False) -> tuple[Text, ...]
         InputError: the file is missing, empty, not UTF-8, or has tabs in some lines only.
     """
     path = Path(path)
-    check_there(path, SENTENCES)
+    check_has_lines(path)
     lines = [line.strip(" ") for line in read_lines(path)]
     for number, line in enumerate(lines, start=1):
         check_word_length(line, f"{path}, line {number},")
     lines = [line.lower() for line in lines] if lowercase else lines
     rows = [tuple(line.split("\t")) for line in lines if line]
-    if not rows:
-        msg = f"{path} is empty; give a file with a sentence on each line."
-        raise InputError(msg)
     widths = {len(row) for row in rows}
     if widths == {1}:
         return tuple(row[0] for row in rows)

@@ -138,6 +138,22 @@ OTHERS = {
     "train new --attention plan.json": "There is no plan file plan.json; write one with",
     "train new --attention plan=file.json": "file.json is no attention plan (it is not JSON",
     "compare run --out new --plan file.json": "file.json is no attention plan",
+    **{
+        f"{command} --text blank.txt": "blank.txt is empty; give a file with a sentence on each line."
+        for command in (
+            "analyze run",
+            "importance run",
+            "compare run",
+            "plan run",
+            "prune outer/model --calibration-text file",
+        )
+    },
+    "plan outer/model --text file --calibration-text empty.tsv": "empty.tsv is empty; give a file with a",
+    **{
+        f"{command} outer/model --text file": "outer/model brings no training sentences; give a file of them "
+        "(--calibration-text)"
+        for command in ("compare", "plan", "prune")
+    },
     "train new --corpus empty.tsv": "empty.tsv is empty; a corpus needs at least one sentence",
     "report nothere": "There is no folder nothere; name one that",
     "report run": "run holds no result.json, from which a page is made",
@@ -243,7 +259,12 @@ def test_progress_is_shown_before_anything_heavy_is_loaded(folder: Path) -> None
 
 
 def test_what_overwrite_does_not_allow_is_refused_as_early(folder: Path) -> None:
-    for name, text in (("file", "mine"), ("file.json", "mine"), ("empty.tsv", "")):
+    for name, text in (
+        ("file", "mine"),
+        ("file.json", "mine"),
+        ("empty.tsv", ""),
+        ("blank.txt", "\n \n"),
+    ):
         (folder / name).write_text(text)
     (folder / "outer" / "model").mkdir(parents=True)
     (folder / "outer" / "model" / "config.json").write_text("{}")

@@ -104,6 +104,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
             used, or a model that cannot be compared.
         AttnlabError: the corpus is no longer the one of the training.
     """
+    settings.check_source(source)
     plans = [named_plan(one) for one in settings.plans]
     _check_names(plans, settings)
     device = usable_device(settings.device)

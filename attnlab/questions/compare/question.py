@@ -24,13 +24,12 @@ from attnlab.budget import (
 )
 from attnlab.core import HEAD, HEAD_KEYS, InputError, Note, Option, Table
 from attnlab.evaluation import (
-    CALIBRATION_TEXT,
     HELD_OUT,
     LOSS_OPTION,
     MEMORY,
     SEED,
+    CalibratedSettings,
     TextsAsked,
-    TextSettings,
     words_in,
 )
 from attnlab.results import Question
@@ -101,7 +100,7 @@ class NoGains(Note):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparisonSettings(TextSettings):
+class ComparisonSettings(CalibratedSettings):
     """What `attnlab compare` can be told.
 
     Raises:
@@ -163,7 +162,6 @@ class ComparisonSettings(TextSettings):
             listed="sentences",
         ),
     ] = None
-    calibration_text: Annotated[str | Path | None, CALIBRATION_TEXT] = None
     memory: Annotated[float | None, MEMORY] = None
     loss: Annotated[str | None, LOSS_OPTION] = None
     seed: Annotated[int, SEED] = 0

@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from attnlab.attention import Sigma, parse
 from attnlab.budget import (
     ALL,
     BLEU,
@@ -26,7 +25,6 @@ from attnlab.budget import (
     TIME,
     TOLERANCE,
     VISIBLE_KEYS,
-    uniform_mechanisms,
 )
 from attnlab.core import Estimate, InputError, briefly, chance_in_words, counted
 from attnlab.figures import (
@@ -289,6 +287,9 @@ def installing_of(rows: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> str
         rows: those of one budget and number of steps.
         tables: of the comparison, `mechanisms_by_head` among them.
     """
+    # It imports models of transformers, which other pages do without.
+    from attnlab.budget import uniform_mechanisms
+
     row = winner(*_usable(rows))
     by_head = tables.get("mechanisms_by_head")
     if row is None or by_head is None or row["level"] == "":
@@ -308,6 +309,8 @@ def installing_of(rows: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> str
 
 def _learned_by(settings: Iterable[str]) -> list[str]:
     """By what of training sentences tables are filled that mechanisms choose keys by."""
+    from attnlab.attention import Sigma, parse
+
     sigmas = [one for one in map(parse, settings) if isinstance(one, Sigma)]
     found = {
         "counts": any(one.num_pos and one.columns == "frequency" for one in sigmas),

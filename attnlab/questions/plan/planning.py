@@ -88,6 +88,7 @@ def plan(source: Source, settings: PlanSettings) -> Result:
             cannot be compared, or a budget is too small for the families that are allowed.
         AttnlabError: the corpus changed since the training.
     """
+    settings.check_source(source)
     device = usable_device(settings.device)
     model, texts = model_and_texts(
         source, sentences=settings.wanted, text=settings.text, scores=True, corpora=False

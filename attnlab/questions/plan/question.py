@@ -8,13 +8,12 @@ from typing import Annotated, ClassVar
 from attnlab.budget import COMPARED, DEFAULT_BUDGET, L1_ERROR, VISIBLE_KEYS
 from attnlab.core import HEAD, HEAD_KEYS, Column, InputError, Note, Option, Table
 from attnlab.evaluation import (
-    CALIBRATION_TEXT,
     HELD_OUT,
     LOSS_OPTION,
     MEMORY,
     SEED,
+    CalibratedSettings,
     TextsAsked,
-    TextSettings,
     words_in,
 )
 from attnlab.results import Question
@@ -126,7 +125,7 @@ class BandInstead(Note):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanSettings(TextSettings):
+class PlanSettings(CalibratedSettings):
     """What `attnlab plan` can be told.
 
     Raises:
@@ -194,7 +193,6 @@ class PlanSettings(TextSettings):
             listed="sentences",
         ),
     ] = None
-    calibration_text: Annotated[str | Path | None, CALIBRATION_TEXT] = None
     memory: Annotated[float | None, MEMORY] = None
     loss: Annotated[str | None, LOSS_OPTION] = None
     seed: Annotated[int, SEED] = 0

@@ -208,6 +208,7 @@ def load_pruner(source: Source, settings: PruningSettings) -> Pruner:
         InputError: the source or its sentences cannot be used, or it is a run that was pruned before.
         AttnlabError: the corpus is no longer the one of the training.
     """
+    settings.check_source(source)
     model, texts = model_and_texts(
         source, sentences=settings.wanted, text=settings.text, scores=True, corpora=False
     )

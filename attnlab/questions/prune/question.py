@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, ClassVar
 
 from attnlab.core import HEAD, HEAD_KEYS, SITES, Column, Estimate, InputError, Note, Option, Table
 from attnlab.evaluation import (
-    CALIBRATION_TEXT,
     LOSS_OPTION,
     SEED,
     SENTENCE_FLAGS,
+    CalibratedSettings,
     TextsAsked,
-    TextSettings,
 )
 from attnlab.results import Question
 
@@ -144,7 +142,7 @@ class NoRandomHeads(Note):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PruningSettings(TextSettings):
+class PruningSettings(CalibratedSettings):
     """What `attnlab prune` can be told.
 
     Raises:
@@ -177,7 +175,6 @@ class PruningSettings(TextSettings):
         TextsAsked,
         Option("Maximum number of training sentences of a model that is no run.", least=1),
     ] = 10_000
-    calibration_text: Annotated[str | Path | None, CALIBRATION_TEXT] = None
     loss: Annotated[str | None, LOSS_OPTION] = None
     steps: Annotated[
         int | None,
