@@ -417,18 +417,9 @@ def _caller(
         # Eager attention in float64 gives NaN where windows hide all keys from padding, and then behind it.
         compared = real[:, None, :, None] & ~own.isnan()
         change = (again - own).masked_fill(~compared, 0.0).abs().amax()
-        if not change <= _most_by_rounding(own.dtype):
+        if not change <= TOLERANCES.get(own.dtype, 1e-4):
             return None
     return caller
-
-
-def _most_by_rounding(dtype: torch.dtype) -> float:
-    """How far weights that are computed in two ways may be apart.
-
-    Many a model takes the softmax in float32, whatever else it computes in, and some processors round it
-    otherwise in rows of another length.
-    """
-    return max(TOLERANCES.get(dtype, 1e-4), TOLERANCES[torch.float32])
 
 
 def probe(
@@ -534,7 +525,7 @@ def _check_padding_ignored(model: Any, sentences: Sentences, found: AttentionSit
             queries, keys = alone.shape[2:]
             change = (padded[:1, :, :queries, :keys] - alone).abs().amax().item()
             # Weights that change by themselves, as with dropout that is active, are refused later on.
-            if change > _most_by_rounding(alone.dtype) and torch.equal(alone, repeated):
+            if change > TOLERANCES.get(alone.dtype, 1e-4) and torch.equal(alone, repeated):
                 msg = (
                     f"The attention weights of {type(model).__name__} depend on the padding of the "
                     f"batch (by up to {change:.2g} in the {site}), so its heads cannot be analyzed."

@@ -393,6 +393,37 @@ def test_head_that_follows_gold_alignments() -> None:
     )
 
 
+def test_alignment_error_rate_agrees_with_a_bootstrap_over_groups() -> None:
+    # Some words have no gold link, some have two, and all give one link.
+    target, source = words_of(600, 7), words_of(600, 11)
+    generator = torch.Generator().manual_seed(0)
+    pairs = [
+        [
+            (t, s)
+            for t in range(wide)
+            for s in torch.randperm(high, generator=generator).tolist()[: t % 3]
+        ]
+        for wide, high in zip(target.sum(1).tolist(), source.sum(1).tolist(), strict=True)
+    ]
+    weights = torch.rand(600, 1, 7, 11, generator=generator) * source[:, None, None]
+    possible = possible_links(
+        alignment_links(pairs, plain(target), plain(source)),
+        source, groups(600), self_attention=False, queries=target,
+    )  # fmt: skip
+    row = relation_table(count_links(weights, possible)).iloc[0]
+    best = weights[:, 0].argmax(-1).tolist()
+    sums = torch.zeros(GROUPS, 2, dtype=torch.float64)
+    for number, group in enumerate(groups(600)):
+        hits = sum(best[number][t] == s for t, s in pairs[number])
+        sums[group] += torch.tensor([hits, int(target[number].sum()) + len(pairs[number])])
+    of_half = sums[REPORTED::2]
+    drawn = of_half[torch.randint(len(of_half), (4000, len(of_half)), generator=generator)].sum(1)
+    ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
+    low, high = (1 - 2 * drawn[:, 0] / drawn[:, 1]).quantile(ends).tolist()
+    assert row.aer == pytest.approx(float(1 - 2 * of_half[:, 0].sum() / of_half[:, 1].sum()))
+    assert (row.aer_low, row.aer_high) == pytest.approx((low, high), abs=0.1 * (high - low))
+
+
 def test_alignments_become_links_between_units() -> None:
     # Target words 1 and 2 share a token; the third sentence has no alignment of its source.
     target, source = Alignment((0, 1, 2), (0, 1, 1, 2)), Alignment((0, 1), (0, 1))

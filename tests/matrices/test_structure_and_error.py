@@ -1,5 +1,6 @@
 """P and E are optimal together: brute force over what E may touch and over the members of each family."""
 
+import itertools
 import math
 
 import pytest
@@ -174,3 +175,28 @@ def test_no_choice_of_band_entries_is_nearer_with_any_error(seed: int, values: s
                 assert bool(fit.exact)
             if bool(fit.exact):
                 assert float(fit.l1) == pytest.approx(best, abs=1e-10)
+            # A smaller bound would be one too, and say less.
+            free = fit_band(H, window=1, keep=keep, error_nnz=nonzeros, error_bound=bound)
+            assert float(fit.lower_bound) >= float(free.l1) - 1e-10
+
+
+@pytest.mark.parametrize(("nonzeros", "bound"), [(1, 0.1), (2, math.inf)])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_choice_of_stochastic_band_entries_is_below_the_bound(
+    seed: int, nonzeros: int, bound: float
+) -> None:
+    H = matrix(3, 3, seed)
+    error = {"window": 1, "error_nnz": nonzeros, "error_bound": bound}
+    fit = fit_band(H, values="stochastic", keep=4, **error)
+    choices = itertools.combinations(matrices.band(3, 3, 1, 1), 4)
+    supports = ([[j for i, j in chosen if i == row] for row in range(3)] for chosen in choices)
+    best = min(
+        oracle.stochastic(H.tolist(), rows, nonzeros, bound) for rows in supports if all(rows)
+    )
+    assert float(fit.l1) >= best - 1e-8
+    assert float(fit.lower_bound) <= best + 1e-8
+    for nearer in (
+        fit_band(H, values="free", keep=4, **error),
+        fit_band(H, values="stochastic", **error),
+    ):
+        assert float(fit.lower_bound) >= float(nearer.l1) - 1e-10

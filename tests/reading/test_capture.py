@@ -227,6 +227,18 @@ def test_without_taps_the_outputs_serve(monkeypatch: pytest.MonkeyPatch) -> None
     pd.testing.assert_frame_equal(tapped.statistics.heads(), whole.statistics.heads(), rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["llama", "marian"])
+def test_a_model_in_float64_has_the_statistics_of_one_in_float32(name: str) -> None:
+    """Also where it takes the softmax in float32, as Llama does."""
+    wide, narrow = (
+        capture((seeded(ALL[name]).to(dtype), TOKENIZER), texts(name), batch_size=3)
+        for dtype in (torch.float64, torch.float32)
+    )
+    pd.testing.assert_frame_equal(
+        wide.statistics.heads(), narrow.statistics.heads(), rtol=1e-4, atol=1e-5
+    )
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
