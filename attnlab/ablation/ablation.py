@@ -29,7 +29,14 @@ from attnlab.ablation.projections import (
     watched_heads,
 )
 from attnlab.ablation.replacements import Replacement
-from attnlab.attention import MaskedSoftmax, Mechanism, MultiHeadAttention, PerHead, TopKAttention
+from attnlab.attention import (
+    ByLayer,
+    MaskedSoftmax,
+    Mechanism,
+    MultiHeadAttention,
+    PerHead,
+    TopKAttention,
+)
 from attnlab.core import AttnlabError, Head, InputError, layer_name
 
 Means = dict[Layer, Tensor]
@@ -117,7 +124,7 @@ def _without_query(layer: Layer, projection: Projection, heads: list[int]) -> It
     query = next((one for one in found if isinstance(one, nn.Module)), None)
     if (
         query is None
-        or not _scores_by_query_alone(attention)
+        or not _scores_by_query_alone(projection)
         or not _zero_stays(attention, query, projection.heads)
     ):
         msg = (
@@ -134,7 +141,11 @@ def _without_query(layer: Layer, projection: Projection, heads: list[int]) -> It
     queries = [query]
     if isinstance(attention, MultiHeadAttention) and attention.global_rows is not None:
         queries.append(attention.global_rows.query)
-    handles = [one.register_forward_hook(projection.at_own_call(hook)) for one in queries]
+    handles = [
+        handle
+        for module in queries
+        for handle in projection.at_own_call(module.register_forward_hook, hook)
+    ]
     try:
         yield
     finally:
@@ -142,9 +153,12 @@ def _without_query(layer: Layer, projection: Projection, heads: list[int]) -> It
             handle.remove()
 
 
-def _scores_by_query_alone(attention: nn.Module) -> bool:
+def _scores_by_query_alone(projection: Projection) -> bool:
     """False for relative positions, sinks, mechanisms that are no softmax, keys chosen by score."""
-    parts = [part for part in attention.modules() if isinstance(part, Mechanism)]
+    attention = projection.attention
+    shared = next((part for part in attention.modules() if isinstance(part, ByLayer)), None)
+    installed = attention if shared is None else shared[projection.call]
+    parts = [part for part in installed.modules() if isinstance(part, Mechanism)]
     added = ADDED_TO_SCORES & set(signature(attention.forward).parameters)
     return (
         not added

@@ -3,7 +3,8 @@
 Behind the projection the heads are summed and a slice of columns belongs to all of them, so zeroing
 one there ablates no head (heads.md, trap 3). Nothing is known of class or attribute names: the
 projection is the linear module whose output the attention module returns (BART, T5, Llama, attnlab),
-or else the one that reads what the attention module returns (BERT).
+or the last one in it that does not project queries, keys or values (BLOOM, ALBERT), or else the one that
+reads what the attention module returns (BERT).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,6 +36,7 @@ class Projection:
         attention: the attention module that it belongs to.
         call: at which of the calls of that module, where layers share it.
         calls: how many layers share it.
+        model: whose calls begin the count anew.
     """
 
     heads: int
@@ -42,13 +44,30 @@ class Projection:
     attention: nn.Module
     call: int = 0
     calls: int = 1
+    model: nn.Module | None = None
 
-    def at_own_call(self, hook: Hook) -> Hook:
-        """The hook, run at the calls of this layer alone, of modules that its others call as well."""
-        if self.calls == 1:
-            return hook
+    def at_own_call(self, register: Callable[[Hook], Any], hook: Hook) -> list[Any]:
+        """Registers a hook that runs at the calls of this layer alone, of a module that others call too.
+
+        Args:
+            register: a module's method that registers hooks.
+            hook: runs at the layer's calls.
+
+        Returns:
+            What removes it again.
+        """
+        if self.model is None or self.calls == 1:
+            return [register(hook)]
         turns = cycle(range(self.calls))
-        return lambda *given: hook(*given) if next(turns) == self.call else None
+
+        def count_anew(*_: Any) -> None:
+            nonlocal turns
+            turns = cycle(range(self.calls))
+
+        def of_layer(*given: Any) -> Any:
+            return hook(*given) if next(turns) == self.call else None
+
+        return [self.model.register_forward_pre_hook(count_anew), register(of_layer)]
 
 
 Projections = Mapping[Layer, Projection]
@@ -144,6 +163,7 @@ def find_projections(
             _projection_of(layer, module, passed[module][call], calls),
             call=call,
             calls=len(passed[module]),
+            model=model,
         )
         for layer, (module, call) in attentions.items()
     }
@@ -211,14 +231,16 @@ def changed_heads(projections: Projections, changes: Mapping[Layer, Change]) -> 
     instead.
     """
 
-    def attach(projection: Projection, change: Change) -> Any:
+    def attach(projection: Projection, change: Change) -> list[Any]:
         def hook(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
             apart = inputs[0].unflatten(-1, (projection.heads, -1))
             return (change(apart).flatten(-2), *inputs[1:])
 
-        return projection.module.register_forward_pre_hook(projection.at_own_call(hook))
+        return projection.at_own_call(projection.module.register_forward_pre_hook, hook)
 
-    hooks = [attach(projections[layer], change) for layer, change in changes.items()]
+    hooks = [
+        handle for layer, change in changes.items() for handle in attach(projections[layer], change)
+    ]
     try:
         yield
     finally:

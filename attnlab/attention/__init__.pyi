@@ -16,6 +16,7 @@ from .bridge.saved import load_with_plan as load_with_plan
 from .bridge.saved import saved_plan as saved_plan
 from .bridge.sites import RULES_IN_WORDS as RULES_IN_WORDS
 from .bridge.sites import AttentionAt as AttentionAt
+from .bridge.sites import ByLayer as ByLayer
 from .bridge.sites import ScoreRule as ScoreRule
 from .bridge.sites import asks_interface as asks_interface
 from .bridge.sites import attention_modules as attention_modules

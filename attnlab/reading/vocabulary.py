@@ -64,7 +64,8 @@ class Vocabulary:
         self.marks = {getattr(tokenizer, f"{role}_token_id") for role in _MARKS} | {start}
         # One token may be the unknown word and the mark of the beginning too, as in GPT-2.
         unknown = tokenizer.unk_token_id
-        self.unknown: int | None = None if unknown in self.marks else unknown
+        others = {getattr(tokenizer, f"{role}_token_id") for role in _MARKS if role != "pad"}
+        self.unknown: int | None = None if unknown in {*others, start} else unknown
         self.special: set[int] = {*tokenizer.all_special_ids} - {self.unknown}
         if start is not None:
             self.special.add(start)

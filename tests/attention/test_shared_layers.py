@@ -1,8 +1,9 @@
-"""ALBERT's layers share attention modules: they are counted as layers, and served by one mechanism."""
+"""ALBERT's layers share attention modules: they are counted as layers, each with its mechanism."""
 
 import copy
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,13 @@ from zoo.bridged import KINDS, SMALL, ids, in_double, put_in
 from zoo.random_models import SENTENCES, tokenizer
 
 import attnlab
+from attnlab.ablation.ablation import ablated
+from attnlab.ablation.projections import projections_of
 from attnlab.attention.bridge.installing import install, use
 from attnlab.attention.bridge.saved import load_with_plan
 from attnlab.attention.bridge.sites import attention_modules, mechanism_of
-from attnlab.core.errors import InputError
+from attnlab.core.addresses import Head
+from attnlab.core.errors import AttnlabError, InputError
 
 TOKENS = 9
 REAL = torch.ones(3, TOKENS, dtype=torch.long)
@@ -126,12 +130,15 @@ APART = {
 
 
 @pytest.mark.parametrize("arrangement", [(5, 2, 1), (5, 1, 1)])
-def test_layers_of_a_module_have_their_own_mechanisms(arrangement: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize("plan", [APART, {"encoder.1.1": "band(window=0)"}])
+def test_layers_of_a_module_have_their_own_mechanisms(
+    arrangement: tuple[int, int, int], plan: dict[str, str]
+) -> None:
     random = albert(*arrangement)
     apart = unshared(random)
     own = hidden(random)
     assert torch.equal(hidden(apart), own)
-    with use(random, APART), use(apart, APART):
+    with use(random, plan), use(apart, plan):
         torch.testing.assert_close(hidden(random), hidden(apart), **CLOSE)
         found, expected = (output(of, output_attentions=True).attentions for of in (random, apart))
         for mine, theirs in zip(found, expected, strict=True):
@@ -144,11 +151,7 @@ def test_a_pass_that_broke_off_does_not_shift_the_next() -> None:
     with use(random, APART_OF_FOUR):
         whole, body = hidden(random), hidden(random.albert)
         layer = random.albert.encoder.albert_layer_groups[1]
-
-        def fail(*_: Any) -> None:
-            raise RuntimeError
-
-        hook = layer.register_forward_pre_hook(fail)
+        hook = layer.register_forward_pre_hook(_fail)
         for of in (random, random.albert):
             with pytest.raises(RuntimeError):
                 output(of)
@@ -158,6 +161,67 @@ def test_a_pass_that_broke_off_does_not_shift_the_next() -> None:
 
 
 APART_OF_FOUR = {address: spec for address, spec in APART.items() if address != "encoder.4"}
+
+
+def test_ablation_is_of_its_layer_after_a_pass_that_broke_off() -> None:
+    random = albert(4, 2)
+    apart = unshared(random)
+    found, expected = (
+        projections_of(of, partial(output, of, output_attentions=True)) for of in (random, apart)
+    )
+    head = [Head("encoder", 2, 1)]
+    with ablated(found, head, "zero"), ablated(expected, head, "zero"):
+        hook = random.encoder.albert_layer_groups[1].register_forward_pre_hook(_fail)
+        with pytest.raises(RuntimeError):
+            output(random)
+        hook.remove()
+        assert torch.equal(hidden(random), hidden(apart))
+
+
+def test_a_copy_counts_its_own_calls() -> None:
+    random = albert(4, 2)
+    with use(random, APART_OF_FOUR):
+        expected = hidden(random)
+        again = copy.deepcopy(random)
+        for _ in range(2):
+            assert torch.equal(hidden(again), expected)
+        assert torch.equal(hidden(random), expected)
+
+
+def test_a_module_that_is_called_once_more_is_refused() -> None:
+    random = albert(4, 2)
+    with use(random, APART_OF_FOUR):
+        output(random)
+        states = torch.zeros(1, TOKENS, random.config.embedding_size, dtype=torch.float64)
+        with pytest.raises(AttnlabError, match="shared by 2 layers .* call the whole model"):
+            random.encoder(states)
+
+
+def test_layers_are_told_apart_within_another_model() -> None:
+    inner = albert(4, 2)
+    outer = _within(inner)
+    layers = [at.layers for at in attention_modules(outer) if at.site == "encoder"]
+    assert layers == [(0, 1), (2, 3)]
+    given = {"input_ids": ids(3, TOKENS), "attention_mask": REAL, "decoder_input_ids": ids(3, 4)}
+    with torch.no_grad():
+        own = outer(**given).encoder_last_hidden_state
+        with use(outer, {"encoder.1": "band(window=0)"}):
+            found = outer(**given).encoder_last_hidden_state
+        with use(inner, {"encoder.1": "band(window=0)"}):
+            expected = output(inner)[0]
+    assert not torch.allclose(found, own)
+    torch.testing.assert_close(found[REAL.bool()], expected[REAL.bool()], **CLOSE)
+
+
+def _within(inner: Any) -> Any:
+    """An encoder-decoder model whose encoder it is."""
+    sizes = SMALL | {"is_decoder": True, "add_cross_attention": True}
+    reader = in_double(lambda: hf.BertLMHeadModel(hf.BertConfig(**sizes)))
+    return hf.EncoderDecoderModel(encoder=inner, decoder=reader).double().eval()
+
+
+def _fail(*_: Any) -> None:
+    raise RuntimeError
 
 
 def test_a_layer_that_is_not_there_is_refused() -> None:

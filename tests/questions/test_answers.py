@@ -97,8 +97,8 @@ def test_heads_of_other_families_with_mostly_empty_rows_are_told() -> None:
 def test_a_plan_that_is_a_baseline_is_said_to_be_the_same() -> None:
     (said,) = planned((-1.0, 1.0), (-1.0, 1.0), bleu=False)
     assert said.startswith(
-        "At 3 keys per row, on average over all heads, the searched plan (none 8, ends 4) is the same as "
-        "band: it sees 2.97 keys and changes the loss by +1.0000 a token. Of its 12 heads"
+        "At 3 keys per row, on average over all heads, the searched plan (none 8, ends 4) comes to the same "
+        "figures as band: it sees 2.97 keys and changes the loss by +1.0000 a token. Of its 12 heads"
     )
     (said,) = planned((-1.0, 1.0), (-1.0, 1.0), bleu=False, error=0.71)
     assert "the same" not in said

@@ -124,6 +124,16 @@ def test_projections_behind_which_the_residual_is_added_are_found() -> None:
     assert all(projection.heads == 3 for projection in found.values())
 
 
+@pytest.mark.parametrize("name", ["mobilebert", "bert_decoder", "deberta"])
+def test_what_projects_values_is_no_output_projection(name: str) -> None:
+    """Also where nothing else reads what values are projected from, as in MobileBERT."""
+    model = seeded(ANALYZED[name]).eval()
+    ids = TOKENIZER(SENTENCES[0], return_tensors="pt")["input_ids"]
+    found = projections_of(model, lambda: model(ids, output_attentions=True))
+    names = {module: path for path, module in model.named_modules()}
+    assert all(names[one.module].endswith("attention.output.dense") for one in found.values())
+
+
 @pytest.mark.parametrize("name", ["mpnet", "gpt_oss"])
 def test_uniform_is_refused_where_positions_or_sinks_share_in_the_scores(name: str) -> None:
     model = seeded(ANALYZED[name]).eval()

@@ -111,7 +111,7 @@ def record_calls(model: PreTrainedModel, modules: list[AttentionAt]) -> list[Any
     if any(isinstance(getattr(at.module, NAME), ByLayer) for at in modules):
         # A body is called without the model around it too.
         body = _stack(model, [at.path for at in modules]) or model
-        hooks.append(body.register_forward_pre_hook(_counting_anew(record)))
+        hooks.append(body.register_forward_pre_hook(_counting_anew))
     decoder = _stack(model, [at.path for at in modules if at.site != "encoder"])
     if decoder is not None:
         own = {cache_layer_of(at): at.module for at in modules if at.site == "decoder"}
@@ -329,11 +329,11 @@ def _forgetting_cache(record: CallRecord) -> Any:
     return forget
 
 
-def _counting_anew(record: CallRecord) -> Any:
-    def forget(*_: Any) -> None:
-        record.turns.clear()
-
-    return forget
+def _counting_anew(module: nn.Module, *_: Any) -> None:
+    """Of what is in this module alone: copies of a model share their hooks."""
+    for part in module.modules():
+        if CALL in vars(part):
+            call_of(part).turns.pop(part, None)
 
 
 def _noting_call(record: CallRecord) -> Any:

@@ -191,7 +191,15 @@ def _of_turn(mechanisms: Sequence[Mechanism], module: nn.Module) -> Mechanism:
     """The only mechanism of a module, or that of the layer which calls it now."""
     if len(mechanisms) == 1:
         return mechanisms[0]
-    return mechanisms[call_of(module).next_turn(module)]
+    turn = call_of(module).next_turn(module)
+    if turn >= len(mechanisms):
+        msg = (
+            f"{type(module).__name__} is shared by {len(mechanisms)} layers with different mechanisms and "
+            "was called once more in one pass; call the whole model, without computing layers again "
+            "(gradient checkpointing)."
+        )
+        raise AttnlabError(msg)
+    return mechanisms[turn]
 
 
 def _from_start(
@@ -424,8 +432,14 @@ def note_in_configuration(model: PreTrainedModel, entry: Any) -> None:
 
 
 def _switch(model: PreTrainedModel, modules: list[AttentionAt], implementation: str) -> None:
-    if not all(isinstance(at.module, OwnAttention) for at in modules):
-        model.set_attn_implementation(implementation)
+    if all(isinstance(at.module, OwnAttention) for at in modules):
+        return
+    model.set_attn_implementation(implementation)
+    for at in modules:
+        # An EncoderDecoderModel gives its encoder another configuration than the modules in it keep.
+        config = getattr(at.module, "config", None)
+        if getattr(config, "_attn_implementation", implementation) != implementation:
+            config._attn_implementation = implementation  # noqa: SLF001 - it has no public name
 
 
 def holds_installed(model: PreTrainedModel) -> bool:

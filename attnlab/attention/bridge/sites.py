@@ -73,21 +73,28 @@ def attention_modules(model: PreTrainedModel) -> list[AttentionAt]:
             "are, for example, BERT, DistilBERT, BART, Marian, T5 and Llama."
         )
         raise InputError(msg)
-    if hasattr(model.config, "num_hidden_groups"):
-        served = _layers_of_groups(model.config)
-        return [
-            AttentionAt(path, part, _site(path, part), layers, _heads(part))
-            for (path, part), layers in zip(found, served, strict=True)
-            if layers
-        ]
+    shared = _shared_layers(model, [path for path, _ in found])
     counts: dict[str, int] = {}
     modules = []
     for path, part in found:
         site = _site(path, part)
-        layer = counts.get(site, 0)
-        counts[site] = layer + 1
-        modules.append(AttentionAt(path, part, site, (layer,), _heads(part)))
+        layers = shared.get(path, (counts.get(site, 0),))
+        counts[site] = counts.get(site, 0) + len(layers)
+        if layers:
+            modules.append(AttentionAt(path, part, site, layers, _heads(part)))
     return modules
+
+
+def _shared_layers(model: nn.Module, paths: list[str]) -> dict[str, tuple[int, ...]]:
+    """Of each attention module of an ALBERT, which may be in another model, the layers that it serves."""
+    shared: dict[str, tuple[int, ...]] = {}
+    for name, part in model.named_modules():
+        if isinstance(part, PreTrainedModel) and hasattr(part.config, "num_hidden_groups"):
+            own = [path for path in paths if not name or path.startswith(f"{name}.")]
+            served = _layers_of_groups(part.config)
+            if len(own) == len(served):
+                shared |= dict(zip(own, served, strict=True))
+    return shared
 
 
 def _layers_of_groups(config: Any) -> list[tuple[int, ...]]:

@@ -108,7 +108,7 @@ def _beside(budget: Any, rows: pd.DataFrame) -> str:
     takes = "" if time is None else f", takes {TIME.shown(time)} times as long as full attention,"
     own = (
         f"At {counted(budget, 'key')} per row, on average over all heads, the searched plan "
-        f"({searched['setting']}) {f'is the same as {_listed(same)}: it ' if same else ''}sees "
+        f"({searched['setting']}) {f'comes to the same figures as {_listed(same)}: it ' if same else ''}sees "
         f"{VISIBLE_KEYS.shown(searched[VISIBLE_KEYS.name])} keys{takes} and changes {_price(searched)}"
     )
     others = others[~others["mechanism"].isin(same)]
