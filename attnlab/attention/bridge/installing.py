@@ -437,7 +437,7 @@ def _switch(model: PreTrainedModel, modules: list[AttentionAt], implementation: 
     model.set_attn_implementation(implementation)
     for at in modules:
         # An EncoderDecoderModel gives its encoder another configuration than the modules in it keep.
-        config = getattr(at.module, "config", None)
+        config: Any = getattr(at.module, "config", None)
         if getattr(config, "_attn_implementation", implementation) != implementation:
             config._attn_implementation = implementation  # noqa: SLF001 - it has no public name
 
