@@ -171,6 +171,20 @@ def test_head_forced_along_gold_alignments_is_an_alignment_head(counted: HeadFun
     assert max(others) < 0.4
 
 
+def test_words_of_the_same_number_are_linked_across_sentences_too(
+    setting: Setting, counted: HeadFunctions
+) -> None:
+    source, target = (side.alignments for side in (setting.source, setting.target))
+    links = [
+        (number, target[number].unit_of_word[word], source[number].unit_of_word[other])
+        for number, pairs in enumerate(setting.pairs)
+        for word, other in pairs
+    ]
+    assert any(query == key for _, query, key in links)
+    table = counted.relations().query("site == 'cross'")
+    assert set(table.links + table.choosing_links) == {len(set(links))}
+
+
 def test_other_heads_of_an_untrained_model_are_not(counted: HeadFunctions) -> None:
     labels = label_table(counted.verdicts())
     forced = {("encoder", 1, 0), ("encoder", 1, 2), ("cross", 0, 1)}

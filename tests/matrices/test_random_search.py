@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 
@@ -68,10 +70,15 @@ def test_rare_columns_draw_disjoint_blocks_that_attend_their_first_row() -> None
     assert bool((starts[:, 1] - starts[:, 0] >= 3).all())
     assert int(starts.min()) == 0
     assert int(starts.max()) == 8
-    drawn = draw_rare_columns(100, 11, window=3, num_pos=1, scale=1.0, generator=generator())
+    drawn = draw_rare_columns(1000, 11, window=3, num_pos=1, scale=1.0, generator=generator())
     attended = drawn.argmax(-1)
     moved = (attended != torch.arange(11)).sum(-1)
     assert int(moved.median()) == 2
+    # Beside an entry u of the diagonal, uniform in [0.7, 1], noise x / 2 has the share x / 2u.
+    own = drawn.diagonal(dim1=-2, dim2=-1)
+    noise = ((1 - own) / own)[((drawn > 0).sum(-1) == 2) & (own > 0)]
+    assert 0.5 / 0.8 < float(noise.max()) < 0.5 / 0.7 + 1e-5
+    assert float(noise.mean()) == pytest.approx(0.25 * math.log(1 / 0.7) / 0.3, abs=0.02)
     scaled = draw_rare_columns(100, 11, window=3, num_pos=1, scale=0.0, generator=generator())
     assert bool(scaled.isnan().flatten(1).any(-1).all())
 

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
+from tokenizers import processors
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AttentionInterface, AttentionMaskInterface
@@ -135,6 +136,24 @@ def test_what_is_selected_is_what_eager_attention_returns(
         seen += 1
     sites = 3 if model.config.is_encoder_decoder else 1
     assert seen == 3 * sites * len(layers)
+
+
+@pytest.mark.parametrize("text", ["old", "old cat", "old cat runs"])
+def test_a_few_tokens_are_read_as_eager_attention_reads_them(text: str) -> None:
+    bare = tokenizer()
+    bare.backend_tokenizer.post_processor = processors.TemplateProcessing(single="$A")
+    model, plain = with_eager_twin("llama")
+    reading = prepare((model, bare), [text], whole=False, selection=selection_of(None, None, 3, 0))
+    assert reading.in_blocks
+    collected = Collector()
+    reading.feed([collected])
+    given = bare(text, return_tensors="pt", return_token_type_ids=False)
+    with torch.no_grad():
+        eager = plain(**given, output_attentions=True).attentions
+    read = {layer: weights for (_, _, layer), weights, _ in collected}
+    assert list(read) == list(range(len(eager)))
+    for layer, expected in enumerate(eager):
+        torch.testing.assert_close(read[layer], expected[0], atol=1e-6, rtol=3e-5)
 
 
 @pytest.mark.parametrize("name", UNLIKE)
