@@ -59,7 +59,7 @@ def page(name: str) -> str:
 
 
 def mechanism() -> None:
-    """It keeps its law, is listed, compared and drawn; a plan may name it."""
+    """It keeps its law, is listed, compared, planned and drawn; a plan may name it."""
     near = attnlab.attention.make("near(reach=2)")
     query, key, value = torch.randn(3, 1, 2, 6, 4, dtype=torch.float64)
     matrix = near.implied_matrix(query, key)
@@ -81,6 +81,11 @@ def mechanism() -> None:
     assert "near" in (FOLDER / "comparison" / "figures" / "mechanisms_encoder.svg").read_text(
         "utf-8"
     )
+    planned = attnlab.plan(
+        model(), [5], families=["near"], criterion="l1", quick=True,
+        text=FOLDER / "held_out", calibration_text=FOLDER / "training",
+    )  # fmt: skip
+    assert set(planned.mechanisms["family"]) == {"near"}
 
 
 def label() -> None:
