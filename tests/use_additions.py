@@ -181,9 +181,13 @@ def links() -> None:
 
 
 def distance() -> None:
-    """`approximate` measures it."""
+    """`approximate` measures it, and says on its page and beside its tables what it is."""
     H = torch.tensor([[0.75, 0.25], [0.5, 0.5]])
-    found = attnlab.approximate(H).approximation.set_index("family")
+    answer = attnlab.approximate(H)
+    answer.save(FOLDER / "approximation")
+    assert "The largest |h - x|." in page("approximation")
+    assert "`largest`: The largest" in (FOLDER / "approximation/tables.md").read_text()
+    found = answer.approximation.set_index("family")
     assert found.loc["zero", "largest"] == 0.75
     assert found.loc["uniform", "largest"] == 0.25
 
