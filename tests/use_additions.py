@@ -205,6 +205,7 @@ def tokenizers() -> None:
     from attnlab.models.tokenizer import train_tokenizers
 
     assert TokenizerSettings(kind="small-word").kind == "small-word"
+    assert "small-word;" in " ".join(command("train", "--help").split())
     made = train_tokenizers(load_corpus("embedded", size=60), kind="small-word").source
     assert made.tokenize("THE The") == ["the", "the"]
 
