@@ -59,7 +59,7 @@ def page(name: str) -> str:
 
 
 def mechanism() -> None:
-    """It keeps its law, is listed, compared and drawn; a plan may name it."""
+    """It keeps its law, is listed, compared, planned and drawn; a plan may name it."""
     near = attnlab.attention.make("near(reach=2)")
     query, key, value = torch.randn(3, 1, 2, 6, 4, dtype=torch.float64)
     matrix = near.implied_matrix(query, key)
@@ -81,6 +81,11 @@ def mechanism() -> None:
     assert "near" in (FOLDER / "comparison" / "figures" / "mechanisms_encoder.svg").read_text(
         "utf-8"
     )
+    planned = attnlab.plan(
+        model(), [5], families=["near"], criterion="l1", quick=True,
+        text=FOLDER / "held_out", calibration_text=FOLDER / "training",
+    )  # fmt: skip
+    assert set(planned.mechanisms["family"]) == {"near"}
 
 
 def label() -> None:
@@ -176,9 +181,13 @@ def links() -> None:
 
 
 def distance() -> None:
-    """`approximate` measures it."""
+    """`approximate` measures it, and says on its page and beside its tables what it is."""
     H = torch.tensor([[0.75, 0.25], [0.5, 0.5]])
-    found = attnlab.approximate(H).approximation.set_index("family")
+    answer = attnlab.approximate(H)
+    answer.save(FOLDER / "approximation")
+    assert "The largest |h - x|." in page("approximation")
+    assert "`largest`: The largest" in (FOLDER / "approximation/tables.md").read_text()
+    found = answer.approximation.set_index("family")
     assert found.loc["zero", "largest"] == 0.75
     assert found.loc["uniform", "largest"] == 0.25
 
@@ -196,6 +205,7 @@ def tokenizers() -> None:
     from attnlab.models.tokenizer import train_tokenizers
 
     assert TokenizerSettings(kind="small-word").kind == "small-word"
+    assert "small-word;" in " ".join(command("train", "--help").split())
     made = train_tokenizers(load_corpus("embedded", size=60), kind="small-word").source
     assert made.tokenize("THE The") == ["the", "the"]
 

@@ -221,8 +221,10 @@ class Mechanism(nn.Module, ABC):
     def at_budget(cls, keys: int, *, causal: bool) -> Specification | None:  # noqa: ARG003
         """The specification with which `attnlab compare` compares it at so many keys per row.
 
-        None leaves it to the list of `attnlab compare`; mechanisms of other distributions say it here. It
-        asks for several numbers and takes the best within the budget it counts.
+        None leaves it to the list of `attnlab compare` (`attnlab.budget.uniform`); a new mechanism says it
+        here. It asks for several numbers and takes the best within the budget it counts. `attnlab plan`
+        gives such settings to heads where `--families` has its name, if its keys can be counted and it
+        learns nothing.
         """
         return None
 

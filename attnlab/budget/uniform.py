@@ -82,7 +82,7 @@ class Uniform:
 
 
 def uniform_mechanisms() -> dict[str, Uniform]:
-    """The mechanisms by their names in tables; those of other distributions by `Mechanism.at_budget`."""
+    """The mechanisms by their names in tables; those that are not listed here by `Mechanism.at_budget`."""
     known = mechanisms()
     found = {
         "band": Uniform(known["band"], lambda space: map(Band, space.windows())),
@@ -99,10 +99,18 @@ def uniform_mechanisms() -> dict[str, Uniform]:
         ),
         "top-k": Uniform(known["topk"], lambda space: map(TopK, space.sizes()), "oracle"),
     }
-    for name, kind in known.items():
-        if any(kind.at_budget(LEAST_BUDGET, causal=one) is not None for one in (False, True)):
-            found[name] = Uniform(kind, partial(_of_plugin, kind))
+    for name, kind in sized_mechanisms().items():
+        found[name] = Uniform(kind, partial(_sized, kind))
     return found
+
+
+def sized_mechanisms() -> dict[str, type[Mechanism]]:
+    """The mechanisms that say their setting for a number of keys themselves, by name."""
+    return {
+        name: kind
+        for name, kind in mechanisms().items()
+        if any(kind.at_budget(LEAST_BUDGET, causal=one) is not None for one in (False, True))
+    }
 
 
 def refusals(site: str, rules: Collection[ScoreRule] = ()) -> dict[str, str]:
@@ -184,7 +192,7 @@ def _linear(space: SearchSpace) -> Iterable[Specification]:
     return Linear("elu"), Linear("taylor"), *(Linear("favor", size) for size in space.sizes())
 
 
-def _of_plugin(kind: type[Mechanism], space: SearchSpace) -> Iterable[Specification]:
+def _sized(kind: type[Mechanism], space: SearchSpace) -> Iterable[Specification]:
     sizes = (size for size in space.sizes() if size >= LEAST_BUDGET)
     settings = (kind.at_budget(size, causal=space.causal) for size in sizes)
     return (one for one in settings if one is not None)

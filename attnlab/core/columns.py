@@ -6,6 +6,7 @@ Headings, explanations and decimals wherever a table is shown come from these de
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 # How a table can be written, beside the text of a terminal.
@@ -173,12 +174,15 @@ class Table:
         row: what a row is, such as `a head`.
         columns: all that it may have; some are there only where they apply.
         keys: names of those in which no two rows are alike; empty where that is not known.
+        further: `module:function` that gives columns it may have beside these, whose computation is heavy
+            to import; asked only where there are such.
     """
 
     file: str
     row: str
     columns: tuple[Column, ...]
     keys: tuple[str, ...] = ()
+    further: str = ""
 
     @property
     def name(self) -> str:
@@ -199,11 +203,20 @@ class Table:
             raise KeyError(name)
         return found
 
+    def beside(self, there: Collection[str]) -> tuple[Column, ...]:
+        """The `further` columns of those that are there."""
+        if not self.further or set(there) <= set(self):
+            return ()
+        module, _, name = self.further.partition(":")
+        return tuple(
+            column for column in getattr(import_module(module), name)() if column.name in there
+        )
+
     def explained(self, there: Collection[str] | None = None) -> str:
         """A heading and a line per column, in Markdown; of the columns that are there, or of all."""
         lines = [
             f"- `{column.name}`: {column.meaning}"
-            for column in self.columns
+            for column in (*self.columns, *self.beside(there or ()))
             if there is None or column.name in there
         ]
         return "\n".join([f"## {self.file}, a row per {self.row}", "", *lines, ""])

@@ -6,12 +6,13 @@ the zero matrix (`relative` exactly 1), the uniform matrix and the mean by offse
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import getdoc
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.core import with_plugins
+from attnlab.core import Column, with_plugins
 from attnlab.matrices.batched import Sizes, checked_approximation, checked_weights, sizes_of
 
 _LONG_COLUMN = 256
@@ -140,6 +141,14 @@ def distances() -> dict[str, Distance]:
             of another.
     """
     return with_plugins("attnlab.distances", _DISTANCES, "a function of H and X", callable)
+
+
+def further_columns() -> tuple[Column, ...]:
+    """A column of a table for each distance, which means what the first line of its docstring says."""
+    return tuple(
+        Column(name, name.replace("_", " "), (getdoc(one) or "").partition("\n")[0], 3)
+        for name, one in distances().items()
+    )
 
 
 def kl_divergence(

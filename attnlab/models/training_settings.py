@@ -230,7 +230,7 @@ class TokenizerSettings(Settings):
     kind: Annotated[
         str,
         Option(
-            "Kind of tokenizer: bpe, or word as in the thesis.",
+            f"Kind of tokenizer: {', '.join(BLANK_TOKENIZERS)}; the thesis has word.",
             ("--tokenizer",),
             choices=tuple(BLANK_TOKENIZERS),
         ),

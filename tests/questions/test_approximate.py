@@ -6,6 +6,7 @@ import torch
 
 from attnlab.core.errors import InputError
 from attnlab.matrices.bands import fit_band
+from attnlab.matrices.distances import _DISTANCES
 from attnlab.matrices.families import CODED
 from attnlab.matrices.labels import label_heads
 from attnlab.matrices.references import top_entries
@@ -20,6 +21,7 @@ from attnlab.questions.approximate.question import (
     window_in,
 )
 from attnlab.results import family_words
+from attnlab.results.export import declared_columns
 
 
 def attention(*shape: int) -> torch.Tensor:
@@ -81,6 +83,27 @@ def test_numbers_on_the_terminal_stand_below_their_family() -> None:
             assert rows[name][index] == l1.shown(value)
         assert rows[f"mean {l1.narrow}"][index] == l1.shown(own["l1"].mean())
         assert rows[relative.narrow][index] == relative.shown(own["relative"].mean())
+
+
+def test_a_distance_that_is_added_is_explained_by_its_docstring(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def largest_entry(H: torch.Tensor, X: torch.Tensor) -> torch.Tensor:
+        """The largest |h - x|.
+
+        Not shown.
+        """
+        return (H - X).abs().amax((-2, -1))
+
+    monkeypatch.setitem(_DISTANCES, "largest_entry", largest_entry)
+    assert "`largest_entry`: The largest |h - x|.\n" in APPROXIMATION.explained(
+        ["l1", "largest_entry"]
+    )
+    assert "largest_entry" not in APPROXIMATION.explained()
+    frame = pd.DataFrame({"l1": [1.0], "largest_entry": [0.5], "unknown": [0.5]})
+    _, added, plain = declared_columns(frame, APPROXIMATION.file, [APPROXIMATION])
+    assert (added.heading, added.meaning) == ("largest entry", "The largest |h - x|.")
+    assert (plain.heading, plain.meaning) == ("unknown", "")
 
 
 def test_no_fit_is_nearer_than_top() -> None:

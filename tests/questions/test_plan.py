@@ -15,6 +15,8 @@ from zoo.random_models import SENTENCES, seeded, tokenizer
 import attnlab
 from attnlab.ablation.significance import bleu_difference, loss_difference
 from attnlab.attention.bridge.installing import use
+from attnlab.attention.mechanisms.keys import Keys, KeysAttention
+from attnlab.attention.mechanisms.linformer import Linformer, LinformerAttention
 from attnlab.attention.plan import load_plan, plan_of
 from attnlab.attention.registry import make
 from attnlab.budget.allocation import allocate_exactly
@@ -34,7 +36,7 @@ from attnlab.questions.plan.question import (
     BudgetNearLength,
     NoSettingFits,
 )
-from attnlab.questions.plan.search import FoundPlan, Search
+from attnlab.questions.plan.search import FoundPlan, Search, check_families
 from attnlab.reading.observing import Observed
 from attnlab.results.result import Result
 
@@ -162,6 +164,36 @@ def test_what_costs_least_is_chosen_whatever_its_distance(search: Search) -> Non
     found = search.searched(3, prices)
     assert {one.family for one in found.entries.values()} == {"none"}
     assert found.allocation.error == -4.0
+
+
+def test_a_mechanism_that_says_its_settings_may_be_given_to_heads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def first(_: type, keys: int, *, causal: bool) -> Keys:
+        return Keys(first=keys, last=int(not causal))
+
+    monkeypatch.setattr(KeysAttention, "at_budget", classmethod(first))
+    check_families(("keys", "none"))
+    one = Search((6,), ("keys", "none"))
+    for seed in range(3):
+        one.learn(planted(seed))
+    for seed in range(3, 6):
+        one.measure(planted(seed))
+    found = one.searched(6).entries[Head("encoder", 0, 1)]
+    assert (found.family, found.level) == ("keys", "calibrated")
+    assert str(found.specification) == "keys(first=5, last=1)"
+
+
+def test_a_mechanism_whose_keys_cannot_be_counted_is_no_family(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def sized(_: type, keys: int, *, causal: bool) -> Linformer:
+        del causal
+        return Linformer(keys)
+
+    monkeypatch.setattr(LinformerAttention, "at_budget", classmethod(sized))
+    with pytest.raises(InputError, match="families must be among .*, not 'linformer'"):
+        check_families(("linformer",))
 
 
 @pytest.mark.parametrize("size", [2, 4])

@@ -42,6 +42,7 @@ APPROXIMATION = Table(
         Column("seconds", "seconds", "Time of the fit per matrix.", 6),
     ),
     keys=("matrix", "family"),
+    further="attnlab.matrices.distances:further_columns",
 )
 BITS = Table(
     "bits.csv",

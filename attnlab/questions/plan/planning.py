@@ -47,7 +47,14 @@ from attnlab.questions.plan.question import (
     NoSettingFits,
     PlanSettings,
 )
-from attnlab.questions.plan.search import Candidate, Costs, FoundPlan, Search, Unit
+from attnlab.questions.plan.search import (
+    Candidate,
+    Costs,
+    FoundPlan,
+    Search,
+    Unit,
+    check_families,
+)
 from attnlab.reading import most_heads, sites_of
 from attnlab.results import Result, question_named
 
@@ -88,6 +95,7 @@ def plan(source: Source, settings: PlanSettings) -> Result:
             cannot be compared, or a budget is too small for the families that are allowed.
         AttnlabError: the corpus changed since the training.
     """
+    check_families(settings.families)
     settings.check_source(source)
     device = usable_device(settings.device)
     model, texts = model_and_texts(

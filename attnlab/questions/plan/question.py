@@ -63,8 +63,8 @@ MECHANISMS = Table(
             "family",
             "family",
             "`none`, `band`, `offsets`, `ends` (offsets with the first or last keys), `tokens` (columns of "
-            "token ids), `blocks` (such columns within reach: Sigma3), `static` (weights by offset) or "
-            "`full`.",
+            "token ids), `blocks` (such columns within reach: Sigma3), `static` (weights by offset), "
+            "`full`, or the mechanism that was asked for by name.",
         ),
         Column("mechanism", "mechanism", "As `--attention` takes it."),
         Column(
@@ -168,8 +168,8 @@ class PlanSettings(CalibratedSettings):
     families: Annotated[
         Sequence[str],
         Option(
-            f"What a head may get: any of {', '.join(FAMILIES)}; commas between.",
-            choices=FAMILIES,
+            f"What a head may get: any of {', '.join(FAMILIES)}, or a mechanism that says its setting for a "
+            "budget (Mechanism.at_budget); commas between.",
             shown="all but full",
             read=words_in,
         ),

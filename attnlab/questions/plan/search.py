@@ -28,9 +28,9 @@ from attnlab.budget import (
     allocate_exactly,
     lower_hull,
 )
-from attnlab.budget.uniform import uniform
-from attnlab.core import Head, InputError
-from attnlab.questions.plan.question import BASELINES
+from attnlab.budget.uniform import sized_mechanisms, uniform
+from attnlab.core import Head, InputError, briefly
+from attnlab.questions.plan.question import BASELINES, FAMILIES
 from attnlab.reading import Observed
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64)
@@ -110,6 +110,20 @@ def candidates(sums: LayerSums, head: int, budget: int, families: Sequence[str])
         for specification in made[family]():
             found.setdefault(specification, Candidate(family, specification))
     return list(found.values())
+
+
+def check_families(families: Sequence[str]) -> None:
+    """Raises InputError for what is neither learned here nor a mechanism whose settings have known keys."""
+    named = (
+        name
+        for name, kind in sized_mechanisms().items()
+        if kind.traits.support and not kind.traits.learned
+    )
+    known = dict.fromkeys((*FAMILIES, *named))
+    wrong = next((name for name in families if name not in known), None)
+    if wrong is not None:
+        msg = f"families must be among {', '.join(known)}, not {briefly(wrong)}."
+        raise InputError(msg)
 
 
 def windows(site: str, longest: int, *, full: bool = True) -> list[Candidate]:
@@ -425,7 +439,7 @@ class Search:
                 for one in (
                     windows(head.site, self._longest, full="full" in self._families)
                     if self._one_window
-                    else candidates(self._sums[at], head.head, self._most, self._families)
+                    else self._of_head(at, head)
                 )
             ]
             by_specification = {
@@ -440,6 +454,19 @@ class Search:
                 for specification in uniform(name, at[0], self._most):
                     wanted[at][specification] = set(range(count))
         self._measured = Measurements(wanted, detailed=False)
+
+    def _of_head(self, at: Layer, head: Head) -> list[Candidate]:
+        """What is learned for a head, and the settings of mechanisms that are named as families."""
+        learned = [name for name in self._families if name in FAMILIES]
+        named = (name for name in self._families if name not in FAMILIES)
+        return [
+            *candidates(self._sums[at], head.head, self._most, learned),
+            *(
+                Candidate(name, one)
+                for name in named
+                for one in uniform(name, head.site, self._most)
+            ),
+        ]
 
     def _follows(self, candidate: Candidate, at: Layer) -> bool:
         """Whether the candidate can do to scores what the model does in a layer."""
