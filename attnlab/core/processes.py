@@ -384,7 +384,10 @@ def usable_device(name: str | None) -> torch.device:
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:
-        msg = f"Device '{name}' cannot be used here ({reason(error)}); try cpu."
+        # So torch says that it was built without one.
+        absent = isinstance(error, AssertionError)
+        why = "this torch is built without it" if absent else reason(error)
+        msg = f"Device '{name}' cannot be used here ({why}); try cpu."
         raise InputError(msg) from error
     return torch.device(name)
 

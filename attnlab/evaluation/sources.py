@@ -93,15 +93,7 @@ def model_and_texts(
         InputError: no such model, no sentences for it, or sentences from two sources.
     """
     given = text or corpus or treebank or not isinstance(sentences, int)
-    if treebank is not None and (text or corpus or not isinstance(sentences, int)):
-        msg = "treebank brings its own sentences; leave text and corpus out."
-        raise InputError(msg)
-    if pair is not None and corpus is None:
-        msg = "pair names the languages of corpus; name a corpus too, or leave pair out."
-        raise InputError(msg)
-    if isinstance(sentences, int) and sentences < 1:
-        msg = f"The number of sentences must be at least 1, not {sentences}."
-        raise InputError(msg)
+    _check_one_source(sentences, text=text, corpus=corpus, pair=pair, treebank=treebank)
     if not given and isinstance(source, str | Path):
         file = "text, a file with a sentence on each line"
         check_has_sentences(source, f"{file}, or a corpus" if corpora else file)
@@ -128,6 +120,29 @@ def model_and_texts(
     brought = text is None and isinstance(sentences, int)
     name = corpus or (run.settings.corpus.name if run is not None and brought else None)
     return model, replace(found, gold=_gold(found, name, lowercase=model.lowercase))
+
+
+def _check_one_source(
+    sentences: int | Sequence[Text],
+    *,
+    text: str | Path | None,
+    corpus: str | None,
+    pair: str | None,
+    treebank: str | Path | None,
+) -> None:
+    """Raises InputError where sentences come from two places, or none are wanted; see `model_and_texts`."""
+    if treebank is not None and (text or corpus or not isinstance(sentences, int)):
+        msg = "treebank brings its own sentences; leave text and corpus out."
+        raise InputError(msg)
+    if text is not None and not isinstance(sentences, int):
+        msg = "sentences are the texts themselves here, and text names a file of others; leave one out."
+        raise InputError(msg)
+    if pair is not None and corpus is None:
+        msg = "pair names the languages of corpus; name a corpus too, or leave pair out."
+        raise InputError(msg)
+    if isinstance(sentences, int) and sentences < 1:
+        msg = f"The number of sentences must be at least 1, not {sentences}."
+        raise InputError(msg)
 
 
 def _of_treebank(path: str | Path, sentences: int, *, lowercase: bool) -> Texts:

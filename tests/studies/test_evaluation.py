@@ -239,6 +239,11 @@ def test_models_from_a_folder(tmp_path: Path) -> None:
             "batch size must be at least 1 and at most 100000, not 0",
         ),
         ({"sentences": PAIRS, "device": "abacus"}, "Device 'abacus' cannot be used here"),
+        pytest.param(
+            {"sentences": PAIRS, "device": "cuda"},
+            r"'cuda' cannot be used here \(this torch is built without it\)",
+            marks=pytest.mark.skipif(torch.backends.cuda.is_built(), reason="built with it"),
+        ),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused(options: dict[str, object], words: str) -> None:

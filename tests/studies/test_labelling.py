@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from zoo import random_models
 from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
+import attnlab
 from attnlab.cli.app import app
 from attnlab.core.errors import InputError
 from attnlab.grammar.embedded import draw_pairs
@@ -197,6 +198,13 @@ def test_a_treebank_for_any_model(tmp_path: Path) -> None:
             treebank=tmp_path / "trees.conllu",
             sentences=SENTENCES,
         )
+
+
+def test_a_file_of_texts_beside_texts_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "texts").write_text("A cat.\n", encoding="utf-8")
+    for ask in (analyze, attnlab.importance):
+        with pytest.raises(InputError, match="text names a file of others"):
+            ask((random_models.bert(), tokenizer()), text=tmp_path / "texts", sentences=SENTENCES)
 
 
 def test_one_tokenizer_for_both_languages_is_aligned_as_two_are() -> None:

@@ -58,6 +58,8 @@ def model_with_layer_types(model: PreTrainedModel, plan: AttentionPlan) -> PreTr
     Cost: a copy of the model, of half precision two in float32, two forward passes and the last tokens.
     """
     modules = attention_modules(model)
+    check_one_stack(modules)
+    can_leave_layers_full(model)
     found = layer_types_of(plan_within(plan, modules), modules)
     config = copy.deepcopy(model.config)
     _set(model, config, found)

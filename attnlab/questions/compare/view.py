@@ -288,7 +288,7 @@ def installing_of(rows: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> str
         tables: of the comparison, `mechanisms_by_head` among them.
     """
     # It imports models of transformers, which other pages do without.
-    from attnlab.attention import MECHANISMS, parse
+    from attnlab.attention import catalogue, parse
     from attnlab.budget import uniform_mechanisms
 
     row = winner(*_usable(rows))
@@ -302,7 +302,8 @@ def installing_of(rows: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> str
     sites = own["site"] if row["sites"] == ALL else row["sites"].split(", ")
     settings = own[own["site"].isin(sites)].groupby("site", sort=False)["setting"].first().to_dict()
     # What is drawn and not trained would be drawn anew.
-    if not settings or any(MECHANISMS[parse(one).name].traits.learned for one in settings.values()):
+    trained = {entry.name for entry in catalogue() if entry.traits.learned}
+    if not settings or any(parse(setting).name in trained for setting in settings.values()):
         return None
     learned = [_LEARNED[how] for how in _learned_by(settings.values())]
     then = f", then {' and '.join(learned)}" if learned else ""
