@@ -45,4 +45,5 @@ from .scores import Entry as Entry
 from .scores import Scores as Scores
 from .scores import mean_intervals as mean_intervals
 from .uniform import refusals as refusals
+from .uniform import sized_mechanisms as sized_mechanisms
 from .uniform import uniform_mechanisms as uniform_mechanisms

@@ -27,8 +27,9 @@ from attnlab.budget import (
     allocate,
     allocate_exactly,
     lower_hull,
+    sized_mechanisms,
 )
-from attnlab.budget.uniform import sized_mechanisms, uniform
+from attnlab.budget.uniform import uniform
 from attnlab.core import Head, InputError, briefly
 from attnlab.questions.plan.question import BASELINES, FAMILIES
 from attnlab.reading import Observed
