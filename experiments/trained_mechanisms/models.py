@@ -1,7 +1,8 @@
-"""The models of the study, whose encoder has another mechanism from the first step of training on."""
+"""Studies of models that have another mechanism from the first training step on: arms, contrasts, models."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,33 @@ class Training:
     dim: int
     vocabulary: int
     epochs: int
+
+
+@dataclass(frozen=True)
+class Study:
+    """Arms that are compared with each other, and how their models are trained.
+
+    Attributes:
+        folder: of the result.
+        training: of every model.
+        arms: by arm its plan, what says most first: the order in which they are trained.
+        contrasts: the loss of the first minus that of the second, of the models of one pair and seed; these
+            are tested, and corrected among themselves.
+        keys: by column of the table, the site whose keys per row it counts.
+        on_request: arms that are trained only where they are asked for.
+    """
+
+    folder: str
+    training: Training
+    arms: Mapping[str, dict[str, str]]
+    contrasts: tuple[tuple[str, str], ...]
+    keys: Mapping[str, str]
+    on_request: Mapping[str, dict[str, str]] = field(default_factory=dict)
+
+    @property
+    def plans(self) -> dict[str, dict[str, str]]:
+        """The plans of all arms."""
+        return {**self.arms, **self.on_request}
 
 
 SHORT, LONG = Training(128, 4000, 5), Training(256, 6000, 14)
@@ -44,12 +72,16 @@ def at_budget(keys: int) -> dict[str, dict[str, str]]:
     return {arm: {"encoder": mechanism} for arm, mechanism in mechanisms.items()}
 
 
-def by_head(*mechanisms: str) -> dict[str, str]:
-    """A plan with a mechanism for each encoder head."""
-    return {f"encoder.0.{head}": mechanism for head, mechanism in enumerate(mechanisms)}
+def by_head(*mechanisms: str, site: str = "encoder") -> dict[str, str]:
+    """A plan with a mechanism for each head of a site."""
+    return {f"{site}.0.{head}": mechanism for head, mechanism in enumerate(mechanisms)}
 
 
-# By arm, its plan, in the order in which they are trained: what says most first.
+def last_keys(keys: int) -> dict[str, str]:
+    """A decoder whose rows have their own key and those before it, so many together."""
+    return {"decoder": f"band(window=({keys - 1}, 0))"}
+
+
 ARMS: dict[str, dict[str, str]] = {
     FULL: {"encoder": "full"},
     "none": {"encoder": "none"},
@@ -63,15 +95,43 @@ ARMS: dict[str, dict[str, str]] = {
     "fixed patterns": by_head(*(f"fixed(pattern='{name}')" for name in FIXED), "full"),
     "linear": {"encoder": "linear"},
 }
-# Trained where they are asked for.
-WIDER = {f"{arm}, 9 keys": plan for arm, plan in at_budget(9).items()}
-PLANS = ARMS | WIDER
+ENCODER = Study(
+    "trained_mechanisms", SHORT, ARMS, ((BAND, FULL), (GAUSSIAN, FULL), (RARE, BAND)),
+    keys={"keys_per_row": "encoder"},
+    on_request={f"{arm}, 9 keys": plan for arm, plan in at_budget(9).items()},
+)  # fmt: skip
+LARGER = replace(ENCODER, folder="trained_mechanisms_long", training=LONG)
+
+LAST_FOUR, CROSS = "decoder band of 4 keys", "gaussian cross-attention"
+LEARNED, DECODER_GAUSSIAN = f"{CROSS} with one learned head", "gaussian decoder"
+# Around the position of the row and its neighbours; the last head is the one that is learned.
+AROUND = [f"gaussian(offset={offset})" for offset in (-1, -1, -1, 0, 0, 1, 1, 1)]
+ONE_LEARNED = by_head(*AROUND[:-1], "full", site="cross")
+# Half of the heads look at the key before, half at their own.
+PREVIOUS_OR_OWN = by_head(*["gaussian(offset=-1)"] * 4, *["gaussian(offset=0)"] * 4, site="decoder")
+DECODER = Study(
+    "trained_mechanisms_decoder", SHORT,
+    {
+        FULL: {"encoder": "full"},
+        LAST_FOUR: last_keys(4),
+        CROSS: by_head(*AROUND, site="cross"),
+        LEARNED: ONE_LEARNED,
+        "decoder band of 2 keys": last_keys(2),
+        DECODER_GAUSSIAN: PREVIOUS_OR_OWN,
+        "decoder band of 6 keys": last_keys(6),
+    },
+    ((LAST_FOUR, FULL), (CROSS, FULL), (LEARNED, CROSS)),
+    keys={"decoder_keys_per_row": "decoder", "cross_keys_per_row": "cross"},
+    on_request={
+        "gaussian everywhere but one learned cross head": ARMS[GAUSSIAN] | PREVIOUS_OR_OWN | ONE_LEARNED,
+        "decoder band of 8 keys": last_keys(8),
+    },
+)  # fmt: skip
 
 
-def settings_of(
-    pair: str, arm: str, seed: int, data: Path, training: Training = SHORT
-) -> RunSettings:
+def settings_of(study: Study, pair: str, arm: str, seed: int, data: Path) -> RunSettings:
     """How the model of an arm is trained; `data` is the folder of the corpora."""
+    training = study.training
     return settings_from(
         {
             "corpus": {
@@ -81,16 +141,14 @@ def settings_of(
             "tokenizer": {"vocabulary": training.vocabulary},
             "model": {
                 "dim": training.dim, "heads": HEADS, "feed_forward": 4 * training.dim,
-                "dropout": 0.2, "norm": "post", "attention": {**PLANS[arm]},
+                "dropout": 0.2, "norm": "post", "attention": {**study.plans[arm]},
             },
             "optimizer": OPTIMIZER | {"epochs": training.epochs, "seed": seed},
         }
     )  # fmt: skip
 
 
-def model_of(
-    pair: str, arm: str, seed: int, data: Path, runs: Path, *, training: Training = SHORT
-) -> Run:
+def model_of(study: Study, pair: str, arm: str, seed: int, *, data: Path, runs: Path) -> Run:
     """The model of an arm, trained where the folder of runs does not hold it yet."""
     name = re.sub(r"\W+", "-", f"{pair} {arm} seed {seed}")
-    return kept_run(name, settings_of(pair, arm, seed, data, training), runs)
+    return kept_run(name, settings_of(study, pair, arm, seed, data), runs)

@@ -1,18 +1,21 @@
-"""What a translation model loses when another mechanism stands in its encoder from the first step on.
+"""What a translation model loses when another mechanism stands in it from the first step of training on.
 
     python experiments/trained_mechanisms/run.py ../shared/data --seeds 0 1 2
     python experiments/trained_mechanisms/run.py ../shared/data --long --seeds 0 1 2
+    python experiments/trained_mechanisms/run.py ../shared/data --decoder --seeds 0 1 2
 
 trains the models that the folder of runs does not hold yet, all seeds of an arm before the next arm, and
-writes results/trained_mechanisms/, or trained_mechanisms_long/ of larger models that are trained for longer,
-a row a model. A model whose weights are in the table already is not
-measured again. The arms and the contrasts below were fixed before a model was trained. Several processes can
-train other `--arms` or `--seeds` at a time; one more call with all of them then completes the tables.
+writes results/trained_mechanisms/, where the mechanism stands in the encoder; trained_mechanisms_long/ of
+larger models that are trained for longer; or trained_mechanisms_decoder/, where it stands in the decoder or
+in cross-attention. A row is a model. A model whose weights are in the table already is not measured again.
+The arms and the contrasts of `models.py` were fixed before a model was trained. Several processes can train
+other `--arms` or `--seeds` at a time; one more call with all of them then completes the tables.
 """
 
 import argparse
 import shlex
 import sys
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -37,33 +40,34 @@ from experiments.shared.readme import (
 )
 from experiments.trained_mechanisms.figure import draw_arms
 from experiments.trained_mechanisms.models import (
-    ARMS,
-    BAND,
+    DECODER,
+    ENCODER,
     FULL,
     GAUSSIAN,
-    LONG,
+    LARGER,
     PAIRS,
-    PLANS,
-    RARE,
-    SHORT,
+    Study,
     model_of,
 )
 
-OUT, OUT_LONG = RESULTS / "trained_mechanisms", RESULTS / "trained_mechanisms_long"
 MODEL = ["pair", "arm", "seed"]
 DIGITS, SEEDS = 4, 3
-# Loss of the first minus that of the second, of the models of one pair and seed; these are tested.
-CONTRASTS = ((BAND, FULL), (GAUSSIAN, FULL), (RARE, BAND))
-MEASURES = ["loss", "bleu", "chrf", "length_ratio", "keys_per_row", "target_tokens_per_second"]
+MEASURES = ["loss", "bleu", "chrf", "length_ratio"]
+SPEED = "target_tokens_per_second"
+STUDIES = {study.folder: study for study in (ENCODER, LARGER, DECODER)}
 
 
 def main() -> None:
     """Trains what is not there, measures it, and writes tables, figure and README."""
-    chosen = _parser().parse_args()
-    out, training = (OUT_LONG, LONG) if chosen.long else (OUT, SHORT)
-    for pair, arm, seed in product(chosen.pairs, chosen.arms, chosen.seeds):
+    parser = _parser()
+    chosen = parser.parse_args()
+    study = STUDIES[chosen.study]
+    if unknown := set(chosen.arms or ()) - set(study.plans):
+        parser.error(f"no arm {min(unknown)!r} here; choose from: {', '.join(study.plans)}")
+    out, arms = RESULTS / study.folder, chosen.arms or list(study.arms)
+    for pair, arm, seed in product(chosen.pairs, arms, chosen.seeds):
         with quiet():
-            run = model_of(pair, arm, seed, chosen.data, chosen.runs, training=training)
+            run = model_of(study, pair, arm, seed, data=chosen.data, runs=chosen.runs)
             publish(out, {"pair": pair, "arm": arm, "seed": seed}, run)
         print(pair, arm, seed, flush=True)
     words = shlex.join(path_label(word) for word in sys.argv[1:])
@@ -73,9 +77,19 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="folder of multi30k")
-    parser.add_argument("--long", action="store_true", help="256 dimensions, 14 epochs")
+    which = parser.add_mutually_exclusive_group()
+    for option, study, words in (
+        ("--long", LARGER, "256 dimensions, 14 epochs"),
+        ("--decoder", DECODER, "other attention in the decoder or in cross-attention"),
+    ):
+        which.add_argument(
+            option, dest="study", action="store_const", const=study.folder, help=words
+        )
+    parser.set_defaults(study=ENCODER.folder)
     parser.add_argument("--pairs", nargs="*", choices=PAIRS, default=list(PAIRS[:1]))
-    parser.add_argument("--arms", nargs="*", choices=list(PLANS), default=list(ARMS))
+    parser.add_argument(
+        "--arms", nargs="*", help="arms of models.py (default: those not on request)"
+    )
     parser.add_argument("--seeds", nargs="*", type=int, default=list(range(SEEDS)))
     parser.add_argument(
         "--runs",
@@ -96,27 +110,25 @@ def publish(folder: Path, model: dict[str, Any], run: Run) -> None:
         )
         if same.all(axis=1).any():
             return
-    put_rows(folder, "table", model, pd.DataFrame([measured(run)]).round(DIGITS))
+    row = measured(run, STUDIES[folder.name].keys)
+    put_rows(folder, "table", model, pd.DataFrame([row]).round(DIGITS))
 
 
-def measured(run: Run) -> dict[str, Any]:
-    """How the model translates, its keys per row of the encoder, and how fast it was trained."""
-    speeds = [line["target_tokens_per_second"] for line in run.metrics()]
-    return described(run) | {
-        "keys_per_row": keys_per_row(run),
-        "target_tokens_per_second": float(pd.Series(speeds).median()),
-    }
+def measured(run: Run, keys: Mapping[str, str]) -> dict[str, Any]:
+    """How the model translates, its keys per row by column and site, and how fast it was trained."""
+    speeds = [line[SPEED] for line in run.metrics()]
+    counted = {column: keys_per_row(run, site) for column, site in keys.items()}
+    return described(run) | counted | {SPEED: float(pd.Series(speeds).median())}
 
 
 @torch.inference_mode()
-def keys_per_row(run: Run, sentences: int = 200) -> float:
-    """Keys of the encoder whose weight is not 0, mean over the rows and heads of the first test sentences."""
+def keys_per_row(run: Run, site: str, sentences: int = 200) -> float:
+    """Keys of a site whose weight is not 0, mean over the rows and heads of the first test sentences."""
     evaluator = load_evaluator(run, sentences=sentences)
     keys, rows = 0.0, 0
     for batch in evaluator.batches:
-        inputs = {name: batch.inputs[name] for name in ("input_ids", "attention_mask")}
-        weights = evaluator.model.get_encoder()(**inputs, output_attentions=True).attentions
-        real = evaluator.real(batch, "encoder")
+        weights = evaluator.model(**batch.inputs, output_attentions=True)[f"{site}_attentions"]
+        real = evaluator.real(batch, site)
         counts = torch.stack([(layer != 0).sum(-1) for layer in weights]).double().mean((0, 2))
         keys += float((counts * real).sum())
         rows += int(real.sum())
@@ -131,9 +143,9 @@ def differences(table: pd.DataFrame, arm: str, reference: str) -> list[float]:
     return (losses[arm] - losses[reference]).dropna().tolist()
 
 
-def tested(table: pd.DataFrame) -> pd.DataFrame:
+def tested(table: pd.DataFrame, study: Study) -> pd.DataFrame:
     """The contrasts that were fixed beforehand; one that no model has yet is left out."""
-    found = {f"{arm} against {of}": differences(table, arm, of) for arm, of in CONTRASTS}
+    found = {f"{arm} against {of}": differences(table, arm, of) for arm, of in study.contrasts}
     return contrasts({name: each for name, each in found.items() if each})
 
 
@@ -146,9 +158,9 @@ def estimated(table: pd.DataFrame) -> pd.DataFrame:
 
 def write_result(folder: Path, command: str) -> None:
     """The tables over models, the figure, the facts and the README of the rows in a folder."""
-    table = read_table(folder, "table")
-    models = over_models(table, ["arm"], MEASURES).sort_values("loss")
-    write_table(folder / "contrasts.csv", tested(table).round(DIGITS))
+    table, study = read_table(folder, "table"), STUDIES[folder.name]
+    models = over_models(table, ["arm"], [*MEASURES, *study.keys, SPEED]).sort_values("loss")
+    write_table(folder / "contrasts.csv", tested(table, study).round(DIGITS))
     write_table(folder / "against_full.csv", estimated(table).round(DIGITS))
     write_table(folder / "over_models.csv", models.round(DIGITS))
     write_figure(draw_arms(table, models), folder, "arms")
@@ -162,18 +174,17 @@ def write_result(folder: Path, command: str) -> None:
 
 def readme(folder: Path) -> str:
     """The README of the result, from its tables and facts."""
-    table = read_table(folder, "table")
+    table, study = read_table(folder, "table"), STUDIES[folder.name]
     return render(
         __file__, read_facts(folder),
         table=table, whole=table[table["arm"] == FULL], pairs=sorted(set(table["pair"])),
-        first=tested(table[table["seed"] == 0]).to_dict("records"),
-        seeds=table.groupby("arm").size().min(), larger=of_larger(folder.with_name(OUT_LONG.name)),
+        first=tested(table[table["seed"] == 0], study).to_dict("records"),
+        seeds=table.groupby("arm").size().min(), larger=of_larger(folder.with_name(LARGER.folder)),
         elsewhere=table[table["torch"] != table["torch"].mode()[0]].to_dict("records"),
-        long=folder.name == OUT_LONG.name,
-        training=LONG if folder.name == OUT_LONG.name else SHORT,
+        long=study == LARGER, decoder=study == DECODER, training=study.training,
         contrasts=read_table(folder, "contrasts").to_dict("records"),
-        arms=shown(read_table(folder, "over_models"), read_table(folder, "against_full")),
-        missing=[arm for arm in PLANS if arm not in set(table["arm"])],
+        arms=shown(study, read_table(folder, "over_models"), read_table(folder, "against_full")),
+        missing=[arm for arm in study.plans if arm not in set(table["arm"])],
     )  # fmt: skip
 
 
@@ -186,22 +197,22 @@ def of_larger(folder: Path) -> dict[str, Any]:
     return {"models": models, "gaussian": against[GAUSSIAN], "none": against["none"]}
 
 
-def shown(models: pd.DataFrame, against: pd.DataFrame) -> pd.DataFrame:
+def shown(study: Study, models: pd.DataFrame, against: pd.DataFrame) -> pd.DataFrame:
     """A row an arm, the least loss first."""
     own = against.set_index("arm").to_dict("index")
     return pd.DataFrame(
         [
             {
-                "encoder": row["arm"],
-                "setting": " or ".join(dict.fromkeys(PLANS[row["arm"]].values())),
+                "encoder" if study != DECODER else "arm": row["arm"],
+                "setting": " or ".join(dict.fromkeys(study.plans[row["arm"]].values())),
                 "models": row["models"],
                 "loss": f"{row['loss']:.3f}",
                 "against full": _interval(own.get(row["arm"])),
                 "BLEU": f"{row['bleu']:.1f}",
                 "chrF": f"{row['chrf']:.1f}",
                 "length ratio": f"{row['length_ratio']:.2f}",
-                "keys per row": f"{row['keys_per_row']:.2f}",
             }
+            | {column.replace("_", " "): f"{row[column]:.2f}" for column in study.keys}
             for row in models.to_dict("records")
         ]
     )
