@@ -47,6 +47,7 @@ def page(results: Path) -> str:
         "head_roles_6_layers": head_roles, "trained_mechanisms_long": trained_mechanisms,
         "static_heads_3_layers": static_heads, "head_costs_3_layers": head_costs,
         "static_heads_6_layers": static_heads, "head_costs_6_layers": head_costs,
+        "trained_mechanisms_decoder": trained_decoder,
     }  # fmt: skip
     return render(
         __file__, {"versions": {}, "date": ""}, estimate=estimate, bleus=bleu_range,
@@ -276,11 +277,17 @@ def static_heads(folder: Path) -> Row:
 
 
 def trained_mechanisms(folder: Path) -> Row:
-    """The contrasts of models trained with other attention in the encoder."""
+    """The contrasts of models trained with other attention in the encoder, and what none loses."""
+    return trained_decoder(folder) | {
+        "none": row_of(read_table(folder, "against_full"), arm="none")
+    }
+
+
+def trained_decoder(folder: Path) -> Row:
+    """The contrasts of models trained with other attention, here in the decoder or in cross-attention."""
     table = read_table(folder, "table")
     return {
         "contrasts": read_table(folder, "contrasts").to_dict("records"),
-        "none": row_of(read_table(folder, "against_full"), arm="none"),
         "bleu": table.loc[table["arm"] == FULL, "bleu"],
         "epochs": table["epochs"].max(),
         "models": len(table),

@@ -5,8 +5,8 @@ from matplotlib.figure import Figure
 
 from attnlab.figures import PAGE, blank, colour, panel, style
 
-LEFT, TOP, WIDTH, ROW, BOTTOM = 1.9, 0.2, 2.35, 0.22, 0.5
-BETWEEN = 0.25
+LEFT, TOP, RIGHT, ROW, BOTTOM = 1.9, 0.2, 0.15, 0.22, 0.5
+BETWEEN, LETTER = 0.25, 0.052
 MEASURES = {"loss": "loss (nats per token)", "bleu": "BLEU"}
 
 
@@ -18,11 +18,13 @@ def draw_arms(table: pd.DataFrame, models: pd.DataFrame) -> Figure:
         models: the same over models, with the ends of the intervals.
     """
     order = list(models.sort_values("loss", ascending=False)["arm"])
+    left = max(LEFT, LETTER * max(map(len, order)))
+    width = (PAGE - left - BETWEEN - RIGHT) / 2
     with style():
         height = ROW * len(order)
         figure = blank(PAGE, TOP + height + BOTTOM)
         for index, (measure, label) in enumerate(MEASURES.items()):
-            axes = panel(figure, LEFT + index * (WIDTH + BETWEEN), TOP, WIDTH, height)
+            axes = panel(figure, left + index * (width + BETWEEN), TOP, width, height)
             for place, arm in enumerate(order):
                 own = table.loc[table["arm"] == arm, measure]
                 mean = models[models["arm"] == arm].iloc[0]

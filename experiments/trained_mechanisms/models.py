@@ -77,11 +77,6 @@ def by_head(*mechanisms: str, site: str = "encoder") -> dict[str, str]:
     return {f"{site}.0.{head}": mechanism for head, mechanism in enumerate(mechanisms)}
 
 
-def last_keys(keys: int) -> dict[str, str]:
-    """A decoder whose rows have their own key and those before it, so many together."""
-    return {"decoder": f"band(window=({keys - 1}, 0))"}
-
-
 ARMS: dict[str, dict[str, str]] = {
     FULL: {"encoder": "full"},
     "none": {"encoder": "none"},
@@ -102,7 +97,13 @@ ENCODER = Study(
 )  # fmt: skip
 LARGER = replace(ENCODER, folder="trained_mechanisms_long", training=LONG)
 
-LAST_FOUR, CROSS = "decoder band of 4 keys", "gaussian cross-attention"
+# Rows of the decoder have their own key and those before it, so many together.
+WINDOWS = {
+    f"decoder band of {keys} keys": {"decoder": f"band(window=({keys - 1}, 0))"}
+    for keys in (2, 4, 6, 8)
+}
+LAST_TWO, LAST_FOUR, LAST_SIX, LAST_EIGHT = WINDOWS
+CROSS = "gaussian cross-attention"
 LEARNED, DECODER_GAUSSIAN = f"{CROSS} with one learned head", "gaussian decoder"
 # Around the position of the row and its neighbours; the last head is the one that is learned.
 AROUND = [f"gaussian(offset={offset})" for offset in (-1, -1, -1, 0, 0, 1, 1, 1)]
@@ -113,18 +114,18 @@ DECODER = Study(
     "trained_mechanisms_decoder", SHORT,
     {
         FULL: {"encoder": "full"},
-        LAST_FOUR: last_keys(4),
+        LAST_FOUR: WINDOWS[LAST_FOUR],
         CROSS: by_head(*AROUND, site="cross"),
         LEARNED: ONE_LEARNED,
-        "decoder band of 2 keys": last_keys(2),
+        LAST_TWO: WINDOWS[LAST_TWO],
         DECODER_GAUSSIAN: PREVIOUS_OR_OWN,
-        "decoder band of 6 keys": last_keys(6),
+        LAST_SIX: WINDOWS[LAST_SIX],
     },
     ((LAST_FOUR, FULL), (CROSS, FULL), (LEARNED, CROSS)),
     keys={"decoder_keys_per_row": "decoder", "cross_keys_per_row": "cross"},
     on_request={
         "gaussian everywhere but one learned cross head": ARMS[GAUSSIAN] | PREVIOUS_OR_OWN | ONE_LEARNED,
-        "decoder band of 8 keys": last_keys(8),
+        LAST_EIGHT: WINDOWS[LAST_EIGHT],
     },
 )  # fmt: skip
 

@@ -20,6 +20,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 
@@ -31,6 +32,7 @@ from attnlab.models import Run
 from experiments.models.run import described
 from experiments.shared.readme import (
     RESULTS,
+    estimate,
     put_rows,
     read_facts,
     read_table,
@@ -40,12 +42,16 @@ from experiments.shared.readme import (
 )
 from experiments.trained_mechanisms.figure import draw_arms
 from experiments.trained_mechanisms.models import (
+    CROSS,
     DECODER,
+    DECODER_GAUSSIAN,
     ENCODER,
     FULL,
     GAUSSIAN,
     LARGER,
+    LEARNED,
     PAIRS,
+    WINDOWS,
     Study,
     model_of,
 )
@@ -135,12 +141,14 @@ def keys_per_row(run: Run, site: str, sentences: int = 200) -> float:
     return keys / rows
 
 
-def differences(table: pd.DataFrame, arm: str, reference: str) -> list[float]:
-    """Loss of one arm minus that of another, for each pair of languages and seed that has both."""
-    losses = table.pivot(index=["pair", "seed"], columns="arm", values="loss")
-    if not {arm, reference} <= set(losses):
+def differences(
+    table: pd.DataFrame, arm: str, reference: str, measure: str = "loss"
+) -> list[float]:
+    """A measure of one arm minus that of another, for each pair of languages and seed that has both."""
+    values = table.pivot(index=["pair", "seed"], columns="arm", values=measure)
+    if not {arm, reference} <= set(values):
         return []
-    return (losses[arm] - losses[reference]).dropna().tolist()
+    return (values[arm] - values[reference]).dropna().tolist()
 
 
 def tested(table: pd.DataFrame, study: Study) -> pd.DataFrame:
@@ -149,9 +157,9 @@ def tested(table: pd.DataFrame, study: Study) -> pd.DataFrame:
     return contrasts({name: each for name, each in found.items() if each})
 
 
-def estimated(table: pd.DataFrame) -> pd.DataFrame:
-    """Loss of every arm minus that of full attention, with t intervals over models and no test."""
-    found = {arm: differences(table, arm, FULL) for arm in dict.fromkeys(table["arm"])}
+def estimated(table: pd.DataFrame, measure: str = "loss") -> pd.DataFrame:
+    """A measure of every arm minus that of full attention, with t intervals over models and no test."""
+    found = {arm: differences(table, arm, FULL, measure) for arm in dict.fromkeys(table["arm"])}
     rows = contrasts({arm: each for arm, each in found.items() if each and arm != FULL})
     return rows.drop(columns="p_value").rename(columns={"contrast": "arm"})
 
@@ -175,15 +183,21 @@ def write_result(folder: Path, command: str) -> None:
 def readme(folder: Path) -> str:
     """The README of the result, from its tables and facts."""
     table, study = read_table(folder, "table"), STUDIES[folder.name]
+    counts = table.groupby("arm", sort=False).size()
+    against = formatted(read_table(folder, "against_full"), "+.3f")
+    bleu = formatted(estimated(table, "bleu"), "+.1f")
     return render(
         __file__, read_facts(folder),
         table=table, whole=table[table["arm"] == FULL], pairs=sorted(set(table["pair"])),
         first=tested(table[table["seed"] == 0], study).to_dict("records"),
-        seeds=table.groupby("arm").size().min(), larger=of_larger(folder.with_name(LARGER.folder)),
+        seeds=counts.min(), few=counts[counts < SEEDS].to_dict(),
+        larger=of_larger(folder.with_name(LARGER.folder)),
         elsewhere=table[table["torch"] != table["torch"].mode()[0]].to_dict("records"),
         long=study == LARGER, decoder=study == DECODER, training=study.training,
         contrasts=read_table(folder, "contrasts").to_dict("records"),
-        arms=shown(study, read_table(folder, "over_models"), read_table(folder, "against_full")),
+        arms=shown(study, read_table(folder, "over_models"), against, bleu),
+        bleu=bleu, regained={one: regained(table, one) for one in ("loss", "bleu")},
+        published=[*WINDOWS, DECODER_GAUSSIAN, CROSS, LEARNED],
         missing=[arm for arm in study.plans if arm not in set(table["arm"])],
     )  # fmt: skip
 
@@ -197,32 +211,40 @@ def of_larger(folder: Path) -> dict[str, Any]:
     return {"models": models, "gaussian": against[GAUSSIAN], "none": against["none"]}
 
 
-def shown(study: Study, models: pd.DataFrame, against: pd.DataFrame) -> pd.DataFrame:
-    """A row an arm, the least loss first."""
-    own = against.set_index("arm").to_dict("index")
-    return pd.DataFrame(
-        [
-            {
-                "encoder" if study != DECODER else "arm": row["arm"],
-                "setting": " or ".join(dict.fromkeys(study.plans[row["arm"]].values())),
-                "models": row["models"],
-                "loss": f"{row['loss']:.3f}",
-                "against full": _interval(own.get(row["arm"])),
-                "BLEU": f"{row['bleu']:.1f}",
-                "chrF": f"{row['chrf']:.1f}",
-                "length ratio": f"{row['length_ratio']:.2f}",
-            }
-            | {column.replace("_", " "): f"{row[column]:.2f}" for column in study.keys}
-            for row in models.to_dict("records")
-        ]
+def regained(table: pd.DataFrame, measure: str) -> float:
+    """The share of what Gaussian cross-attention costs that one learned head takes back."""
+    back, lost = (
+        np.mean(differences(table, arm, CROSS, measure) or [np.nan]) for arm in (LEARNED, FULL)
     )
+    return float(back / lost)
 
 
-def _interval(row: Any) -> str:
-    if row is None:
-        return ""
-    value, low, high = (f"{row[f'difference{end}']:+.3f}" for end in ("", "_low", "_high"))
-    return value if pd.isna(row["difference_low"]) else f"{value} [{low}, {high}]"
+def formatted(rows: pd.DataFrame, form: str) -> dict[str, str]:
+    """By arm, its difference with the interval."""
+    return {row["arm"]: estimate(row, "difference", form) for row in rows.to_dict("records")}
+
+
+def shown(
+    study: Study, models: pd.DataFrame, against: Mapping[str, str], bleu: Mapping[str, str]
+) -> pd.DataFrame:
+    """A row an arm, the least loss first; in the decoder's result BLEU against full attention too."""
+    rows = []
+    for row in models.to_dict("records"):
+        arm = row["arm"]
+        shown = {
+            "arm" if study == DECODER else "encoder": arm,
+            "setting": " or ".join(dict.fromkeys(study.plans[arm].values())),
+            "models": row["models"],
+            "loss": f"{row['loss']:.3f}",
+            "against full": against.get(arm, ""),
+            "BLEU": f"{row['bleu']:.1f}",
+        }
+        if study == DECODER:
+            shown["BLEU against full"] = bleu.get(arm, "")
+        shown |= {"chrF": f"{row['chrf']:.1f}", "length ratio": f"{row['length_ratio']:.2f}"}
+        shown |= {column.replace("_", " "): f"{row[column]:.2f}" for column in study.keys}
+        rows.append(shown)
+    return pd.DataFrame(rows)
 
 
 if __name__ == "__main__":

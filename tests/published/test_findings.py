@@ -20,6 +20,7 @@ COME_AND_GO = (
     "heads_over_training", "trained_mechanisms", "head_roles", "head_roles_3_layers",
     "head_roles_6_layers", "trained_mechanisms_long",
     "static_heads_3_layers", "head_costs_3_layers", "static_heads_6_layers", "head_costs_6_layers",
+    "trained_mechanisms_decoder",
 )  # fmt: skip
 
 
@@ -120,12 +121,12 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
         shutil.copytree(folder / name, folder / f"{name}_3_layers", dirs_exist_ok=True)
     for name in ("head_roles", "static_heads", "head_costs"):
         shutil.copytree(folder / name, folder / f"{name}_6_layers", dirs_exist_ok=True)
-    shutil.copytree(
-        folder / "trained_mechanisms", folder / "trained_mechanisms_long", dirs_exist_ok=True
-    )
+    for name in ("long", "decoder"):
+        shutil.copytree(own, folder / f"trained_mechanisms_{name}", dirs_exist_ok=True)
     text = page(folder)
     assert "**With six layers**, 256 dimensions, share of heads: cross monotone **0.50**" in text
     assert "after 5 epochs: band against full" in text
+    assert "**In the decoder and in cross-attention** instead" in text
     assert "**With three layers**, 128 dimensions" in text
     assert "share of heads: cross monotone **0.50**" in text
     assert (

@@ -315,10 +315,10 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
     assert readme(folder) == (folder / "README.md").read_text("utf-8")
 
 
-@recomputes("trained_mechanisms_long")
+@recomputes("trained_mechanisms_long", "trained_mechanisms_decoder")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
     study = script("trained_mechanisms")
-    again = study.tested(pd.read_csv(folder / "table.csv"))
+    again = study.tested(pd.read_csv(folder / "table.csv"), study.STUDIES[folder.name])
     written = pd.read_csv(folder / "contrasts.csv")
     pd.testing.assert_frame_equal(again, written, check_dtype=False, atol=1e-4)
     assert study.readme(folder) == (folder / "README.md").read_text("utf-8")
