@@ -77,7 +77,6 @@ OTHERS = {
     "compare run --budget 7 --overwrite --out file": "file is a file",
     "importance run --overwrite --out file": "file is a file",
     "plan run --budget 0": "--budget must be at least 1, not 0",
-    "plan run --budget 3 --families bands": "families must be among none, band",
     "plan run --budget 9 --overwrite --out file": "file is a file",
     "prune run --overwrite --out file": "file is a file",
     "approximate heads.npy --overwrite --out file": "file is a file",
