@@ -158,15 +158,13 @@ def find_projections(
     finally:
         for hook in hooks:
             hook.remove()
-    return {
-        layer: replace(
-            _projection_of(layer, module, passed[module][call], calls),
-            call=call,
-            calls=len(passed[module]),
-            model=model,
-        )
-        for layer, (module, call) in attentions.items()
-    }
+    found = {}
+    for layer, (module, call) in attentions.items():
+        seen = passed.get(module, [])
+        own = seen[call] if call < len(seen) else _Passed([], [])
+        projection = _projection_of(layer, module, own, calls)
+        found[layer] = replace(projection, call=call, calls=len(seen), model=model)
+    return found
 
 
 def _tensors(parts: Iterable[Any]) -> list[Tensor]:

@@ -275,3 +275,6 @@ def test_model_without_a_projection_is_refused() -> None:
     bare = Bare()
     with pytest.raises(AttnlabError, match="encoder layer 0: the output projection of Bare"):
         find_projections(bare, {("encoder", 0): (bare, 0)}, lambda: bare(torch.ones(1, 2, 6)))
+    # Nor is one of a module that did not run.
+    with pytest.raises(AttnlabError, match="encoder layer 0: the output projection of Bare"):
+        find_projections(bare, {("encoder", 0): (bare, 0)}, lambda: None)
