@@ -101,6 +101,7 @@ PARTS = {
     *(
         "real_columns",
         "distances",
+        "further_columns",
         "measure_residual",
         "from_sums",
         "row_divergence",
