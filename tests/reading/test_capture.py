@@ -284,12 +284,20 @@ def test_dropout_that_is_active_is_named_with_its_layer() -> None:
         capture((model, TOKENIZER), SENTENCES)
 
 
-@pytest.mark.parametrize("role", ["bos", "eos", "sep", "cls", "mask", "pad"])
+@pytest.mark.parametrize("role", ["bos", "eos", "sep", "cls", "mask"])
 def test_a_mark_that_stands_for_unknown_words_too_is_special(role: str) -> None:
     mine = tokenizer()
     assert mine.unk_token_id not in Vocabulary(mine).special
     setattr(mine, f"{role}_token", mine.unk_token)
     assert mine.unk_token_id in Vocabulary(mine).special
+
+
+def test_unknown_words_are_content_where_texts_are_padded_with_their_token() -> None:
+    """Padding is no part of a text: in a text the token stands for words alone."""
+    mine = tokenizer()
+    mine.pad_token = mine.unk_token
+    assert mine.unk_token_id not in Vocabulary(mine).special
+    assert Vocabulary(mine).unknown == mine.unk_token_id
 
 
 def test_unknown_words_are_content_and_special_tokens_are_not() -> None:

@@ -71,7 +71,9 @@ def contents(result: Result) -> Contents:
     budgets = list(summary["budget"].dropna().unique())
     # Full attention stands at all sites, also where no mechanism can.
     replaced = summary.loc[summary["replaced_heads"] > 0, "sites"]
-    sites = [name for name in replaced.unique() if "," not in name]
+    sites = sorted(
+        (name for name in replaced.unique() if "," not in name), key=lambda name: name != ALL
+    )
     for name in sites:
         where = "All heads" if name == ALL else f"All heads of the {name}"
         text = (
@@ -293,7 +295,7 @@ def installing_of(rows: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> str
 
     row = winner(*_usable(rows))
     by_head = tables.get("mechanisms_by_head")
-    if row is None or by_head is None or row["level"] == "":
+    if row is None or by_head is None or by_head.empty or row["level"] == "":
         return None
     # Which pattern each head has in `fixed` stands in no table, nor what was trained with a mechanism.
     if row["steps"] or row["mechanism"] not in uniform_mechanisms():
