@@ -14,15 +14,19 @@ from attnlab.questions.prune.view import answers
 
 
 def curve(order: str, lows: list[float]) -> pd.DataFrame:
-    return pd.DataFrame(
-        {"order": order, "heads_removed": range(len(lows)), "loss_change_low": lows}
-    )
+    lines: dict[str, object] = {"order": order, "heads_removed": range(len(lows))}
+    for name, more in (("_low", 0.0), ("", 0.5), ("_high", 1.0)):
+        lines[f"loss_change{name}"] = [low + more for low in lows]
+    return pd.DataFrame(lines)
 
 
 @pytest.mark.parametrize(
     ("lows", "said"),
     [
-        ({"a": [0.0, -0.1, 0.2, 0.3], "b": [0.0, -0.1, -0.1, 0.3]}, "2 of 3 heads .*order: b"),
+        (
+            {"a": [0.0, -0.1, 0.2, 0.3], "b": [0.0, -0.1, -0.2, 0.3]},
+            r"2 of 3 heads .*order: b.* changes by \+0\.300 \[-0\.200, \+0\.800\] nats till then",
+        ),
         # Behind an interval above 0 nothing goes, though the loss falls again.
         ({"a": [0.0, -0.1, 0.2, -0.3]}, "1 of 3 heads"),
         ({"a": [0.0, 0.1, -0.2, -0.3]}, "Already the first head"),
@@ -30,11 +34,21 @@ def curve(order: str, lows: list[float]) -> pd.DataFrame:
 )
 def test_heads_go_up_to_the_first_that_is_missed(lows: dict[str, list[float]], said: str) -> None:
     cumulative = pd.concat([curve(order, own) for order, own in lows.items()])
-    (sentence,) = removable(cumulative)
+    (sentence,) = removable(cumulative, "nats")
     assert re.search(said, sentence)
     several = "; the best of 2 orders there" if len(lows) > 1 else ""
     assert sentence.endswith(
         f", on the half of the sentences that did not choose the order{several}."
+    )
+
+
+def test_sentences_that_would_let_all_heads_go_say_nothing_of_which_can() -> None:
+    cumulative = pd.concat([curve("a", [0.0, -0.1, 0.2, 0.3]), curve("b", [0.0, -0.1, -0.3, -0.4])])
+    (sentence,) = removable(cumulative, "nats")
+    assert sentence == (
+        "Which heads can go these sentences cannot tell: with all 3 removed the loss changes by "
+        "+0.100 [-0.400, +0.600] nats, and that interval does not lie above 0 either, on the half of the "
+        "sentences that did not choose the order."
     )
 
 

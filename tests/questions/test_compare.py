@@ -18,6 +18,7 @@ from zoo.random_models import PAIRS, SENTENCES, seeded, tokenizer
 
 from attnlab.attention.bridge.installing import use
 from attnlab.attention.mechanism import Context
+from attnlab.attention.plan import plan_of, write_plan
 from attnlab.attention.registry import make
 from attnlab.attention.specification import sides
 from attnlab.budget.choosing import FIXED, Candidate, Choosing, SiteTypes
@@ -412,6 +413,23 @@ def test_mechanisms_that_see_the_same_keys_are_named_together() -> None:
         assert same == (one[0] == other[0] and other[1] in named.get(one, set()))
 
 
+def test_a_plan_of_a_file_is_named_with_the_mechanism_that_it_equals(tmp_path: Path) -> None:
+    for name, entries in {
+        "alike": {"decoder": "band(window=(2, 0))"},
+        "other": {"decoder.0": "band(window=1)"},
+    }.items():
+        write_plan(tmp_path / name, plan_of(entries))
+    found = compare(
+        (seeded(ANALYZED["qwen3"]).eval(), tokenizer()), [2, 3], sentences=SENTENCES[:3],
+        calibration=SENTENCES[3:5], validation=SENTENCES[5:], quick=True, mechanisms=["band", "linear"],
+        plans=[tmp_path / "alike", tmp_path / "other"],
+    )  # fmt: skip
+    settings = found.mechanisms_by_head.set_index("budget")["setting"]
+    assert "band(window=(2, 0))" in settings.loc[3].to_numpy(), "else this test says nothing"
+    notes = [note for note in found.notes if isinstance(note, SameAttention)]
+    assert notes == [SameAttention("decoder", 3, ("band", "alike"))]
+
+
 def test_a_model_that_hides_pairs_without_saying_so_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -645,6 +663,6 @@ def test_a_budget_that_no_setting_fits_is_told(small_run: Path) -> None:
 
 def test_a_planned_model_is_refused(small_run: Path) -> None:
     run = load(small_run)
-    planned = use(run.model, {"decoder": "band(window=2)"})
+    planned = use(run.model, {"decoder": "band(window=(2, 0))"})
     with planned, pytest.raises(InputError, match="compared with full attention: give a run"):
         watched(run.model, run.tokenizers, ["Maria sleeps."])

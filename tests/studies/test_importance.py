@@ -116,7 +116,7 @@ def test_every_order_ends_with_all_heads_removed(found: Result) -> None:
     # The half that reports has four sentences, of which there is no interval.
     assert FewForIntervals(4, "reporting") in found.notes
     assert curves[["loss_change_low", "loss_change_high"]].isna().all(axis=None)
-    assert removable(curves) == []
+    assert removable(curves, "nats") == []
 
 
 def test_bleu_and_means_of_a_run(small_run: Path) -> None:

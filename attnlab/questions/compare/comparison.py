@@ -440,8 +440,11 @@ def _notes(
 def _alike(by_head: pd.DataFrame) -> Iterator[SameAttention]:
     """Mechanisms whose figures are the same at every head of a site, to the last digit."""
     figures = ["layer", "head", "visible_keys", "error", "output_error"]
-    for at, there in by_head.groupby(["site", "budget"], sort=False):
+    # A plan of a file has no budget: it stands beside the mechanisms of each.
+    plans = by_head[by_head["budget"].isna() & (by_head["mechanism"] != FULL)]
+    for at, own in by_head.groupby(["site", "budget"], sort=False):
         site, budget = str(at[0]), int(str(at[1]))
+        there = pd.concat([own, plans[plans["site"] == site]])
         found: dict[tuple[float, ...], list[str]] = {}
         for name, rows in there.groupby("mechanism", sort=False):
             found.setdefault(tuple(rows[figures].fillna(-1).to_numpy().flat), []).append(str(name))

@@ -78,7 +78,7 @@ def contents(result: Result) -> Contents:
         where = "All heads" if name == ALL else f"All heads of the {name}"
         text = (
             f"{where} replaced: each mechanism with its 95 % interval; a ring marks the best that can be "
-            "used."
+            "used with so many keys."
         )
         figures.append(DrawnFigure(f"mechanisms_{name}", draw_comparison(summary, name), text))
         if len(budgets) > 1:
@@ -330,8 +330,7 @@ def _learned_by(settings: Iterable[str]) -> list[str]:
 def _usable(rows: pd.DataFrame) -> tuple[pd.DataFrame, Estimate]:
     """The rows of what can be used at the budget in as many heads as any, and by what they are compared."""
     known = rows[(rows["level"] != ORACLE) & (rows["replaced_heads"] > 0)]
-    fit = [_fits(row, row["budget"]) for row in known.to_dict("records")]
-    known = known[np.array(fit, dtype=bool)]
+    known = _fitting(known, int(rows["budget"].iloc[0]))
     known = known[known["replaced_heads"] == rows["replaced_heads"].max()]
     return known, LOSS_CHANGE if LOSS_CHANGE.name in known else ERROR
 
@@ -363,6 +362,11 @@ def winner(rows: pd.DataFrame, estimate: Estimate) -> dict[Any, Any] | None:
         usable[estimate.name].dropna().sort_values(ascending=estimate not in _LARGER, kind="stable")
     )
     return None if order.empty else usable.loc[order.index[0]].to_dict()
+
+
+def _fitting(rows: pd.DataFrame, budget: int) -> pd.DataFrame:
+    """The rows that are known to see no more keys than a budget."""
+    return rows[np.array([_fits(row, budget) for row in rows.to_dict("records")], dtype=bool)]
 
 
 def _fits(row: Mapping[Any, Any], budget: int) -> bool:
@@ -404,7 +408,9 @@ def draw_comparison(summary: pd.DataFrame, sites: str | None = None) -> Figure:
     wanted = ["sites", "budget", "mechanism", "level", "visible_keys"]
     wanted += [column.name for one in (MASS, ERROR) for column in one]
     check_table(summary, wanted, "compare(...).summary or summary.csv")
-    summary = summary[summary["mechanism"] != FULL].assign(steps=summary.get("steps", 0))
+    summary = summary[summary["mechanism"] != FULL].assign(
+        steps=summary.get("steps", 0), level=summary["level"].fillna("")
+    )
     known = list(dict.fromkeys(summary["sites"]))
     if sites is None:
         sites = ALL if ALL in known else known[0]
@@ -430,7 +436,7 @@ def draw_comparison(summary: pd.DataFrame, sites: str | None = None) -> Figure:
                 left, top = _LEFT + column * (width + _GAP), _TOP + (index * lines + line) * row
                 axes = panel(figure, left, top, width, height)
                 stretched = _draw(axes, rows, names, estimate)
-                _mark_winner(axes, rows, names, estimate)
+                _mark_winner(axes, _fitting(rows, int(budget)), names, estimate)
                 axes.set_xlabel(f"{label}{stretched}")
                 axes.tick_params(axis="y", labelleft=column == 0, length=0)
                 if number == 0:

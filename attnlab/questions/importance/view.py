@@ -68,7 +68,8 @@ def contents(result: Result) -> Contents:
     if result.details["loss"] in DISTANCES:
         answers = list(_moved(result.importance, loss_unit(result)))
     else:
-        answers = [*_needed(result.importance, loss_unit(result)), *removable(result.cumulative)]
+        unit = loss_unit(result)
+        answers = [*_needed(result.importance, unit), *removable(result.cumulative, unit)]
     return Contents(answers, facts, [figure], shown)
 
 
@@ -199,10 +200,15 @@ def _needed(heads: pd.DataFrame, unit: str) -> list[str]:
     return found
 
 
-def removable(cumulative: pd.DataFrame) -> list[str]:
+def removable(cumulative: pd.DataFrame, unit: str) -> list[str]:
     """How many heads can go together at little loss, in the best order, as a sentence.
 
-    An interval that lies above 0 ends an order, even where a later one does not.
+    An interval that lies above 0 ends an order, even where a later one does not. Where that of a model
+    without any head does not, sentences are too few to say what can go.
+
+    Args:
+        cumulative: one row per order and number of heads.
+        unit: what the loss is counted in.
     """
     found = {
         str(order): int((own[REMOVED_CHANGE.low] <= 0).cummin().sum()) - 1
@@ -216,10 +222,19 @@ def removable(cumulative: pd.DataFrame) -> list[str]:
     if found[best] < 1:
         return [f"Already the first head that is removed raises the loss beyond chance{where}."]
     total = cumulative["heads_removed"].max()
+    at = (cumulative["order"] == best) & (cumulative["heads_removed"] == found[best])
+    change = f"{REMOVED_CHANGE.shown(cumulative[at].iloc[0].to_dict(), signed=True)} {unit}"
+    if found[best] == total:
+        answer = (
+            f"Which heads can go these sentences cannot tell: with all {total} removed the loss changes by "
+            f"{change}, and that interval does not lie above 0 either{where}."
+        )
+        return [answer]
     of = f"; the best of {len(found)} orders there" if len(found) > 1 else ""
     answer = (
         f"{found[best]} of {counted(total, 'head')} can go, one after another (order: {best}), before the "
-        f"interval of the loss lies above that of the whole model{where}{of}."
+        f"interval of the loss lies above that of the whole model; the loss changes by {change} till then"
+        f"{where}{of}."
     )
     return [answer]
 

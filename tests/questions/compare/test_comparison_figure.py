@@ -112,6 +112,17 @@ def test_the_best_that_can_be_used_is_marked(summary: pd.DataFrame) -> None:
     assert not any(markers(draw_comparison(oracle, "encoder"), n, rings=True) for n in range(4))
 
 
+@pytest.mark.parametrize("level", ["", np.nan])
+def test_a_plan_is_marked_only_where_it_sees_few_enough_keys(
+    summary: pd.DataFrame, level: object
+) -> None:
+    plan = {"sites": "encoder", "mechanism": "mine", "level": level, "mass_fraction": 0.8,
+            "output_error": 0.05, "visible_keys": 7.0}  # fmt: skip
+    figure = draw_comparison(pd.concat([summary, pd.DataFrame([plan])]), "encoder")
+    ringed = [[x for x, _ in markers(figure, panel, rings=True)] for panel in range(4)]
+    assert ringed == [[0.7], [0.4], [0.8], [0.05]]
+
+
 def test_every_label_is_inside_and_the_legend_names_each_level(summary: pd.DataFrame) -> None:
     before = dict(mpl.rcParams)
     figure = draw_comparison(summary, "encoder")
