@@ -198,9 +198,9 @@ def _with_relations(controls: pd.DataFrame, relations: pd.DataFrame) -> pd.DataF
 def strongest_functions(controls: pd.DataFrame) -> pd.DataFrame:
     """One row per head: the strongest label, with the figures that it rests on.
 
-    First comes what is significant, then what is borderline and has any strength, then the rest; among
-    these the largest `strength`, of equals what is confirmed, then the first by precedence. Without
-    controls what is confirmed comes first. Columns `function` and those of `Verdict`, `strength`,
+    First comes what is significant, then what is borderline and has any strength, then what enough was
+    counted for, then the rest; among these the largest `strength`, of equals what is confirmed, then the
+    first by precedence. Without controls what is confirmed comes first. Columns `function` and those of `Verdict`, `strength`,
     `significance`.
 
     Args:
@@ -211,6 +211,8 @@ def strongest_functions(controls: pd.DataFrame) -> pd.DataFrame:
     near = (status == BORDERLINE) & (controls["strength"] > 0)
     order = {
         "order": (2 * (status == CONFIRMED) + near).astype(int),
+        # One row that fits makes a strength of 1.
+        "enough": ~(controls["counted"] < controls["needed"]) & controls["strength"].notna(),
         "strength": controls["strength"],
         "confirmed": controls["status"] == CONFIRMED,
         "precedence": -controls["label"].map(lambda name: known[name].precedence),

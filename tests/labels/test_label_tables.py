@@ -268,6 +268,27 @@ def test_of_equal_strengths_the_first_by_precedence_is_shown(turned: bool) -> No
 
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize(
+    ("enough", "few", "shown"),
+    [
+        ((0.3, 20, 20), (1.0, 1, 20), "sink"),
+        ((0.0, 20, 20), (1.0, 19, 20), "sink"),
+        # What cannot be measured at all is no nearer role.
+        ((math.nan, 20, 20), (1.0, 1, 20), "positional"),
+        ((0.1, 1, 20), (1.0, 1, 20), "positional"),
+    ],
+)
+def test_a_role_that_enough_was_counted_for_is_shown_before_the_others(
+    enough: tuple[float, int, int], few: tuple[float, int, int], shown: str, turned: bool
+) -> None:
+    rows = [
+        row_of(name, 0.5 * strength, REJECTED, REJECTED) | {"counted": counted, "needed": needed}
+        for name, (strength, counted, needed) in (("sink", enough), ("positional", few))
+    ]
+    assert head_of(*(rows[::-1] if turned else rows)) == shown
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
     ("shown", "other"),
     [
         (row_of("sink", 0.6, CONFIRMED, CONFIRMED), row_of("positional", 0.6, CONFIRMED, REJECTED)),
