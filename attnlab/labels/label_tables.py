@@ -200,8 +200,8 @@ def strongest_functions(controls: pd.DataFrame) -> pd.DataFrame:
 
     First comes what is significant, then what is borderline and has any strength, then what enough was
     counted for, then the rest; among these the largest `strength`, of equals what is confirmed, then the
-    first by precedence. Without controls what is confirmed comes first. Columns `function` and those of `Verdict`, `strength`,
-    `significance`.
+    first by precedence. Without controls what is confirmed comes first. Columns `function` and those of
+    `Verdict`, `strength`, `significance`.
 
     Args:
         controls: from `compare_controls`.
