@@ -100,7 +100,8 @@ def projections_of(model: nn.Module, run: Callable[[], Any]) -> dict[Layer, Proj
 
     Raises:
         InputError: the model returns no attention weights.
-        AttnlabError: a projection cannot be told; the message names site and layer.
+        AttnlabError: a projection cannot be told, or heads are mixed before it; the message names site
+            and layer.
     """
     with ready_to_show(model), torch.no_grad():
         found = find(model, run)
@@ -113,7 +114,9 @@ def projections_of(model: nn.Module, run: Callable[[], Any]) -> dict[Layer, Proj
                 "layer cannot be ablated alone."
             )
             raise AttnlabError(msg)
-        return find_projections(model, attentions, run)
+        projections = find_projections(model, attentions, run)
+        check_apart(projections, run)
+        return projections
 
 
 def find_projections(
@@ -165,6 +168,84 @@ def find_projections(
         projection = _projection_of(layer, module, own, calls)
         found[layer] = replace(projection, call=call, calls=len(seen), model=model)
     return found
+
+
+def check_apart(projections: Projections, run: Callable[[], Any]) -> None:
+    """Raises AttnlabError where the part of a head, as a projection reads it, depends on other heads.
+
+    ConvBERT joins heads with a convolution, DiffLlama takes one head from another, and DeepSeek V4 projects
+    groups of heads before. With the weights w_b of each head, d(part of head a) / d w_b is 0 where heads are
+    apart; it is not asked of mechanisms whose weights do not stand in what they compute.
+
+    Args:
+        projections: of the model, which must be in eval mode and show its weights.
+        run: calls it so that weights are returned.
+    """
+    weights: dict[Layer, Tensor] = {}
+    read: dict[Layer, Tensor] = {}
+
+    def note(layer: Layer, projection: Projection) -> list[Any]:
+        def note_weights(_: nn.Module, __: Any, output: Any) -> None:
+            weights[layer] = next(part for part in reversed(_tensors(output)) if part.ndim == 4)
+
+        def note_read(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+            read[layer] = inputs[0]
+
+        return [
+            *projection.at_own_call(
+                lambda hook: projection.attention.register_forward_hook(hook, prepend=True),
+                note_weights,
+            ),
+            *projection.at_own_call(projection.module.register_forward_pre_hook, note_read),
+        ]
+
+    def traced(_: nn.Module, __: Any, output: Any) -> Any:
+        """Of a model whose parameters are frozen too; a copy, since it may be changed in place."""
+        plain = (
+            isinstance(output, Tensor) and output.is_floating_point() and not output.requires_grad
+        )
+        return output.detach().requires_grad_().clone() if plain else None
+
+    hooks = [handle for layer, one in projections.items() for handle in note(layer, one)]
+    models = {one.model for one in projections.values() if one.model is not None}
+    hooks += [
+        part.register_forward_hook(traced)
+        for model in models
+        for part in model.modules()
+        if _is_linear(part)
+    ]
+    try:
+        with torch.enable_grad():
+            run()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    for (site, layer), projection in projections.items():
+        if _mixed(read[site, layer], weights[site, layer], projection.heads):
+            msg = (
+                f"{site} layer {layer}: {type(projection.attention).__name__} mixes its heads before the "
+                "output projection, so no head of this model can be ablated alone."
+            )
+            raise AttnlabError(msg)
+
+
+def _mixed(read: Tensor, weights: Tensor, heads: int) -> bool:
+    """Whether some slice of what a projection reads depends on the weights of another slice's head."""
+    if not (read.requires_grad and weights.requires_grad):
+        return False
+    with torch.enable_grad():
+        apart = read.unflatten(-1, (heads, -1))
+    for head in range(heads):
+        with torch.enable_grad():
+            own = apart[..., head, :].sum()
+        (slope,) = torch.autograd.grad(own, weights, retain_graph=True, allow_unused=True)
+        if slope is None:
+            continue
+        sizes = slope.abs().amax((0, 2, 3))
+        others = [other for other in range(heads) if other != head]
+        if others and bool(sizes[others].max() > 1e-6 * sizes.max()):
+            return True
+    return False
 
 
 def _tensors(parts: Iterable[Any]) -> list[Tensor]:

@@ -1,20 +1,24 @@
 """Families of transformers models: the heads of each are captured exactly, or refused in one sentence."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
+import transformers as hf
 from zoo import random_models
 from zoo.analyzed import ANALYZED, REFUSED
 from zoo.random_models import PAIRS, SENTENCES, seeded, tokenizer
 
 from attnlab.ablation.ablation import ablated, close_heads
-from attnlab.ablation.projections import projections_of
+from attnlab.ablation.projections import check_apart, projections_of
 from attnlab.core.addresses import Head
 from attnlab.core.errors import AttnlabError
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.analysis_notes import LearnedSink
 from attnlab.reading.capture import capture
+from attnlab.reading.hooks import ready_to_show
 
 TOKENIZER = tokenizer()
 
@@ -122,6 +126,62 @@ def test_projections_behind_which_the_residual_is_added_are_found() -> None:
     layers = [block.self_attention.dense for block in model.transformer.h]
     assert [projection.module for projection in found.values()] == layers
     assert all(projection.heads == 3 for projection in found.values())
+
+
+def showing(model: Any) -> Callable[[], Any]:
+    """Calls the model with sources and targets of unlike lengths, so that weights are returned."""
+    given = {"input_ids": torch.arange(3, 12)[None]}
+    if model.config.is_encoder_decoder:
+        given["decoder_input_ids"] = torch.arange(3, 8)[None]
+    return partial(model, **given, output_attentions=True, return_dict=True)
+
+
+def mixing(_: Any, inputs: tuple[Any, ...], *, heads: int) -> tuple[Any, ...]:
+    """Adds a little of each head to the next one, before they are projected."""
+    apart = inputs[0].unflatten(-1, (heads, -1))
+    return ((apart + 0.1 * apart.roll(1, -2)).flatten(-2), *inputs[1:])
+
+
+# Their layers return no weights of their own, which is refused before.
+@pytest.mark.parametrize("name", [name for name in ANALYZED if name not in {"xlnet", "openai_gpt"}])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_heads_that_are_mixed_before_they_are_projected_are_noticed(
+    name: str, frozen: bool
+) -> None:
+    model = seeded(ANALYZED[name]).eval().requires_grad_(not frozen)
+    found = projections_of(model, showing(model))
+    lasts = {site: (site, layer) for site, layer in found}
+    for site, layer in lasts.values():
+        one = found[site, layer]
+        hook = partial(mixing, heads=one.heads)
+        handles = one.at_own_call(one.module.register_forward_pre_hook, hook)
+        with (
+            ready_to_show(model),
+            pytest.raises(AttnlabError, match=f"^{site} layer {layer}: .* mixes its heads"),
+        ):
+            check_apart(found, showing(model))
+        for handle in handles:
+            handle.remove()
+    projections_of(model, showing(model))
+    for part in model.parameters():
+        assert part.requires_grad is not frozen
+        assert part.grad is None
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [(hf.ConvBertConfig, hf.ConvBertModel), (hf.DiffLlamaConfig, hf.DiffLlamaModel)],
+)
+def test_models_that_mix_heads_before_they_are_projected_are_refused(
+    config: Any, kind: Any
+) -> None:
+    sizes = {"num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 24}
+    given = {"vocab_size": 60, "num_hidden_layers": 2, "intermediate_size": 32}
+    model = kind(config(**sizes, **given)).eval()
+    with pytest.raises(
+        AttnlabError, match="layer 0: .* mixes its heads before the output projection"
+    ):
+        projections_of(model, showing(model))
 
 
 @pytest.mark.parametrize("name", ["mobilebert", "bert_decoder", "deberta"])
