@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from attnlab.core import HEAD_COLUMNS, Head, InputError, Site, layer_name, rounded, shown
+from attnlab.core import HEAD_COLUMNS, Head, InputError, Site, briefly, layer_name, rounded, shown
 from attnlab.figures import plain
 from attnlab.labels import CONTROLS, LABELS, LOSS_CHANGE, OTHER_MARKS, START_MARKS
 from attnlab.matrices import FAMILIES
@@ -465,8 +465,10 @@ def view(
     Raises:
         InputError: it is of another question, no matrices were kept, or there is no such head or sentence.
     """
-    if result.question != QUESTION.name:
-        msg = f"A result of {result.question} has no viewer; give one of {QUESTION.name}."
+    question = getattr(result, "question", None)
+    if question != QUESTION.name:
+        given = briefly(result) if question is None else f"A result of {question}"
+        msg = f"{given} has no viewer; give a result of {QUESTION.name}."
         raise InputError(msg)
     kept = sorted({number for number, _ in result.matrices.tokens})
     if not kept:
