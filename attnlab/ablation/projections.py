@@ -238,10 +238,11 @@ def _mixed(read: Tensor, weights: Tensor, heads: int) -> bool:
     for head in range(heads):
         with torch.enable_grad():
             own = apart[..., head, :].sum()
-        (slope,) = torch.autograd.grad(own, weights, retain_graph=True, allow_unused=True)
-        if slope is None:
+        slopes: tuple[Tensor | None, ...]
+        slopes = torch.autograd.grad(own, weights, retain_graph=True, allow_unused=True)
+        if slopes[0] is None:
             continue
-        sizes = slope.abs().amax((0, 2, 3))
+        sizes = slopes[0].abs().amax((0, 2, 3))
         others = [other for other in range(heads) if other != head]
         if others and bool(sizes[others].max() > 1e-6 * sizes.max()):
             return True

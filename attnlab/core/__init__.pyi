@@ -119,6 +119,7 @@ from .texts import counted as counted
 from .texts import duration as duration
 from .texts import iterate_lines as iterate_lines
 from .texts import lines_in as lines_in
+from .texts import nearest as nearest
 from .texts import nearest_in_words as nearest_in_words
 from .texts import path_label as path_label
 from .texts import printable as printable

@@ -5,12 +5,12 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from difflib import get_close_matches
 from pathlib import Path
 
 from attnlab.core.errors import AttnlabError, InputError
 from attnlab.core.files import check_no_dangling_link, delete_leftovers, flush_to_disk
 from attnlab.core.signals import note_written, noting_written, undisturbed
+from attnlab.core.texts import nearest
 
 # A folder that others delete while it is being locked is made so often.
 ATTEMPTS = 20
@@ -211,5 +211,5 @@ def similar_folder(path: str | Path) -> str:
         beside = [one.name for one in path.parent.iterdir() if one.is_dir() and one != path]
     except OSError:
         return ""
-    near = get_close_matches(path.name, sorted(beside), n=1)
-    return f" Did you mean {path.parent / near[0]}?" if near else ""
+    near = nearest(path.name, sorted(beside))
+    return f" Did you mean {path.parent / near}?" if near else ""

@@ -9,7 +9,6 @@ keyword argument of the public function (`options_of`), with its type, default a
 """
 
 import dataclasses
-import difflib
 import functools
 import inspect
 import math
@@ -33,7 +32,7 @@ from typing import (
 
 from attnlab.core.errors import InputError
 from attnlab.core.limits import LARGEST_NUMBER
-from attnlab.core.texts import briefly
+from attnlab.core.texts import briefly, nearest
 
 # Sentences in one forward pass, where nothing else is said.
 BATCH_SIZE = 32
@@ -288,8 +287,8 @@ def check_keywords(name: str, keywords: Collection[str], settings: Any) -> None:
     names = [field.name for field in dataclasses.fields(settings)]
     unknown = next((keyword for keyword in keywords if keyword not in names), None)
     if unknown is not None:
-        near = difflib.get_close_matches(unknown, names, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"its options are: {', '.join(names)}."
+        near = nearest(unknown, names)
+        hint = f"did you mean {near!r}?" if near else f"its options are: {', '.join(names)}."
         if unknown in _OF_SAVING:
             hint = "a result is written with its own save(folder, overwrite=...)."
         msg = f"{name}() has no option {unknown!r}; {hint}"

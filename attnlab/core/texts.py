@@ -271,14 +271,23 @@ def _escaped(letter: str) -> str:
     return letter
 
 
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The one of some names that is most like another; None where none is near.
+
+    >>> nearest("top-k", ["band", "topk"]), nearest("x", ["band"])
+    ('topk', None)
+    """
+    return next(iter(get_close_matches(name, list(names), n=1)), None)
+
+
 def nearest_in_words(name: str, names: Iterable[str]) -> str:
     """The nearest of some names as a question in brackets; nothing where none is near.
 
     >>> nearest_in_words("top-k", ["band", "topk"]), nearest_in_words("x", ["band"])
     (" (did you mean 'topk'?)", '')
     """
-    near = get_close_matches(name, list(names), n=1)
-    return f" (did you mean '{near[0]}'?)" if near else ""
+    near = nearest(name, names)
+    return f" (did you mean '{near}'?)" if near else ""
 
 
 def path_label(path: str | Path) -> str:

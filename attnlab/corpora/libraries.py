@@ -1,12 +1,19 @@
 """Corpora that the library datasets keeps: folders it saved, and the hub with its cache."""
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.core import HUB_NAME, AttnlabError, InputError, check_files_in, hub_answers, reason
+from attnlab.core import (
+    HUB_NAME,
+    AttnlabError,
+    InputError,
+    check_files_in,
+    hub_answers,
+    nearest,
+    reason,
+)
 from attnlab.corpora.readers import SPLIT_NAMES, check_present, checked_pair
 from attnlab.corpora.rows import ROWS_AT_ONCE, Pair, Splits
 
@@ -143,8 +150,8 @@ def _meant(name: str) -> str:
     'did you mean "embedded"?'
     """
     known = (EMBEDDED_NAME, *HUB_NAMES)
-    near = [] if name in known else get_close_matches(name, known, n=1)
-    return f'did you mean "{near[0]}"?' if near else ""
+    near = None if name in known else nearest(name, known)
+    return f'did you mean "{near}"?' if near else ""
 
 
 def load_downloaded(hub_name: str, languages: tuple[str, str], name: str) -> "datasets.DatasetDict":

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -209,7 +210,7 @@ def strongest_functions(controls: pd.DataFrame) -> pd.DataFrame:
     known = known_labels()
     status = _status_shown(controls)
     near = (status == BORDERLINE) & (controls["strength"] > 0)
-    order = {
+    order: dict[str, pd.Series[Any]] = {
         "order": (2 * (status == CONFIRMED) + near).astype(int),
         # One row that fits makes a strength of 1.
         "enough": ~(controls["counted"] < controls["needed"]) & controls["strength"].notna(),
