@@ -238,8 +238,9 @@ def _mixed(read: Tensor, weights: Tensor, heads: int) -> bool:
     for head in range(heads):
         with torch.enable_grad():
             own = apart[..., head, :].sum()
-        slopes: tuple[Tensor | None, ...]
-        slopes = torch.autograd.grad(own, weights, retain_graph=True, allow_unused=True)
+        slopes: list[Tensor | None] = [
+            *torch.autograd.grad(own, weights, retain_graph=True, allow_unused=True)
+        ]
         if slopes[0] is None:
             continue
         sizes = slopes[0].abs().amax((0, 2, 3))
