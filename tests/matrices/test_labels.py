@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 from weight_matrices import weight_matrices
 
 from attnlab.core.errors import InputError
-from attnlab.matrices.coded_supports import Rows, Search, log2_choose, shortest_code
+from attnlab.matrices.coded_supports import Rows, Search, candidates, log2_choose, shortest_code
 from attnlab.matrices.families import CODED
 from attnlab.matrices.labels import label_heads, sum_labels
 from attnlab.matrices.synthetic import draw_corpus
@@ -163,6 +163,24 @@ def test_bits_of_rare_columns_name_their_places_in_every_sentence() -> None:
     rows = shortest(H.flatten(0, 1).tolist(), supports)
     assert float(found.bits[index]) == pytest.approx(rows.fun + 2 * math.log2(12), abs=1e-5)
     assert found.parameters["rare_columns"]["block_rows"].tolist() == 2
+
+
+def test_blocks_of_a_sentence_do_not_depend_on_a_shorter_one_beside_it() -> None:
+    """As many blocks as asked for are placed where they fit, however much one alone would capture."""
+    H = torch.zeros(2, 20, 20, dtype=torch.float64)
+    # The 10 rows in the middle attend one key, which leaves no place for a second block of 10; two capture 5.
+    target = torch.full((20,), 5)
+    target[:5], target[15:] = 19, 0
+    H[0, torch.arange(20), target] = 1
+    H[1, 0, 0] = 1
+    search, sizes = Search(window=10, num_pos=2), torch.tensor([[20, 20], [1, 1]])
+
+    def blocks(count: int) -> list[torch.Tensor]:
+        found = candidates(H[:count], sizes[:count], search)
+        return [one.captured[0] for one in found if one.family == "rare_columns"]
+
+    for beside, alone in zip(blocks(2), blocks(1), strict=True):
+        torch.testing.assert_close(beside, alone)
 
 
 @pytest.mark.parametrize("noise", [0.1, 0.3])

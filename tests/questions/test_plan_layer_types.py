@@ -40,6 +40,21 @@ def qwen() -> PreTrainedModel:
     return seeded(lambda: Qwen3ForCausalLM(config))
 
 
+@pytest.mark.parametrize("full", [True, False])
+@pytest.mark.parametrize(
+    ("longest", "sizes"), [(2, [2]), (3, [2]), (4, [2, 3]), (6, [2, 3, 4, 5]), (1, [2])]
+)
+def test_windows_are_those_shorter_than_the_longest_text(
+    longest: int, sizes: list[int], full: bool
+) -> None:
+    """A window of 1 is never offered in a decoder, and one of 2 where no other is shorter than texts."""
+    found = [one.specification for one in windows("decoder", longest, full=full)]
+    assert found == [*([Full()] if full else []), *(Band((size - 1, 0)) for size in sizes)]
+    both = [one.specification for one in windows("encoder", longest, full=False)]
+    reaches = [0] if longest == 1 else sorted({size // 2 for size in range(1, longest)})
+    assert both == [Band((reach, reach)) for reach in reaches]
+
+
 def modernbert() -> PreTrainedModel:
     full = ["full_attention"] * LAYERS
     return seeded(
