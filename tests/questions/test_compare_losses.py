@@ -243,6 +243,7 @@ def test_intervals_are_of_their_rows(study: Result) -> None:
 
 
 def test_notes_say_what_is_lacking(study: Result) -> None:
+    assert "Gains of" not in study.about, "none was named"
     assert FewForIntervals(study.about["Held-out sentences"]) in study.notes
     assert {note.site for note in study.notes if isinstance(note, MechanismLeftOut)} == {
         "decoder", "cross",
@@ -534,10 +535,11 @@ def test_a_plan_is_told_from_the_next_by_its_gain_and_one_with_more_keys_is_mark
 def test_gains_are_those_of_the_row_that_is_named(
     small_run: Path, plans: tuple[Path, Path]
 ) -> None:
-    found = compare(
+    compared = compare(
         small_run, (3, 6), sentences=SENTENCES, **QUICK, mechanisms=("band", "top-k"), plans=plans[1:],
         against="band", quick=True,
-    ).summary  # fmt: skip
+    )  # fmt: skip
+    found = compared.summary
     band = found[found["mechanism"] == "band"].set_index(["sites", "budget"])["loss"]
     assert found.loc[found["mechanism"].isin(["band", "full"]), "loss_gain"].isna().all()
     others = found[found["mechanism"] == "top-k"]
@@ -547,6 +549,7 @@ def test_gains_are_those_of_the_row_that_is_named(
         assert row["loss_gain"] == pytest.approx(expected, abs=1e-9)
         assert row["loss_gain_low"] <= row["loss_gain"] <= row["loss_gain_high"]
     assert "bleu_gain" not in found
+    assert compared.about["Gains of"] == "band"
     assert found.loc[found["mechanism"] == "narrow.json", "loss_gain"].isna().all(), (
         "of two budgets"
     )

@@ -2,6 +2,7 @@
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -64,3 +65,22 @@ def test_labels_of_minilm_on_english(shared_data: Path) -> None:
     assert objects.shuffled_accuracy < 0.2
     # No head of a model without training comes near any relation.
     assert found["untrained"].relations().accuracy[relations.links >= 100].max() < 0.2
+
+
+class TwoLanguages:
+    """A tokenizer that writes translations unlike sources, as those with two vocabularies do."""
+
+    is_fast = False
+
+    def __call__(
+        self, text: list[str] | None = None, text_target: list[str] | None = None, **_: Any
+    ) -> dict[str, list[list[int]]]:
+        sides = [(1, one) for one in text or ()] + [(2, one) for one in text_target or ()]
+        ids = [[side] * len(one.split()) for side, one in sides]
+        return {"input_ids": ids, "special_tokens_mask": [[0] * len(one) for one in ids]}
+
+
+def test_sources_and_translations_are_told_apart() -> None:
+    for asked, side in (({}, 1), ({"target": False}, 1), ({"target": True}, 2)):
+        found = tokens_of(TwoLanguages(), ["a b", "c"], **asked)
+        assert [one.ids for one in found] == [(side, side), (side,)]

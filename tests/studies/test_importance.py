@@ -169,6 +169,12 @@ def test_a_figure_has_whichever_replacements_the_table_has(found: Result) -> Non
     for points in both.axes[0].get_legend_handles_labels()[0]:
         rows = [round(float(height)) for height in points.get_ydata()]
         assert rows == list(range(len(rows))), "each point stands at its own head"
+    panels = [axes.get_window_extent() for axes in both.axes]
+    assert len(panels) > 1
+    for place, box in enumerate(panels):
+        assert both.bbox.x0 <= box.x0 < box.x1 <= both.bbox.x1
+        assert both.bbox.y0 <= box.y0 < box.y1 <= both.bbox.y1
+        assert not any(box.overlaps(other) for other in panels[:place])
     none = one[[name for name in one if not name.startswith("uniform")]]
     with pytest.raises(InputError, match="zero_loss_change"):
         attnlab.plot.importance(none, found.cumulative)
