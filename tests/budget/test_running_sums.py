@@ -125,6 +125,18 @@ def test_nothing_beats_its_bounds_and_distances_are_those_of_the_matrices(
         assert float(found.oracle[b, h]) == pytest.approx(best_rows(layer, matrix, b, h))
 
 
+@pytest.mark.parametrize("spec", ["linear", "linear(feature='taylor')", "linear(features=3)"])
+def test_what_has_no_keys_is_counted_in_the_work_of_keys(spec: str) -> None:
+    """Of full attention, which scores and mixes every pair, the work is its number of pairs."""
+    layer = attended("encoder")
+    mechanism, full = (make(one, heads=3) for one in (spec, "full"))
+    found, pairs = (measure(one, layer, range(3)).nonzeros for one in (mechanism, full))
+    for sentence, length in enumerate((11, 7)):
+        assert pairs[sentence].tolist() == [length**2] * 3
+        work = [one.cost(length, length, 5).multiply_adds for one in (mechanism, full)]
+        assert found[sentence].tolist() == pytest.approx([length**2 * work[0] / work[1]] * 3)
+
+
 def best_rows(layer: Observed, matrix: torch.Tensor, sentence: int, head: int) -> float:
     """Distance of the nearest rows with as many entries each: of sum 1, or at most 1 beside a sink."""
     total = 0.0

@@ -69,6 +69,18 @@ def test_skip_gram_fills_every_table(shared: bool, untouched_randomness: None) -
         assert float(after[changed].square().mean()) == pytest.approx(1 / 16, rel=1e-5)
 
 
+def test_skip_gram_is_drawn_with_the_seed_of_the_training() -> None:
+    pytest.importorskip("gensim")
+    found = [
+        prepared(small_settings(embeddings={"start": "skipgram"}, optimizer={"seed": seed}))[0]
+        .get_submodule("encoder.embedding.tokens")
+        .weight
+        for seed in (0, 0, 1)
+    ]
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+
+
 def test_skip_gram_of_a_language_model_reads_the_predicted_side(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -76,6 +76,9 @@ def test_points_stand_at_their_numbers_in_the_colour_of_their_level(summary: pd.
             (0.65, 2.0): (LEVEL_COLOURS["calibrated"], LEVEL_MARKERS["calibrated"]),
         }
         assert set(markers(figure, panel + 1)) == {(0.05, 3.0), (0.35, 2.0), (0.75, 1.0)}
+    for axes in figure.axes:
+        low, high = axes.get_ylim()
+        assert low < 0 < len(ROWS) - 1 < high, "the first and the last name are in it"
     beyond = [text.get_text() for text in figure.axes[1].texts]
     assert beyond == ["3.2 →", "0.35"], "what the axis cannot hold is written down"
     intervals = [
