@@ -11,7 +11,7 @@ from torch import Tensor
 from weight_matrices import matrix
 
 from attnlab.matrices.bands import fit_band
-from attnlab.matrices.batched import Sizes
+from attnlab.matrices.batched import Sizes, rows_sum_to_one
 from attnlab.matrices.column import fit_column
 from attnlab.matrices.diagonal import fit_diagonal
 from attnlab.matrices.families import CODED
@@ -156,3 +156,14 @@ def test_rows_that_are_drawn_estimate_the_mean_over_all(rows: int) -> None:
     standard_error = float(off.std()) * math.sqrt((1 - rows / n) / rows)
     assert abs(float(spread.mean() - off.mean())) < 4 * standard_error / math.sqrt(draws)
     assert float(spread.std()) == pytest.approx(standard_error, rel=0.15)
+
+
+@pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
+def test_sums_are_those_of_rows_whatever_the_batch(batch: tuple[int, ...]) -> None:
+    H = torch.zeros(*batch, 3, 3)
+    H[..., 0] = 1
+    assert rows_sum_to_one(H)
+    assert not rows_sum_to_one(H.mT)
+    H[(0,) * len(batch)][2, 0] = 0.9
+    assert not rows_sum_to_one(H)
+    assert rows_sum_to_one(H, tolerance=0.2)
