@@ -175,12 +175,18 @@ def check_apart(projections: Projections, run: Callable[[], Any]) -> None:
 
     ConvBERT joins heads with a convolution, DiffLlama takes one head from another, and DeepSeek V4 projects
     groups of heads before. With the weights w_b of each head, d(part of head a) / d w_b is 0 where heads are
-    apart; it is not asked of mechanisms whose weights do not stand in what they compute.
+    apart, across the direction of that part; it is not asked of mechanisms whose weights do not stand in what
+    they compute, nor of tensors made in inference mode, which have no gradients.
 
     Args:
         projections: of the model, which must be in eval mode and show its weights.
         run: calls it so that weights are returned.
     """
+    models = {one.model for one in projections.values() if one.model is not None}
+    if torch.is_inference_mode_enabled() or any(
+        parameter.is_inference() for model in models for parameter in model.parameters()
+    ):
+        return
     weights: dict[Layer, Tensor] = {}
     read: dict[Layer, Tensor] = {}
 
@@ -207,7 +213,6 @@ def check_apart(projections: Projections, run: Callable[[], Any]) -> None:
         return output.detach().requires_grad_().clone() if plain else None
 
     hooks = [handle for layer, one in projections.items() for handle in note(layer, one)]
-    models = {one.model for one in projections.values() if one.model is not None}
     hooks += [
         part.register_forward_hook(traced)
         for model in models
@@ -230,14 +235,23 @@ def check_apart(projections: Projections, run: Callable[[], Any]) -> None:
 
 
 def _mixed(read: Tensor, weights: Tensor, heads: int) -> bool:
-    """Whether some slice of what a projection reads depends on the weights of another slice's head."""
+    """Whether some slice of what a projection reads depends on the weights of another slice's head.
+
+    A factor that all heads share is no mixing (BitNet: a norm over all of them), so slices are looked at
+    across the direction in which they point.
+    """
     if not (read.requires_grad and weights.requires_grad):
         return False
     with torch.enable_grad():
         apart = read.unflatten(-1, (heads, -1))
+    some = torch.arange(1, apart.shape[-1] + 1, device=read.device, dtype=torch.double).cos()
+    tolerance = 1e-4 if torch.finfo(read.dtype).eps < 1e-5 else 1e-2
     for head in range(heads):
+        place = apart[..., head, :].detach().double()
+        along = place / place.norm(dim=-1, keepdim=True).clamp(min=torch.finfo(torch.double).tiny)
+        across = some - (some * along).sum(-1, keepdim=True) * along
         with torch.enable_grad():
-            own = apart[..., head, :].sum()
+            own = (apart[..., head, :] * across.to(read.dtype)).sum()
         slopes: list[Tensor | None] = [
             *torch.autograd.grad(own, weights, retain_graph=True, allow_unused=True)
         ]
@@ -245,7 +259,7 @@ def _mixed(read: Tensor, weights: Tensor, heads: int) -> bool:
             continue
         sizes = slopes[0].abs().amax((0, 2, 3))
         others = [other for other in range(heads) if other != head]
-        if others and bool(sizes[others].max() > 1e-6 * sizes.max()):
+        if others and bool(sizes[others].max() > tolerance * sizes.max()):
             return True
     return False
 

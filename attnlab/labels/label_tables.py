@@ -213,7 +213,7 @@ def strongest_functions(controls: pd.DataFrame) -> pd.DataFrame:
     order: dict[str, pd.Series[Any]] = {
         "order": (2 * (status == CONFIRMED) + near).astype(int),
         # One row that fits makes a strength of 1.
-        "enough": ~(controls["counted"] < controls["needed"]) & controls["strength"].notna(),
+        "enough": ~(controls["counted"] < controls["needed"]) & (controls["strength"] > 0),
         "strength": controls["strength"],
         "confirmed": controls["status"] == CONFIRMED,
         "precedence": -controls["label"].map(lambda name: known[name].precedence),

@@ -271,7 +271,8 @@ def test_of_equal_strengths_the_first_by_precedence_is_shown(turned: bool) -> No
     ("enough", "few", "shown"),
     [
         ((0.3, 20, 20), (1.0, 1, 20), "sink"),
-        ((0.0, 20, 20), (1.0, 19, 20), "sink"),
+        # A figure that is not beyond its control is no nearer role.
+        ((0.0, 20, 20), (1.0, 19, 20), "positional"),
         # What cannot be measured at all is no nearer role.
         ((math.nan, 20, 20), (1.0, 1, 20), "positional"),
         ((0.1, 1, 20), (1.0, 1, 20), "positional"),

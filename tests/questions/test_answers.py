@@ -30,6 +30,11 @@ def curve(order: str, lows: list[float]) -> pd.DataFrame:
         # Behind an interval above 0 nothing goes, though the loss falls again.
         ({"a": [0.0, -0.1, 0.2, -0.3]}, "1 of 3 heads"),
         ({"a": [0.0, 0.1, -0.2, -0.3]}, "Already the first head"),
+        # A model that is better without any head is no lack of sentences.
+        (
+            {"a": [0.0, -0.1, -0.2, -3.0]},
+            r"3 of 3 heads .* changes by -2\.500 \[-3\.000, -2\.000\] nats",
+        ),
     ],
 )
 def test_heads_go_up_to_the_first_that_is_missed(lows: dict[str, list[float]], said: str) -> None:
@@ -47,7 +52,7 @@ def test_sentences_that_would_let_all_heads_go_say_nothing_of_which_can() -> Non
     (sentence,) = removable(cumulative, "nats")
     assert sentence == (
         "Which heads can go these sentences cannot tell: with all 3 removed the loss changes by "
-        "+0.100 [-0.400, +0.600] nats, and that interval does not lie above 0 either, on the half of the "
+        "+0.100 [-0.400, +0.600] nats, and that interval holds 0, on the half of the "
         "sentences that did not choose the order."
     )
 

@@ -184,6 +184,21 @@ def test_models_that_mix_heads_before_they_are_projected_are_refused(
         projections_of(model, showing(model))
 
 
+def test_a_norm_that_all_heads_share_does_not_mix_them() -> None:
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4}
+    given = {"vocab_size": 60, "num_hidden_layers": 2, "num_key_value_heads": 2}
+    model = hf.BitNetForCausalLM(hf.BitNetConfig(**sizes, **given, pad_token_id=2)).eval()
+    for dtype in (torch.float64, torch.float32, torch.bfloat16):
+        assert len(projections_of(model.to(dtype), showing(model))) == 2
+
+
+def test_tensors_without_gradients_are_no_traceback() -> None:
+    with torch.inference_mode():
+        model = random_models.bert().eval()
+        found = projections_of(model, showing(model))
+    assert len(found) == len(projections_of(model, showing(model))) > 0
+
+
 @pytest.mark.parametrize("name", ["mobilebert", "bert_decoder", "deberta"])
 def test_what_projects_values_is_no_output_projection(name: str) -> None:
     """Also where nothing else reads what values are projected from, as in MobileBERT."""

@@ -449,5 +449,6 @@ def _alike(by_head: pd.DataFrame) -> Iterator[SameAttention]:
         for name, rows in there.groupby("mechanism", sort=False):
             found.setdefault(tuple(rows[figures].fillna(-1).to_numpy().flat), []).append(str(name))
         for names in found.values():
-            if len(names) > 1:
+            # Plans among themselves have nothing to do with a budget.
+            if len(names) > 1 and not set(names) <= set(plans["mechanism"]):
                 yield SameAttention(site, budget, tuple(names))

@@ -203,8 +203,8 @@ def _needed(heads: pd.DataFrame, unit: str) -> list[str]:
 def removable(cumulative: pd.DataFrame, unit: str) -> list[str]:
     """How many heads can go together at little loss, in the best order, as a sentence.
 
-    An interval that lies above 0 ends an order, even where a later one does not. Where that of a model
-    without any head does not, sentences are too few to say what can go.
+    An interval that lies above 0 ends an order, even where a later one does not. Where none does, and that
+    of a model without any head holds 0, sentences are too few to say what can go.
 
     Args:
         cumulative: one row per order and number of heads.
@@ -223,11 +223,12 @@ def removable(cumulative: pd.DataFrame, unit: str) -> list[str]:
         return [f"Already the first head that is removed raises the loss beyond chance{where}."]
     total = cumulative["heads_removed"].max()
     at = (cumulative["order"] == best) & (cumulative["heads_removed"] == found[best])
-    change = f"{REMOVED_CHANGE.shown(cumulative[at].iloc[0].to_dict(), signed=True)} {unit}"
-    if found[best] == total:
+    last = cumulative[at].iloc[0].to_dict()
+    change = f"{REMOVED_CHANGE.shown(last, signed=True)} {unit}"
+    if found[best] == total and last[REMOVED_CHANGE.high] >= 0:
         answer = (
             f"Which heads can go these sentences cannot tell: with all {total} removed the loss changes by "
-            f"{change}, and that interval does not lie above 0 either{where}."
+            f"{change}, and that interval holds 0{where}."
         )
         return [answer]
     of = f"; the best of {len(found)} orders there" if len(found) > 1 else ""
