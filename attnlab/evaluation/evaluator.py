@@ -165,6 +165,21 @@ class Evaluator(ShortRepr):
             found[list(batch.numbers)] = self.example_losses(batch).cpu()
         return found
 
+    def whole_losses(self) -> Float[Tensor, " sentence"]:
+        """`losses` of the model as it stands, before something in it is replaced.
+
+        Raises:
+            InputError: one of them is no number, as where weights are none or float16 overflows.
+        """
+        found = self.losses()
+        if not bool(found.isfinite().all()):
+            msg = (
+                f"The loss of {self.loaded.label} is no finite number on these sentences; look for weights "
+                "that are NaN or infinite, or load the model in float32."
+            )
+            raise InputError(msg)
+        return found
+
     def translations(self, progress: Progress | None = None) -> list[str]:
         """Greedy translations in order, as `attnlab score --beams 1` writes them.
 
@@ -429,5 +444,6 @@ def _scores_next(model: Model, sentences: Sentences) -> bool:
         before, after = (getattr(inner(input_ids=one), "logits", None) for one in (ids, other))
     if before is None or after is None or before.ndim != 3:
         return False
-    change = (after - before)[:, :-1].abs().max()
-    return bool(change <= 1e-5 * before.abs().max())
+    # A score that is no number says nothing of later tokens; that there is one is said of the loss.
+    change = (after - before)[:, :-1].nan_to_num().abs().max()
+    return bool(change <= 1e-5 * before.nan_to_num().abs().max())

@@ -1,6 +1,7 @@
 """What a study of importance says: planted heads, parts kept apart, controls, refusals."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -178,6 +179,16 @@ def test_a_figure_has_whichever_replacements_the_table_has(found: Result) -> Non
     none = one[[name for name in one if not name.startswith("uniform")]]
     with pytest.raises(InputError, match="zero_loss_change"):
         attnlab.plot.importance(none, found.cumulative)
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf])
+def test_a_model_whose_loss_is_no_number_is_refused(broken: float) -> None:
+    model = random_models.llama()
+    model.lm_head.weight.data[3] = broken
+    with pytest.raises(
+        InputError, match="is no finite number on these sentences; look for weights"
+    ):
+        importance((model, tokenizer()), sentences=SENTENCES)
 
 
 def test_a_language_model_has_no_bleu() -> None:

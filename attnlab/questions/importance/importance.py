@@ -207,6 +207,7 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
     bleu = _bleu(evaluator, settings)
     ablations, notes = _possible_ablations(evaluator, settings)
     halves = [evaluator.half(first) for first in (0, 1)]
+    before = evaluator.whole_losses()
     slopes = _gradients(halves, progress) if evaluator.scores else None
     losses = _ablated_losses(evaluator, ablations, progress)
     draws = draws_for(len(all_heads(evaluator.projections)), len(evaluator))
@@ -215,7 +216,6 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
         table = pd.DataFrame([head._asdict() for head in all_heads(evaluator.projections)])
     else:
         table = (slopes[0] + slopes[1]).table().rename(columns=_OF_GRADIENTS)
-    before = evaluator.losses()
     for ablation in ablations:
         after = losses[ablation.replacement]
         changes = loss_differences(
