@@ -8,9 +8,9 @@ reads what the attention module returns (BERT).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from itertools import cycle
+from itertools import chain, cycle
 from typing import Any, NamedTuple
 
 import torch
@@ -187,6 +187,23 @@ def check_apart(projections: Projections, run: Callable[[], Any]) -> None:
         parameter.is_inference() for model in models for parameter in model.parameters()
     ):
         return
+    for (site, layer), (weights, read) in _traced(projections, models, run).items():
+        projection = projections[site, layer]
+        if _mixed(read, weights, projection.heads):
+            msg = (
+                f"{site} layer {layer}: {type(projection.attention).__name__} mixes its heads before the "
+                "output projection, so no head of this model can be ablated alone."
+            )
+            raise AttnlabError(msg)
+
+
+def _traced(
+    projections: Projections, models: Iterable[nn.Module], run: Callable[[], Any]
+) -> dict[Layer, tuple[Tensor, Tensor]]:
+    """Of each layer its weights and what its projection reads, with the gradients between them.
+
+    Parameters may be frozen: what linear modules write begins the graph then.
+    """
     weights: dict[Layer, Tensor] = {}
     read: dict[Layer, Tensor] = {}
 
@@ -205,33 +222,23 @@ def check_apart(projections: Projections, run: Callable[[], Any]) -> None:
             *projection.at_own_call(projection.module.register_forward_pre_hook, note_read),
         ]
 
-    def traced(_: nn.Module, __: Any, output: Any) -> Any:
-        """Of a model whose parameters are frozen too; a copy, since it may be changed in place."""
+    def begin(_: nn.Module, __: Any, output: Any) -> Any:
         plain = (
             isinstance(output, Tensor) and output.is_floating_point() and not output.requires_grad
         )
+        # A copy may be changed in place, which a leaf may not.
         return output.detach().requires_grad_().clone() if plain else None
 
-    hooks = [handle for layer, one in projections.items() for handle in note(layer, one)]
-    hooks += [
-        part.register_forward_hook(traced)
-        for model in models
-        for part in model.modules()
-        if _is_linear(part)
-    ]
-    try:
+    with ExitStack() as stack:
+        for layer, projection in projections.items():
+            for handle in note(layer, projection):
+                stack.callback(handle.remove)
+        for part in chain.from_iterable(model.modules() for model in models):
+            if _is_linear(part):
+                stack.callback(part.register_forward_hook(begin).remove)
         with torch.enable_grad():
             run()
-    finally:
-        for hook in hooks:
-            hook.remove()
-    for (site, layer), projection in projections.items():
-        if _mixed(read[site, layer], weights[site, layer], projection.heads):
-            msg = (
-                f"{site} layer {layer}: {type(projection.attention).__name__} mixes its heads before the "
-                "output projection, so no head of this model can be ablated alone."
-            )
-            raise AttnlabError(msg)
+    return {layer: (weights[layer], read[layer]) for layer in projections}
 
 
 def _mixed(read: Tensor, weights: Tensor, heads: int) -> bool:
