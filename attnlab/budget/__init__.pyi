@@ -30,6 +30,10 @@ from .budget_columns import VISIBLE_KEYS as VISIBLE_KEYS
 from .budget_columns import WIDEST as WIDEST
 from .budget_columns import WORK as WORK
 from .budget_columns import BudgetedPlan as BudgetedPlan
+from .budget_columns import check_budgets as check_budgets
+from .budget_columns import keys_allowed as keys_allowed
+from .budget_columns import over_budget as over_budget
+from .budget_columns import same_figures as same_figures
 from .choosing import Candidate as Candidate
 from .choosing import Candidates as Candidates
 from .choosing import Choosing as Choosing

@@ -1,8 +1,10 @@
 """What mechanisms in place of full attention are measured by, in columns; nothing heavy is imported."""
 
-from typing import TYPE_CHECKING, NamedTuple
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from attnlab.core import Column, Estimate, Table
+from attnlab.core import Column, Estimate, InputError, Table, counted
 
 if TYPE_CHECKING:
     from attnlab.attention import AttentionPlan
@@ -203,8 +205,50 @@ class BudgetedPlan(NamedTuple):
 LEAST_BUDGET = 5
 # Where nothing else is asked for.
 DEFAULT_BUDGET = LEAST_BUDGET
+
+
+def check_budgets(budgets: Sequence[int]) -> None:
+    """Raises InputError where there is no budget, or one stands there twice."""
+    if not budgets:
+        msg = f"There is no budget; give at least one, such as {DEFAULT_BUDGET}."
+        raise InputError(msg)
+    twice = next((one for one in budgets if budgets.count(one) > 1), None)
+    if twice is not None:
+        msg = f"The budget of {counted(twice, 'key')} is given twice; give it once."
+        raise InputError(msg)
+
+
 # A site may get this many times the budget, since rows at the borders of a sentence see fewer keys than
 # those in the middle; so may a head of a plan, since others may do with less.
 WIDEST = 3
 # Settings see at most this share of the budget more, counted on held-out sentences.
 TOLERANCE = 0.02
+# Figures of mechanisms that attend alike differ by as much, since sums have another order.
+_ROUNDING = 1e-6
+
+
+def over_budget(keys: float, budget: int) -> bool:
+    """Whether rows see more keys than a budget, by more than what is left to rounding; of NaN not."""
+    return keys > budget * (1 + TOLERANCE)
+
+
+def keys_allowed(keys: Iterable[float], budget: int) -> float:
+    """How many keys per row a plan may see on held-out sentences to be held against mechanisms.
+
+    As many as the budget or, where mechanisms set for it on validation sentences see more of these, as
+    the one that sees most.
+
+    Args:
+        keys: what rows of each mechanism that was set for the budget see; NaN where they are not counted.
+        budget: keys per row.
+    """
+    return (1 + TOLERANCE) * max(budget, *(one for one in keys if not math.isnan(one)), 0.0)
+
+
+def same_figures(row: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:
+    """Whether two rows of `COMPARED` have the same keys, error and loss, up to rounding; without keys not."""
+    return all(
+        math.isclose(row[name], other[name], rel_tol=_ROUNDING, abs_tol=_ROUNDING)
+        for name in (VISIBLE_KEYS.name, L1_ERROR.name, LOSS_CHANGE.name)
+        if name in row
+    )

@@ -36,7 +36,7 @@ from attnlab.questions.compare import comparison
 from attnlab.questions.compare.comparison import compare
 from attnlab.questions.compare.question import MechanismLeftOut, NoGains
 from attnlab.questions.compare.replacing import SelectedHeads, plan_replacing
-from attnlab.questions.compare.view import answer_of
+from attnlab.questions.compare.view import answer_of, draw_comparison
 from attnlab.results.result import Result
 from experiments.substitution.prediction import prediction, spearman
 
@@ -356,6 +356,8 @@ def test_what_does_not_vary_predicts_nothing() -> None:
         ({"mechanisms": ("bigbird",), "sites": ("cross",)}, "'bigbird' cannot be in cross"),
         ({"budgets": (0,)}, "budgets must be at least 1"),
         ({"budgets": ()}, "There is no budget"),
+        ({"budgets": [3, 5, 3]}, "The budget of 3 keys is given twice"),
+        ({"mechanisms": ()}, "nothing to compare: name at least one mechanism"),
         ({"plans": (Path("none.json"),)}, "none.json"),
         ({"sites": ("middle",)}, "no site 'middle'"),
         ({"plans": ("a/plan.json", Path("b/plan.json"))}, "Two plans are called plan.json"),
@@ -432,6 +434,66 @@ def test_the_answer_names_the_cheapest_that_can_be_used_everywhere() -> None:
     assert str(alone).startswith("At 5 keys per row and 1 batch of fine-tuning, band in place of 8")
     assert "Next" not in str(alone)
     assert answer_of(pd.DataFrame(rows[:2])) is None
+
+
+def test_a_plan_may_see_as_many_keys_as_a_mechanism_that_was_set_for_the_budget() -> None:
+    full = mechanism("full", "", 0.0, heads=0, sites="all", visible_keys=9.0, budget=None)
+    full["loss"] = 1.0
+    oracle = mechanism("top-k", "oracle", 0.1, sites="all", visible_keys=9.0)
+    elsewhere = mechanism("bigbird", "calibrated", 0.9, heads=4, sites="cross", visible_keys=9.0)
+    band = mechanism("band", "calibrated", 0.4, sites="all", visible_keys=5.7)
+    plans = [
+        mechanism(name, "", loss, sites="all", visible_keys=keys, budget=None)
+        for name, loss, keys in (("as.json", 0.2, 5.75), ("more.json", 0.01, 6.0))
+    ]
+    rows = pd.DataFrame([full, oracle, elsewhere, band, *plans]).astype({"budget": "Int64"})
+    (table,) = Result("compare", "", {"summary": rows}, {}, (), {}).terminal()
+    assert [row[0] for row in table.rows] == [
+        "full", "more.json\n(more keys)", "top-k\n(oracle)", "as.json\n(more keys)",
+        "band\n(more keys)", "bigbird\n(more keys)",
+    ]  # fmt: skip
+    assert str(table.caption).startswith(
+        "At 5 keys per row, as.json, whose rows see 5.75 keys on these sentences, in place of 8 heads costs "
+        "least loss of 2 mechanisms that can be used: +0.2000"
+    )
+    assert " Next is band with +0.4000" in str(table.caption)
+    assert "more keys: than the budget" in str(table.legend)
+    alone = rows[rows["mechanism"].isin(["full", "more.json"])]
+    tables = Result("compare", "", {"summary": alone}, {}, (), {"budgets": [6, 5]}).terminal()
+    labels = [[row[0] for row in table.rows] for table in tables]
+    assert labels == [["full", "more.json"], ["full", "more.json\n(more keys)"]]
+    drawn = draw_comparison(
+        alone.assign(mass_fraction=0.5, mass_fraction_low=0.4, mass_fraction_high=0.6)
+    )
+    assert [one.get_title(loc="left") for one in drawn.axes] == ["all", "", ""]
+
+
+def test_what_attends_like_the_best_is_named_beside_it_and_is_no_second() -> None:
+    rows = [
+        mechanism("full", "", 0.0, heads=0), mechanism("band", "calibrated", 0.2 + 1e-9),
+        mechanism("longformer", "calibrated", 0.2), mechanism("linear", "calibrated", 0.5),
+        mechanism("performer", "calibrated", 0.55, visible_keys=math.nan),
+        mechanism("strided", "calibrated", 0.5),
+    ]  # fmt: skip
+    said = str(answer_of(pd.DataFrame(rows)))
+    assert said.startswith(
+        "At 5 keys per row, longformer (and what attends like it: band) in place of 8 heads costs least loss "
+        "of 3 mechanisms that can be used"
+    )
+    assert " Next is linear with +0.5000" in said
+    gain = {"loss_gain": 0.3, "loss_gain_low": 0.1, "loss_gain_high": 0.5}
+    held = pd.DataFrame([*rows[:3], *({**row, **gain} for row in rows[3:])])
+    said = str(answer_of(held, "band"))
+    assert said.startswith(
+        "At 5 keys per row, band (and what attends like it: longformer) in place"
+    )
+    assert "Next is linear with +0.5000 [0.0000, +1.0000], a loss that is higher by +0.3000" in said
+    # Of a second, too, the name that others are held against stands.
+    turned = pd.DataFrame([*({**row, "loss_gain": -0.3} for row in rows[:3]), *rows[3:]])
+    said = str(answer_of(turned.assign(loss_gain_low=-0.5, loss_gain_high=-0.1), "strided"))
+    assert (
+        "Next is strided with +0.5000 [0.0000, +1.0000], a loss that is higher by +0.3000" in said
+    )
 
 
 @pytest.mark.parametrize(

@@ -389,6 +389,7 @@ def test_full_attention_everywhere_changes_nothing_to_the_last_digit(small_run: 
             f"families must be among {', '.join(FAMILIES)}",
         ),
         ({"budgets": ()}, "There is no budget"),
+        ({"budgets": (3, 3)}, "The budget of 3 keys is given twice"),
         ({"budgets": (3,), "families": ()}, "There is no family"),
         ({"budgets": (3,), "validation": 0}, "validation must be at least 1, not 0"),
         ({"budgets": (3,), "sites": ("middle",)}, "There is no site 'middle'"),

@@ -180,7 +180,12 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
             gains=LOSS_GAIN.name in summary,
             by_head=by_head,
         ),
-        {"mean_tokens": lengths, "loss": kind, "against": settings.against},
+        {
+            "mean_tokens": lengths,
+            "loss": kind,
+            "against": settings.against,
+            "budgets": list(settings.budgets),
+        },
         weights=model.weights,
     )
 

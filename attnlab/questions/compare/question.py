@@ -21,6 +21,7 @@ from attnlab.budget import (
     VISIBLE_KEYS,
     WORK,
     BudgetedPlan,
+    check_budgets,
 )
 from attnlab.core import HEAD, HEAD_KEYS, InputError, Note, Option, Table
 from attnlab.evaluation import (
@@ -168,9 +169,10 @@ class ComparisonSettings(CalibratedSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.budgets:
-            msg = f"There is no budget; give at least one, such as {DEFAULT_BUDGET}."
-            raise InputError(msg)
+        check_budgets(self.budgets)
+        if self.mechanisms is not None and not self.mechanisms and not self.plans:
+            msg = "There is nothing to compare: name at least one mechanism, or give a plan."
+            raise InputError(msg, options=["mechanisms"])
         names = [
             (plan.name, plan.budget) if isinstance(plan, BudgetedPlan) else (Path(plan).name, None)
             for plan in self.plans

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -23,8 +22,10 @@ from attnlab.budget import (
     MASS,
     ORACLE,
     TIME,
-    TOLERANCE,
     VISIBLE_KEYS,
+    keys_allowed,
+    over_budget,
+    same_figures,
 )
 from attnlab.core import Estimate, InputError, briefly, chance_in_words, counted
 from attnlab.figures import (
@@ -102,7 +103,7 @@ def contents(result: Result) -> Contents:
     against = result.details.get("against")
     said = [
         one
-        for _, _, rows in _groups(summary)
+        for _, _, rows in _groups(result)
         for one in (answer_of(rows, against), installing_of(rows, result.tables))
         if one is not None
     ]
@@ -116,17 +117,18 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
     against stand in a table of their own.
     """
     against = result.details.get("against")
-    tables = []
-    for budget, steps, rows in _groups(result.summary):
+    tables, more_keys = [], False
+    for budget, steps, rows in _groups(result):
+        more_keys |= any(_is_beyond(row, budget) for row in rows.to_dict("records"))
         tables.append(_table_of(budget, steps, rows, against, result.tables))
         if against is not None and (gains := _gains_table(rows, budget, against)) is not None:
             tables.append(gains)
     yield from tables[:-1]
     for last in tables[-1:]:
-        yield replace(last, legend=_legend(result.summary))
+        yield replace(last, legend=_legend(result.summary, more_keys=more_keys))
 
 
-def _legend(summary: pd.DataFrame) -> str:
+def _legend(summary: pd.DataFrame, *, more_keys: bool) -> str:
     """What the columns of the tables mean."""
     parts = [
         "keys: attended per row, mean",
@@ -137,10 +139,10 @@ def _legend(summary: pd.DataFrame) -> str:
         parts.append(f"{measures}: change from full attention, with 95 % intervals")
     if TIME.name in summary:
         parts.append("time: of a pass, full attention is 1")
-    return f"{'; '.join([*parts, *_named(summary)])}."
+    return f"{'; '.join([*parts, *_named(summary, more_keys=more_keys)])}."
 
 
-def _named(summary: pd.DataFrame) -> list[str]:
+def _named(summary: pd.DataFrame, *, more_keys: bool) -> list[str]:
     """What names of mechanisms mean that say it to few."""
     there = summary["mechanism"]
     said = []
@@ -152,9 +154,7 @@ def _named(summary: pd.DataFrame) -> list[str]:
         said.append("fixed: the best pattern of one key")
     if (summary["level"] == ORACLE).any():
         said.append(f"{ORACLE}: chosen from the matrices that it replaces, so no method")
-    budgets = summary["budget"].dropna()
-    rows = [row for row in summary.to_dict("records") if _counted(row)]
-    if len(budgets) and not all(_fits(row, int(budgets.min())) for row in rows):
+    if more_keys:
         said.append(f"{MORE_KEYS}: than the budget, on these sentences")
     if summary[VISIBLE_KEYS.name].isna().any():
         said.append("-: no keys to count")
@@ -235,12 +235,15 @@ def _two_lines(estimate: Estimate, row: Mapping[Any, Any]) -> str:
     return shown.replace(" [", "\n[")
 
 
-def _groups(summary: pd.DataFrame) -> Iterator[tuple[int, int, pd.DataFrame]]:
+def _groups(result: Result) -> Iterator[tuple[int, int, pd.DataFrame]]:
     """Budget, steps and rows: full attention, plans, and each mechanism at all sites where it can be."""
+    summary = result.summary
+    # Plans of files, which have no budget, may stand alone.
+    budgets = list(summary["budget"].dropna().unique()) or result.details.get("budgets", ())
     known = summary.assign(level=summary["level"].fillna(""))
     for steps in known["steps"].unique():
         there = known[known["steps"] == steps]
-        for budget in there["budget"].dropna().unique():
+        for budget in budgets:
             own = there[(there["budget"] == budget) | there["budget"].isna()]
             widest = own.groupby("mechanism", sort=False)["replaced_heads"].transform("max")
             yield (
@@ -261,6 +264,10 @@ def answer_of(rows: pd.DataFrame, against: str | None = None) -> str | None:
     row = winner(known, lost)
     if row is None:
         return None
+    # The gains of the others are those over this row.
+    named = known[known["mechanism"] == against].to_dict("records")
+    row = next((one for one in named if same_figures(one, row)), row)
+    known, alike = _apart(known, row, against)
     among = f" of {counted(len(known), 'mechanism')} that can be used" if len(known) > 1 else ""
     error = f"output error {ERROR.shown(row)}"
     if lost is ERROR:
@@ -276,10 +283,37 @@ def answer_of(rows: pd.DataFrame, against: str | None = None) -> str | None:
     steps = int(row["steps"])
     tuned = f" and {counted(steps, 'batch')} of fine-tuning" if steps else ""
     chosen = ", a figure that looks a little better for being the least of several" if among else ""
-    return (
-        f"At {counted(int(row['budget']), 'key')} per row{tuned}, {row['mechanism']} in place of "
-        f"{counted(int(row['replaced_heads']), 'head')} {said}{chosen}.{_next(known, row, lost, against)}"
+    seen = row[VISIBLE_KEYS.name]
+    beyond = (
+        f", whose rows see {VISIBLE_KEYS.shown(seen)} keys on these sentences,"
+        if over_budget(seen, int(row["budget"]))
+        else ""
     )
+    same = f" (and what attends like it: {', '.join(alike)})" if alike else ""
+    return (
+        f"At {counted(int(row['budget']), 'key')} per row{tuned}, {row['mechanism']}{same}{beyond} in place "
+        f"of {counted(int(row['replaced_heads']), 'head')} {said}{chosen}.{_next(known, row, lost, against)}"
+    )
+
+
+def _apart(
+    known: pd.DataFrame, best: Mapping[Any, Any], against: str | None
+) -> tuple[pd.DataFrame, list[str]]:
+    """One row of all mechanisms that attend alike, and which attend like the best one.
+
+    No mechanism is second to itself then. The best stands for those like it, and the one that others are
+    held against.
+    """
+    kept: dict[Any, dict[Any, Any]] = {}
+    alike = []
+    first = known["mechanism"].map({best["mechanism"]: 0, against: 1}).fillna(2)
+    ordered = known.loc[first.sort_values(kind="stable").index]
+    for index, row in ordered.to_dict("index").items():
+        if same_figures(row, best) and row["mechanism"] != best["mechanism"]:
+            alike.append(str(row["mechanism"]))
+        elif not any(same_figures(row, other) for other in kept.values()):
+            kept[index] = row
+    return known.loc[[index for index in known.index if index in kept]], alike
 
 
 def installing_of(rows: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> str | None:
@@ -329,9 +363,9 @@ def _learned_by(settings: Iterable[str]) -> list[str]:
 
 def _usable(rows: pd.DataFrame) -> tuple[pd.DataFrame, Estimate]:
     """The rows of what can be used at the budget in as many heads as any, and by what they are compared."""
-    known = rows[(rows["level"] != ORACLE) & (rows["replaced_heads"] > 0)]
+    widest = rows["replaced_heads"] == rows["replaced_heads"].max()
+    known = rows[widest & (rows["level"] != ORACLE) & (rows["replaced_heads"] > 0)]
     known = _fitting(known, int(rows["budget"].iloc[0]))
-    known = known[known["replaced_heads"] == rows["replaced_heads"].max()]
     return known, LOSS_CHANGE if LOSS_CHANGE.name in known else ERROR
 
 
@@ -365,26 +399,31 @@ def winner(rows: pd.DataFrame, estimate: Estimate) -> dict[Any, Any] | None:
 
 
 def _fitting(rows: pd.DataFrame, budget: int) -> pd.DataFrame:
-    """The rows that are known to see no more keys than a budget."""
-    return rows[np.array([_fits(row, budget) for row in rows.to_dict("records")], dtype=bool)]
+    """The rows that can be held against each other at a budget.
+
+    Those are the mechanisms that were set for it, and plans that are known to see no more keys than it or
+    than one of these.
+    """
+    planned = rows["level"].eq("") & rows["mechanism"].ne(FULL)
+    set_for_it = ~planned & rows["level"].ne(ORACLE) & rows["mechanism"].ne(FULL)
+    keys = rows[VISIBLE_KEYS.name].astype(float)
+    return rows[~planned | (keys <= keys_allowed(keys[set_for_it].tolist(), budget))]
 
 
-def _fits(row: Mapping[Any, Any], budget: int) -> bool:
-    """Whether a row is known to see no more keys than this budget; a plan of a file has none of its own."""
-    planned = row["level"] == "" and row["mechanism"] != FULL
-    return not planned or bool(row[VISIBLE_KEYS.name] <= budget * (1 + TOLERANCE))
+def _is_beyond(row: Mapping[Any, Any], budget: int) -> bool:
+    """Whether a row that could be used sees more keys than this budget."""
+    could = row["level"] != ORACLE and row["mechanism"] != FULL
+    return could and over_budget(row[VISIBLE_KEYS.name], budget)
 
 
 def _label(row: Mapping[Any, Any], budget: int) -> str:
     if row["level"] == ORACLE:
         return f"{row['mechanism']} ({ORACLE})"
-    if _fits(row, budget):
-        return str(row["mechanism"])
-    return f"{row['mechanism']} ({MORE_KEYS if _counted(row) else 'keys not counted'})"
-
-
-def _counted(row: Mapping[Any, Any]) -> bool:
-    return bool(pd.notna(row[VISIBLE_KEYS.name]))
+    if _is_beyond(row, budget):
+        return f"{row['mechanism']} ({MORE_KEYS})"
+    if row["level"] == "" and row["mechanism"] != FULL and pd.isna(row[VISIBLE_KEYS.name]):
+        return f"{row['mechanism']} (keys not counted)"
+    return str(row["mechanism"])
 
 
 def _in_lines(label: str) -> str:
@@ -419,7 +458,9 @@ def draw_comparison(summary: pd.DataFrame, sites: str | None = None) -> Figure:
         raise InputError(msg)
     summary = summary[summary["sites"] == sites]
     axes_shown = {one: label for one, label in _AXES.items() if one.name in summary}
-    cases = list(summary[["steps", "budget"]].dropna().drop_duplicates().itertuples(index=False))
+    cases = summary[["steps", "budget"]].drop_duplicates()
+    # A plan of a file stands at every budget; alone it is drawn as it is.
+    cases = cases.dropna() if cases["budget"].notna().any() else cases
     order = summary.groupby("mechanism")[ERROR.name].mean().sort_values(ascending=False)
     names = [str(name) for name in order.index]
     width, height = (PAGE_WIDTH - _LEFT) / _PER_ROW - _GAP, 0.2 * len(names) + 0.2
@@ -427,8 +468,7 @@ def draw_comparison(summary: pd.DataFrame, sites: str | None = None) -> Figure:
     row = height + 0.75 + 0.15 * (lines > 1)
     with style():
         figure = blank(PAGE_WIDTH, _TOP + len(cases) * lines * row - 0.05)
-        for index, (steps, budget) in enumerate(cases):
-            # A plan stands at every budget.
+        for index, (steps, budget) in enumerate(cases.to_numpy().tolist()):
             at = summary["budget"].isna() | (summary["budget"] == budget)
             rows = summary[at & (summary["steps"] == steps)]
             for number, (estimate, label) in enumerate(axes_shown.items()):
@@ -436,13 +476,14 @@ def draw_comparison(summary: pd.DataFrame, sites: str | None = None) -> Figure:
                 left, top = _LEFT + column * (width + _GAP), _TOP + (index * lines + line) * row
                 axes = panel(figure, left, top, width, height)
                 stretched = _draw(axes, rows, names, estimate)
-                _mark_winner(axes, _fitting(rows, int(budget)), names, estimate)
+                if pd.notna(budget):
+                    _mark_winner(axes, _fitting(rows, int(budget)), names, estimate)
                 axes.set_xlabel(f"{label}{stretched}")
                 axes.tick_params(axis="y", labelleft=column == 0, length=0)
                 if number == 0:
                     tuned = f", after {counted(int(steps), 'batch')}" if steps else ""
-                    title = f"{sites}, {counted(int(budget), 'key')} per row{tuned}"
-                    axes.set_title(title, loc="left")
+                    keys = f", {counted(int(budget), 'key')} per row" if pd.notna(budget) else ""
+                    axes.set_title(f"{sites}{keys}{tuned}", loc="left")
         levels = [level for level in LEVEL_COLOURS if (summary["level"] == level).any()]
         figure.legend(
             handles=[*map(example_of, levels), _ring()], loc="upper right",

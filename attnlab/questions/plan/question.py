@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from attnlab.budget import COMPARED, DEFAULT_BUDGET, L1_ERROR, VISIBLE_KEYS
+from attnlab.budget import COMPARED, DEFAULT_BUDGET, L1_ERROR, VISIBLE_KEYS, check_budgets
 from attnlab.core import HEAD, HEAD_KEYS, Column, InputError, Note, Option, Table
 from attnlab.evaluation import (
     HELD_OUT,
@@ -199,9 +199,7 @@ class PlanSettings(CalibratedSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.budgets:
-            msg = f"There is no budget; give at least one, such as {DEFAULT_BUDGET}."
-            raise InputError(msg)
+        check_budgets(self.budgets)
         if self.rounds and self.criterion not in OF_OUTPUT:
             msg = (
                 f"rounds are for the criteria {' and '.join(OF_OUTPUT)}, not for {self.criterion}, which "

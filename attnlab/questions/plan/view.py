@@ -1,6 +1,5 @@
 """A plan search drawn: error, change of loss and of BLEU by keys; its sentences; its rows on a terminal."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,8 +16,9 @@ from attnlab.budget import (
     LOSS_CHANGE,
     LOSS_GAIN,
     TIME,
-    TOLERANCE,
     VISIBLE_KEYS,
+    keys_allowed,
+    same_figures,
 )
 from attnlab.core import Estimate, chance_in_words, counted
 from attnlab.figures import INK, blank, panel, style
@@ -43,7 +43,6 @@ PLANS = {
 _USED = 0.9
 # From this share of empty rows on a head is nearer to having no keys than to its family.
 _MOSTLY = 0.5
-_ROUNDING = 1e-6
 DRAWN = {
     L1_ERROR: "relative l1 error",
     LOSS_CHANGE: "change of loss per token",
@@ -103,7 +102,7 @@ def _beside(budget: Any, rows: pd.DataFrame) -> str:
     """The price of the searched plan, that of the baseline that costs least, and the difference."""
     searched = rows[rows["mechanism"] == SEARCHED].iloc[0].to_dict()
     others = rows[rows["mechanism"] != SEARCHED].sort_values(LOSS_CHANGE.name, kind="stable")
-    same = [row["mechanism"] for row in others.to_dict("records") if _is_same(row, searched)]
+    same = [row["mechanism"] for row in others.to_dict("records") if same_figures(row, searched)]
     time = searched.get(TIME.name)
     takes = "" if time is None else f", takes {TIME.shown(time)} times as long as full attention,"
     own = (
@@ -124,24 +123,16 @@ def _beside(budget: Any, rows: pd.DataFrame) -> str:
     )
 
 
-def _is_same(row: Mapping[Any, Any], searched: Mapping[Any, Any]) -> bool:
-    """Whether keys, error and loss are the same, up to the rounding of another order of sums."""
-    return all(
-        math.isclose(row[name], searched[name], rel_tol=_ROUNDING, abs_tol=_ROUNDING)
-        for name in (VISIBLE_KEYS.name, L1_ERROR.name, LOSS_CHANGE.name)
-        if name in row
-    )
-
-
 def _listed(names: Sequence[str]) -> str:
     """Such as `band and bigbird`."""
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _exceeded(budget: Any, rows: pd.DataFrame) -> str:
-    """That the plan sees more keys of these sentences than it may of those that it was searched on."""
-    seen = rows.loc[rows["mechanism"] == SEARCHED, VISIBLE_KEYS.name].iloc[0]
-    if seen <= budget * (1 + TOLERANCE):
+    """That the plan sees more keys of these sentences than the budget and than any of the others."""
+    is_searched = rows["mechanism"] == SEARCHED
+    keys = rows[VISIBLE_KEYS.name]
+    if not keys[is_searched].iloc[0] > keys_allowed(keys[~is_searched].tolist(), int(budget)):
         return ""
     return (
         "It keeps to the budget on validation sentences and sees more keys of these, which favours it: "
