@@ -254,7 +254,8 @@ QUESTION = Question(
         NoMeans: "Heads are not replaced by their mean: {reason}",
         NotUniform: lambda note: (
             f"Heads of {', '.join(note.layers)} cannot be made uniform, since their scores do not come "
-            "from the query alone; they are left out there."
+            "from a projection of queries alone (one for queries, keys and values together, or positions or "
+            "sinks in the scores); they are left out there."
         ),
     },
     source="A run of `attnlab train`, or a transformers model (folder, or name on the hub).",

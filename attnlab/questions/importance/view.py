@@ -65,18 +65,21 @@ def contents(result: Result) -> Contents:
         for name in ("Model", "Sentences", "Loss of the whole model")
         if name in result.about
     }
+    return Contents(_answers(result), facts, [figure], shown)
+
+
+def _answers(result: Result) -> list[str]:
+    """What was found, as sentences."""
+    unit = loss_unit(result)
     if result.details["loss"] in DISTANCES:
-        answers = list(_moved(result.importance, loss_unit(result)))
-    else:
-        unit = loss_unit(result)
-        answers = [*_needed(result.importance, unit), *removable(result.cumulative, unit)]
-    return Contents(answers, facts, [figure], shown)
+        return list(_moved(result.importance, unit))
+    return [*_needed(result.importance, unit), *removable(result.cumulative, unit)]
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:
     """Heads replaced alone, the first ones where a model has many; then heads removed in turn."""
     yield _alone(result.importance, loss_unit(result))
-    yield _in_turn(result.cumulative)
+    yield replace(_in_turn(result.cumulative), caption=" ".join(_answers(result)) or None)
 
 
 def loss_unit(result: Result) -> str:
@@ -141,7 +144,7 @@ def readable(column: Column, heads: pd.DataFrame) -> Column:
 def _in_turn(curves: pd.DataFrame) -> TerminalTable:
     """Loss and BLEU with none, all and at most about ten numbers of heads between removed."""
     orders = list(dict.fromkeys(curves["order"]))
-    loss, bleu = CUMULATIVE["loss"], CUMULATIVE["bleu"]
+    loss, bleu = readable(CUMULATIVE["loss"], curves), CUMULATIVE["bleu"]
     measured = curves[curves[bleu.name].notna()]
     columns = [loss] if measured.empty else [loss, bleu]
     counts = sorted(set((curves if measured.empty else measured)["heads_removed"]))
@@ -165,7 +168,7 @@ def _in_turn(curves: pd.DataFrame) -> TerminalTable:
         rows,
         headings,
         "\nHeads removed one after another",
-        "Orders chosen on one half of the sentences, figures from the other.",
+        legend="Orders chosen on one half of the sentences, figures from the other.",
     )
 
 
@@ -188,15 +191,22 @@ def _needed(heads: pd.DataFrame, unit: str) -> list[str]:
         if change.name not in heads or heads[change.name].isna().all():
             continue
         needed = heads[(heads[change.name] > 0) & (heads[change.significant] == True)]  # noqa: E712 - may be missing
-        ranked = heads.sort_values(change.name, ascending=False)
-        raises = "raises" if len(needed) == 1 else "raise"
-        most = readable(change.column, heads).shown(float(ranked[change.name].iloc[0]), signed=True)
-        found.append(
-            f"Replaced alone ({replacement}), {len(needed)} of "
-            f"{counted(int(heads[change.name].notna().sum()), 'head')} "
-            f"{raises} the loss beyond chance, most {head_names(ranked)[0]} "
-            f"({most}, {unit})."
-        )
+        of = counted(int(heads[change.name].notna().sum()), "head")
+        alone = f"Replaced alone ({replacement}),"
+        ranked = (heads if needed.empty else needed).sort_values(change.name, ascending=False)
+        first, largest = head_names(ranked.head(1))[0], float(ranked[change.name].iloc[0])
+        most = f"{readable(change.column, heads).shown(largest, signed=True)} {unit}"
+        if not needed.empty:
+            raises = "raises" if len(needed) == 1 else "raise"
+            found.append(
+                f"{alone} {len(needed)} of {of} {raises} the loss beyond chance, most {first} ({most})."
+            )
+        elif largest > 0:
+            found.append(
+                f"{alone} none of {of} raises the loss beyond chance; most {first} does ({most})."
+            )
+        else:
+            found.append(f"{alone} none of {of} raises the loss.")
     return found
 
 
