@@ -264,13 +264,13 @@ def close_heads(projections: Projections, heads: Iterable[Head]) -> None:
 def check_closable(projections: Projections, layers: Iterable[Layer]) -> None:
     """Raises AttnlabError where `close_heads` could not close heads of one of the layers."""
     for site, layer in layers:
-        if projections[site, layer].calls > 1:
+        module = projections[site, layer].module
+        if sum(other.module is module for other in projections.values()) > 1:
             msg = (
-                f"{site} layer {layer} shares its attention module with other layers, so its heads cannot be "
-                "closed for good without theirs."
+                f"{site} layer {layer} shares its output projection with other layers, so its heads cannot "
+                "be closed for good without theirs."
             )
             raise AttnlabError(msg)
-        module = projections[site, layer].module
         if not isinstance(module, nn.Linear | Conv1D):
             msg = (
                 f"{site} layer {layer}: heads can be closed for good in torch.nn.Linear and Conv1D only, "

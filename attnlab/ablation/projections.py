@@ -20,6 +20,8 @@ from torch import Tensor, nn
 from attnlab.core import AttnlabError, Head
 from attnlab.reading import find, ready_to_show
 
+# Of how many rows slopes are compared, of a recording with 1,500 say.
+_ROWS_COMPARED = 64
 Layer = tuple[str, int]
 Hook = Callable[..., Any]
 # A linear module, what it read and what it wrote.
@@ -34,8 +36,8 @@ class Projection:
         heads: how many heads it reads, side by side in its input.
         module: the linear module; its input is `[batch, query, heads * head_dim]`.
         attention: the attention module that it belongs to.
-        call: at which of the calls of that module, where layers share it.
-        calls: how many layers share it.
+        call: at which of the calls of the attention module, where layers share it.
+        calls: how many layers share the attention module.
         model: whose calls begin the count anew.
     """
 
@@ -49,6 +51,9 @@ class Projection:
     def at_own_call(self, register: Callable[[Hook], Any], hook: Hook) -> list[Any]:
         """Registers a hook that runs at the calls of this layer alone, of a module that others call too.
 
+        It runs at the first call of the hooked module that follows on this layer's call of its attention
+        module, so that either may be shared.
+
         Args:
             register: a module's method that registers hooks.
             hook: runs at the layer's calls.
@@ -56,18 +61,25 @@ class Projection:
         Returns:
             What removes it again.
         """
-        if self.model is None or self.calls == 1:
-            return [register(hook)]
-        turns = cycle(range(self.calls))
+        turns, follows = cycle(range(self.calls)), False
 
         def count_anew(*_: Any) -> None:
             nonlocal turns
             turns = cycle(range(self.calls))
 
-        def of_layer(*given: Any) -> Any:
-            return hook(*given) if next(turns) == self.call else None
+        def note_turn(*_: Any) -> None:
+            nonlocal follows
+            follows = next(turns) == self.call
 
-        return [self.model.register_forward_pre_hook(count_anew), register(of_layer)]
+        def of_layer(*given: Any) -> Any:
+            nonlocal follows
+            if not follows:
+                return None
+            follows = False
+            return hook(*given)
+
+        counted = [] if self.model is None else [self.model.register_forward_pre_hook(count_anew)]
+        return [*counted, self.attention.register_forward_pre_hook(note_turn), register(of_layer)]
 
 
 Projections = Mapping[Layer, Projection]
@@ -84,10 +96,11 @@ def all_heads(projections: Projections) -> list[Head]:
 
 
 class _Passed(NamedTuple):
-    """Tensors that an attention module was given and returned in one call."""
+    """Tensors that an attention module was given and returned in one call, and linear calls in it."""
 
     given: list[Tensor]
     returned: list[Tensor]
+    inside: list[Call]
 
 
 def projections_of(model: nn.Module, run: Callable[[], Any]) -> dict[Layer, Projection]:
@@ -136,14 +149,19 @@ def find_projections(
     # Tensors are kept until the end: freed memory is used again and would look like a match.
     calls: list[Call] = []
     passed: dict[nn.Module, list[_Passed]] = {}
+    begun: dict[nn.Module, int] = {}
 
     def note_linear(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         if inputs and isinstance(inputs[0], Tensor) and isinstance(output, Tensor):
             calls.append((module, inputs[0], output))
 
+    def note_beginning(module: nn.Module, _: Any) -> None:
+        begun[module] = len(calls)
+
     def note_attention(module: nn.Module, args: Any, named: dict[str, Any], output: Any) -> None:
         returned = output if isinstance(output, tuple) else ()
-        own = _Passed(_tensors((*args, *named.values())), _tensors(returned))
+        given = _tensors((*args, *named.values()))
+        own = _Passed(given, _tensors(returned), calls[begun[module] :])
         passed.setdefault(module, []).append(own)
 
     hooks = [
@@ -151,10 +169,11 @@ def find_projections(
         for module in model.modules()
         if _is_linear(module)
     ]
-    hooks += [
-        module.register_forward_hook(note_attention, prepend=True, with_kwargs=True)
-        for module in {module: None for module, _ in attentions.values()}
-    ]
+    for module in {module: None for module, _ in attentions.values()}:
+        hooks += [
+            module.register_forward_pre_hook(note_beginning),
+            module.register_forward_hook(note_attention, prepend=True, with_kwargs=True),
+        ]
     try:
         with torch.no_grad():
             run()
@@ -164,7 +183,7 @@ def find_projections(
     found = {}
     for layer, (module, call) in attentions.items():
         seen = passed.get(module, [])
-        own = seen[call] if call < len(seen) else _Passed([], [])
+        own = seen[call] if call < len(seen) else _Passed([], [], [])
         projection = _projection_of(layer, module, own, calls)
         found[layer] = replace(projection, call=call, calls=len(seen), model=model)
     return found
@@ -178,6 +197,8 @@ def check_apart(projections: Projections, run: Callable[[], Any]) -> None:
     apart, across the direction of that part; it is not asked of mechanisms whose weights do not stand in what
     they compute, nor of tensors made in inference mode, which have no gradients.
 
+    Cost: a forward pass with gradients, and from each layer 1 + log2(heads) passes back to its weights.
+
     Args:
         projections: of the model, which must be in eval mode and show its weights.
         run: calls it so that weights are returned.
@@ -187,14 +208,15 @@ def check_apart(projections: Projections, run: Callable[[], Any]) -> None:
         parameter.is_inference() for model in models for parameter in model.parameters()
     ):
         return
-    for (site, layer), (weights, read) in _traced(projections, models, run).items():
-        projection = projections[site, layer]
-        if _mixed(read, weights, projection.heads):
-            msg = (
-                f"{site} layer {layer}: {type(projection.attention).__name__} mixes its heads before the "
-                "output projection, so no head of this model can be ablated alone."
-            )
-            raise AttnlabError(msg)
+    with torch.enable_grad():
+        for (site, layer), (weights, read) in _traced(projections, models, run).items():
+            projection = projections[site, layer]
+            if _mixed(read, weights, projection.heads):
+                msg = (
+                    f"{site} layer {layer}: {type(projection.attention).__name__} mixes its heads before the "
+                    "output projection, so no head of this model can be ablated alone."
+                )
+                raise AttnlabError(msg)
 
 
 def _traced(
@@ -236,8 +258,7 @@ def _traced(
         for part in chain.from_iterable(model.modules() for model in models):
             if _is_linear(part):
                 stack.callback(part.register_forward_hook(begin).remove)
-        with torch.enable_grad():
-            run()
+        run()
     return {layer: (weights[layer], read[layer]) for layer in projections}
 
 
@@ -249,26 +270,31 @@ def _mixed(read: Tensor, weights: Tensor, heads: int) -> bool:
     """
     if not (read.requires_grad and weights.requires_grad):
         return False
-    with torch.enable_grad():
-        apart = read.unflatten(-1, (heads, -1))
+    apart = read.unflatten(-1, (heads, -1))
     some = torch.arange(1, apart.shape[-1] + 1, device=read.device, dtype=torch.double).cos()
-    tolerance = 1e-4 if torch.finfo(read.dtype).eps < 1e-5 else 1e-2
-    for head in range(heads):
-        place = apart[..., head, :].detach().double()
-        along = place / place.norm(dim=-1, keepdim=True).clamp(min=torch.finfo(torch.double).tiny)
-        across = some - (some * along).sum(-1, keepdim=True) * along
-        with torch.enable_grad():
-            own = (apart[..., head, :] * across.to(read.dtype)).sum()
+    place = apart.detach().double()
+    along = place / place.norm(dim=-1, keepdim=True).clamp(min=torch.finfo(torch.double).tiny)
+    across = some - (some * along).sum(-1, keepdim=True) * along
+    parts = (apart * across.to(read.dtype)).sum(-1).flatten(0, -2).sum(0)
+    # A norm over all heads in bfloat16 leaves up to two of its steps.
+    tolerance = max(1e-4, 8 * torch.finfo(read.dtype).eps)
+    # With the slices of some heads turned round, the slope of a head that is apart turns with its own slice,
+    # to the last bit. Any two heads are told apart by a bit of their numbers.
+    numbers = torch.arange(heads, device=read.device)
+    step = max(1, weights.shape[2] // _ROWS_COMPARED)
+    turned: list[Tensor] = []
+    for bit in (None, *range((heads - 1).bit_length())):
+        signs = torch.ones(heads, device=read.device, dtype=read.dtype)
+        if bit is not None:
+            signs[(numbers >> bit) % 2 == 1] = -1
         slopes: list[Tensor | None] = [
-            *torch.autograd.grad(own, weights, retain_graph=True, allow_unused=True)
+            *torch.autograd.grad(parts, weights, signs, retain_graph=True, allow_unused=True)
         ]
         if slopes[0] is None:
-            continue
-        sizes = slopes[0].abs().amax((0, 2, 3))
-        others = [other for other in range(heads) if other != head]
-        if others and bool(sizes[others].max() > tolerance * sizes.max()):
-            return True
-    return False
+            return False
+        turned.append(slopes[0][:, :, ::step] * signs[:, None, None])
+    largest = turned[0].abs().max()
+    return any(bool((slope - turned[0]).abs().max() > tolerance * largest) for slope in turned)
 
 
 def _tensors(parts: Iterable[Any]) -> list[Tensor]:
@@ -291,7 +317,7 @@ def _projection_of(
         apart = [call for call in calls if call[1].shape[-1] % heads == 0]
         found = [
             *(module for module, _, wrote in apart if _same_memory(wrote, mixed)),
-            *_last_inside(attention, mixed, apart, passed.given),
+            *_last_inside(passed, mixed, heads),
             *(module for module, read, _ in apart if _same_memory(read, mixed)),
         ]
         if found:
@@ -303,17 +329,16 @@ def _projection_of(
     raise AttnlabError(msg)
 
 
-def _last_inside(
-    attention: nn.Module, mixed: Tensor, calls: list[Call], given: list[Tensor]
-) -> list[nn.Module]:
+def _last_inside(passed: _Passed, mixed: Tensor, heads: int) -> list[nn.Module]:
     """The last linear module in an attention module, unless it projects queries, keys or values.
 
     BLOOM and ALBERT add the residual inside, so that nobody returns what was projected. Queries, keys and
     values are projected from what the module was given, or from states that another of them reads too.
     """
-    inside = set(attention.modules())
-    own = [call for call in calls if call[0] in inside]
-    others = {part.data_ptr() for part in given} | {read.data_ptr() for _, read, _ in own[:-1]}
+    own = [call for call in passed.inside if call[1].shape[-1] % heads == 0]
+    others = {part.data_ptr() for part in passed.given} | {
+        read.data_ptr() for _, read, _ in own[:-1]
+    }
     return [
         module
         for module, read, wrote in own[-1:]

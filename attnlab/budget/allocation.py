@@ -83,8 +83,8 @@ def allocate(options: Sequence[Sequence[Choice]], budget: float) -> Allocation:
     spent, bound = _totals(options, chosen)
     if spent > budget:
         msg = (
-            f"The cheapest mechanisms of all heads see {spent:.0f} keys, over the budget of "
-            f"{budget:.0f}; raise the budget, or allow the family none."
+            f"The cheapest options cost {spent:g} together, more than the budget of {budget:g}; raise the "
+            "budget, or add cheaper ones."
         )
         raise InputError(msg)
     steps = [

@@ -6,6 +6,7 @@ decoding with a cache goes through the same projections as the loss under teache
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ class Evaluator(ShortRepr):
         loaded: in eval mode, with its tokenizer.
         sentences: those on which it has a loss.
         loss: what it is evaluated by.
-        projections: where its heads are apart.
+        find_projections: finds where its heads are apart, once for all evaluators of the model.
         batches: the sentences in batches of like length, longest first.
         batch_size: most sentences in one forward pass.
         seed: of the tokens that are masked, where the loss is theirs.
@@ -93,7 +94,7 @@ class Evaluator(ShortRepr):
     loaded: Model
     sentences: Sentences
     loss: LossKind
-    projections: Projections
+    find_projections: Callable[[], Projections]
     batches: tuple[ScoredBatch, ...]
     batch_size: int
     seed: int = MASK_SEED
@@ -108,6 +109,15 @@ class Evaluator(ShortRepr):
     def model(self) -> Any:
         """The transformers model."""
         return self.loaded.model
+
+    @property
+    def projections(self) -> Projections:
+        """Where its heads are apart, found when first asked for.
+
+        Raises:
+            AttnlabError: heads of the model cannot be told apart, see `projections_of`.
+        """
+        return self.find_projections()
 
     @property
     def dropped(self) -> int:
@@ -179,6 +189,10 @@ class Evaluator(ShortRepr):
             )
             raise InputError(msg)
         return found
+
+    def check_finite(self) -> None:
+        """Raises InputError where a loss of the model as it stands is no number, before longer work."""
+        self.whole_losses()
 
     def translations(self, progress: Progress | None = None) -> list[str]:
         """Greedy translations in order, as `attnlab score --beams 1` writes them.
@@ -400,7 +414,7 @@ def evaluator_of(
         loaded=model,
         sentences=usable,
         loss=kind,
-        projections=_projections(model.model, usable),
+        find_projections=cache(partial(_projections, model.model, usable)),
         batches=batches,
         batch_size=batch_size,
         seed=seed,
@@ -425,9 +439,12 @@ def _untouched(model: Any, sentences: Sentences, batches: Sequence[ScoredBatch])
 
 def _projections(model: Any, sentences: Sentences) -> Projections:
     """Found on a few tokens; source and target differ in length to tell the sites apart."""
-    given: dict[str, Any] = inputs_of(model, sentences.axes([few_tokens(sentences)], model.device))
-    given |= {**without_cache(model), "output_attentions": True, "return_dict": True}
-    return projections_of(model, lambda: model(**given))
+    # Whether heads are apart is seen by gradients, whatever mode the caller is in.
+    with torch.inference_mode(mode=False):
+        axes = sentences.axes([few_tokens(sentences)], model.device)
+        given: dict[str, Any] = inputs_of(model, axes)
+        given |= {**without_cache(model), "output_attentions": True, "return_dict": True}
+        return projections_of(model, lambda: model(**given))
 
 
 @torch.inference_mode()

@@ -243,7 +243,10 @@ class _Observer(FullAttention):
             )
             raise InputError(msg)
         if not self.waiting:
-            msg = "This model uses one attention layer several times over; its heads cannot be compared."
+            msg = (
+                "This model computes attention more often than it has layers (a layer that is used again, or "
+                "several products in one), so its heads cannot be compared."
+            )
             raise InputError(msg)
         self.waiting.pop(0)(query, key, value, context)
         return super().mix(query, key, value, context)

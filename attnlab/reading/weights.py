@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import isnan
 from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 import pandas as pd
@@ -217,8 +218,11 @@ def checked(layer: LayerWeights) -> LayerWeights:
     row_error, hidden_mass, ahead_mass = torch.stack(
         [off.double(), hidden.sum().double(), ahead.double()]
     ).tolist()
+    within = f" (tolerance {tolerance:g})"
     # Written so that NaN fails too.
-    if not row_error <= tolerance:
+    if isnan(row_error):
+        problem, within = "some are NaN", ""
+    elif not row_error <= tolerance:
         problem = f"a row's sum is {row_error:.3g} away from 1"
     elif not ahead_mass <= tolerance:
         problem = f"mass {ahead_mass:.3g} stands above the diagonal"
@@ -227,7 +231,7 @@ def checked(layer: LayerWeights) -> LayerWeights:
     else:
         return replace(layer, weights=weights)
     msg = (
-        f"{layer.site} layer {layer.layer}: {problem} (tolerance {tolerance:g}), so these are no "
+        f"{layer.site} layer {layer.layer}: {problem}{within}, so these are no "
         "attention weights of a model in eval mode with its padding and causal masks."
     )
     raise AttnlabError(msg)

@@ -51,14 +51,14 @@ def test_a_uniform_head_is_uniform_and_alone_or_refused(name: str) -> None:
     model = with_biases(seeded((ANALYZED | WITH_NORMS)[name]))
     texts = (PAIRS if model.config.is_encoder_decoder else SENTENCES)[:2]
     try:
-        evaluator = load_evaluator((model, TOKENIZER), sentences=texts)
+        projections = load_evaluator((model, TOKENIZER), sentences=texts).projections
     except AttnlabError:
         pytest.skip("no loss or no head apart")
     before, uniform = matrices(model, texts), []
-    for site, layer in evaluator.projections:
+    for site, layer in projections:
         head = Head(site, layer, 1)
         try:
-            with ablated(evaluator.projections, [head], "uniform"):
+            with ablated(projections, [head], "uniform"):
                 after = matrices(model, texts)
         except InputError:
             continue

@@ -5,6 +5,8 @@ import random
 from typing import Any
 
 import pytest
+from scipy.linalg import block_diag
+from scipy.optimize import linprog
 
 from attnlab.attention.specification import sides
 from attnlab.budget.allocation import Choice, allocate, allocate_exactly, lower_hull
@@ -71,6 +73,21 @@ def test_the_greedy_is_within_one_step_of_the_optimum(heads: int) -> None:
     assert exact > 60 * 4 * 0.5
 
 
+@pytest.mark.parametrize("heads", [1, 4, 12])
+def test_the_bound_is_the_optimum_where_heads_may_share_between_options(heads: int) -> None:
+    """That of the linear program in which each head has a mixture of its options."""
+    for seed in range(10):
+        options = drawn_options(seed, heads, 9)
+        costs, errors = (
+            [getattr(one, name) for own in options for one in own] for name in Choice._fields
+        )
+        own = block_diag(*([1.0] * len(one) for one in options))
+        for budget in (0, 5, 17, 9 * heads):
+            best = linprog(errors, A_ub=[costs], b_ub=[budget], A_eq=own, b_eq=[1.0] * heads)
+            found = allocate(options, float(budget))
+            assert found.lower_bound == pytest.approx(best.fun, abs=1e-7)
+
+
 def test_a_hull_is_convex_and_below_every_option() -> None:
     for seed in range(30):
         own = drawn_options(seed, 1, 30)[0]
@@ -85,7 +102,7 @@ def test_a_hull_is_convex_and_below_every_option() -> None:
 
 def test_a_budget_below_the_cheapest_options_is_refused() -> None:
     options = [[Choice(2.0, 1.0)], [Choice(3.0, 1.0), Choice(4.0, 0.0)]]
-    with pytest.raises(InputError, match="see 5 keys, over the budget of 4; raise the budget"):
+    with pytest.raises(InputError, match="cost 5 together, more than the budget of 4; raise"):
         allocate(options, 4.0)
     assert allocate_exactly(options, 4.0) is None
 

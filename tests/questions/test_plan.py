@@ -27,6 +27,7 @@ from attnlab.evaluation.evaluator import load_evaluator
 from attnlab.models.run import load
 from attnlab.models.tokenizer import checksum
 from attnlab.models.training import train
+from attnlab.questions.plan import planning
 from attnlab.questions.plan.planning import _notes, plan, plans_of
 from attnlab.questions.plan.question import (
     BASELINES,
@@ -365,6 +366,15 @@ def test_a_plan_goes_into_files_training_and_models_unchanged(
     trained = load(tmp_path / "planned").model.attention_plan
     for row in found.mechanisms[found.mechanisms["budget"] == 4].to_dict("records"):
         assert str(trained.at(row["site"], row["layer"], row["head"])) == row["mechanism"]
+
+
+def test_families_that_no_budget_allows_are_refused_before_candidates_are_tried(
+    small_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "costs", None)
+    said = r"At 3 keys per row there is no plan: what these families have cheapest sees \d+\.\d keys; raise"
+    with pytest.raises(InputError, match=said):
+        plan(small_run, (40, 3), **QUICK, families=("full",), quick=True)
 
 
 def test_full_attention_everywhere_changes_nothing_to_the_last_digit(small_run: Path) -> None:

@@ -15,6 +15,7 @@ from attnlab.ablation.ablation import ablated, close_heads
 from attnlab.ablation.projections import check_apart, projections_of
 from attnlab.core.addresses import Head
 from attnlab.core.errors import AttnlabError
+from attnlab.evaluation.evaluator import load_evaluator
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.analysis_notes import LearnedSink
 from attnlab.reading.capture import capture
@@ -115,7 +116,48 @@ def test_projections_of_layers_that_share_a_module_are_those_of_its_calls() -> N
     assert {projection.module for projection in found.values()} == {dense}
     layers = model.config.num_hidden_layers
     assert [(one.call, one.calls) for one in found.values()] == [(n, layers) for n in range(layers)]
-    with pytest.raises(AttnlabError, match="encoder layer 1 shares its attention module"):
+    with pytest.raises(AttnlabError, match="encoder layer 1 shares its output projection"):
+        close_heads(found, [Head("encoder", 1, 0)])
+
+
+def test_two_layers_may_have_one_output_projection_and_one_query_projection() -> None:
+    model = seeded(random_models.bert).eval()
+    first, second = (layer.attention for layer in model.encoder.layer[:2])
+    second.output.dense, second.self.query = first.output.dense, first.self.query
+    ids = TOKENIZER(SENTENCES[0], return_tensors="pt")["input_ids"]
+
+    def states() -> Any:
+        with ready_to_show(model), torch.no_grad():
+            return model(ids, output_attentions=True, output_hidden_states=True)
+
+    found, plain = projections_of(model, lambda: model(ids, output_attentions=True)), states()
+    assert [(one.module, one.calls) for one in found.values()][:2] == [(first.output.dense, 1)] * 2
+    for number, own in enumerate((first, second)):
+        with ablated(found, [Head("encoder", number, 1)], "zero"):
+            after = states()
+        calls = []
+
+        def zeroed(_: Any, given: Any, calls: list[int] = calls, number: int = number) -> Any:
+            calls.append(1)
+            apart = given[0].clone().unflatten(-1, (found["encoder", 0].heads, -1))
+            apart[:, :, 1] *= len(calls) - 1 != number
+            return (apart.flatten(-2),)
+
+        handle = first.output.dense.register_forward_pre_hook(zeroed)
+        expected = states()
+        handle.remove()
+        assert not torch.equal(expected.last_hidden_state, plain.last_hidden_state)
+        torch.testing.assert_close(after.last_hidden_state, expected.last_hidden_state)
+        with ablated(found, [Head("encoder", number, 1)], "uniform"):
+            weights = states().attentions
+        assert own.self.query is first.self.query
+        even = torch.full_like(weights[number][:, 1], 1 / ids.shape[1])
+        torch.testing.assert_close(weights[number][:, 1], even)
+        other = 1 - number
+        alone = slice(None) if other < number else slice(0, 0)
+        torch.testing.assert_close(weights[other][:, alone], plain.attentions[other][:, alone])
+        assert (weights[other][:, 1] - 1 / ids.shape[1]).abs().max() > 1e-3
+    with pytest.raises(AttnlabError, match="encoder layer 1 shares its output projection"):
         close_heads(found, [Head("encoder", 1, 0)])
 
 
@@ -182,6 +224,40 @@ def test_models_that_mix_heads_before_they_are_projected_are_refused(
         AttnlabError, match="layer 0: .* mixes its heads before the output projection"
     ):
         projections_of(model, showing(model))
+
+
+@pytest.mark.parametrize("heads", [2, 3, 4, 8])
+def test_any_head_that_another_one_takes_from_is_noticed(heads: int) -> None:
+    config = hf.BertConfig(
+        vocab_size=60, hidden_size=24, num_hidden_layers=1, num_attention_heads=heads, intermediate_size=8,
+        attn_implementation="eager",
+    )  # fmt: skip
+    model = seeded(lambda: hf.BertModel(config)).eval()
+    found = projections_of(model, showing(model))
+    (projection,) = found.values()
+    for taking in range(heads):
+        for giving in set(range(heads)) - {taking}:
+
+            def take(_: Any, given: Any, taking: int = taking, giving: int = giving) -> Any:
+                apart = given[0].unflatten(-1, (heads, -1)).clone()
+                apart[..., taking, :] += 0.01 * apart[..., giving, :]
+                return (apart.flatten(-2),)
+
+            handle = projection.module.register_forward_pre_hook(take)
+            with ready_to_show(model), pytest.raises(AttnlabError, match="mixes its heads"):
+                check_apart(found, showing(model))
+            handle.remove()
+
+
+def test_heads_that_are_mixed_are_noticed_in_inference_mode_too() -> None:
+    sizes = {"num_attention_heads": 4, "hidden_size": 24, "intermediate_size": 32}
+    config = hf.ConvBertConfig(vocab_size=len(TOKENIZER), num_hidden_layers=2, **sizes)
+    model = hf.ConvBertForMaskedLM(config).eval()
+    with torch.inference_mode():
+        evaluator = load_evaluator((model, TOKENIZER), sentences=SENTENCES[:3])
+        with pytest.raises(AttnlabError, match="mixes its heads"):
+            _ = evaluator.projections
+        assert bool(evaluator.losses().isfinite().all())
 
 
 def test_a_norm_that_all_heads_share_does_not_mix_them() -> None:

@@ -18,14 +18,19 @@ from attnlab.ablation.ablation import ablated, mean_outputs
 from attnlab.ablation.projections import all_heads
 from attnlab.ablation.significance import Difference, add_changes, rank_agreement
 from attnlab.core.addresses import Head
-from attnlab.core.errors import InputError
+from attnlab.core.errors import AttnlabError, InputError
 from attnlab.evaluation.evaluator import load_evaluator
 from attnlab.evaluation.shared_settings import FewForIntervals, RepeatedTexts
 from attnlab.models.run import load
 from attnlab.models.scoring import score
+from attnlab.questions.analyze.analysis import analyze
+from attnlab.questions.analyze.analysis_notes import NotAblated
+from attnlab.questions.compare.comparison import compare
 from attnlab.questions.importance.importance import importance, orders_of
 from attnlab.questions.importance.question import BLEU, LOSS, NoMeans, NotUniform
 from attnlab.questions.importance.view import removable
+from attnlab.questions.plan.planning import plan
+from attnlab.questions.prune.pruning import prune
 from attnlab.results.result import Result
 
 USELESS = Head("decoder", 0, 1)
@@ -182,13 +187,31 @@ def test_a_figure_has_whichever_replacements_the_table_has(found: Result) -> Non
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf])
-def test_a_model_whose_loss_is_no_number_is_refused(broken: float) -> None:
+@pytest.mark.parametrize("where", ["lm_head", "model.layers.0.self_attn.q_proj"])
+def test_a_model_whose_loss_is_no_number_is_refused(broken: float, where: str) -> None:
     model = random_models.llama()
-    model.lm_head.weight.data[3] = broken
-    with pytest.raises(
-        InputError, match="is no finite number on these sentences; look for weights"
-    ):
-        importance((model, tokenizer()), sentences=SENTENCES)
+    model.get_submodule(where).weight.data[3] = broken
+    source = model, tokenizer()
+    given = {"calibration": SENTENCES[3:5], "validation": SENTENCES[5:]}
+    asked = {
+        importance: {"sentences": SENTENCES},
+        prune: {"sentences": SENTENCES[:3], **given},
+        compare: {"sentences": SENTENCES[:3], **given},
+        plan: {"sentences": SENTENCES[:3], **given},
+    }
+    for question, options in asked.items():
+        with pytest.raises(
+            InputError, match="is no finite number on these sentences; look for weights"
+        ):
+            question(source, **options)
+    if where == "lm_head":
+        found = analyze(source, sentences=SENTENCES, structure_sentences=0)
+        assert any(isinstance(note, NotAblated) for note in found.notes)
+        with pytest.raises(InputError, match="is no finite number"):
+            analyze(source, sentences=SENTENCES, structure_sentences=0, ablation=True)
+    else:
+        with pytest.raises(AttnlabError, match="decoder layer 0: some are NaN, so these are no"):
+            analyze(source, sentences=SENTENCES)
 
 
 def test_a_language_model_has_no_bleu() -> None:

@@ -20,7 +20,7 @@ from attnlab.models.loaded import Model
 from attnlab.models.run import load
 from attnlab.models.run_folder import SETTINGS
 from attnlab.questions.analyze.analysis import analyze
-from attnlab.questions.analyze.analysis_notes import NoLoss
+from attnlab.questions.analyze.analysis_notes import NotAblated
 from attnlab.questions.analyze.labelling import ablate_for_labels
 from attnlab.questions.importance.importance import importance
 from attnlab.reading.sentences import read_sentences
@@ -117,7 +117,7 @@ def test_a_language_model_has_a_loss_and_an_encoder_has_none(tmp_path) -> None:
     lacking = analyze(tmp_path / "bert", **options)
     assert not set(COLUMNS) & set(lacking.labels)
     assert "BertModel" in lacking.about["Model"]
-    (note,) = (note for note in lacking.notes if isinstance(note, NoLoss))
+    (note,) = (note for note in lacking.notes if isinstance(note, NotAblated))
     assert "there is no loss" in note.reason
     with pytest.raises(InputError, match="BertModel scores no tokens"):
         analyze(tmp_path / "bert", ablation=True, **options)
@@ -129,7 +129,7 @@ def test_what_is_asked_for_and_cannot_be() -> None:
         analyze(model, sentences=PAIRS, labels=False, ablation=True)
     without = analyze(model, sentences=PAIRS, labels=True, ablation=False, **HEADS_ALONE)
     assert not set(COLUMNS) & set(without.labels)
-    assert not any(isinstance(note, NoLoss) for note in without.notes)
+    assert not any(isinstance(note, NotAblated) for note in without.notes)
     one_sided = analyze(model, sentences=SENTENCES, labels=True, **HEADS_ALONE)
-    (note,) = (note for note in one_sided.notes if isinstance(note, NoLoss))
+    (note,) = (note for note in one_sided.notes if isinstance(note, NotAblated))
     assert "An encoder-decoder is evaluated on pairs" in note.reason

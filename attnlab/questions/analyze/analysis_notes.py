@@ -181,7 +181,7 @@ class TooManyToAblate(Note):
 
 
 @dataclass(frozen=True)
-class NoLoss(Note):
+class NotAblated(Note):
     """The loss without each head could not be measured, for a reason that is a sentence."""
 
     reason: str
@@ -299,6 +299,5 @@ NOTES: dict[type[Note], Any] = {
     "and strengths differ from those of an analysis with these controls; leave out --quick to have them.",
     TooManyToAblate: "The loss without each head was not measured, since there are {heads} "
     "heads and more than {most} take long; --ablation measures it.",
-    NoLoss: "The change of loss without each head was not measured, since there is no loss here: "
-    "{reason}",
+    NotAblated: "The change of loss without each head was not measured: {reason}",
 }

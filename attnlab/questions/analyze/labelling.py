@@ -359,7 +359,7 @@ def ablate_for_labels(
     wanted = [head for head in all_heads(evaluator.projections) if head.site in sites]
     processes = processes or Processes()
     mine = wanted[processes.index :: processes.count]
-    before = evaluator.losses()
+    before = evaluator.whole_losses()
     done = 0
 
     def evaluate() -> Difference:

@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 from torch import nn
 
-from attnlab.ablation import Layer, closed_heads, find_projections
+from attnlab.ablation import Layer, Projections, closed_heads, find_projections
 from attnlab.core import (
     HEAD_COLUMNS,
     AttnlabError,
@@ -35,7 +35,7 @@ from attnlab.labels import HeadStructure
 from attnlab.models import Model, Run, Source
 from attnlab.questions.analyze.analysis_notes import (
     ClosedHeads,
-    NoLoss,
+    NotAblated,
     RowsDrawn,
     TooLongToLabel,
     TooManyToAblate,
@@ -252,26 +252,28 @@ def _compared(sentence: str) -> str:
 
 
 def _closed_among(reading: Reading, evaluator: Evaluator | str | None) -> tuple[Head, ...]:
-    """The closed heads of the sites that are read, as a pruned run has them."""
-    model, sentences = reading.model, reading.sentences
-    if isinstance(evaluator, Evaluator):
-        found = evaluator.projections
-    else:
-        attentions: dict[Layer, tuple[nn.Module, int]] = {
-            (hook.site, hook.layer): (hook.module, hook.call)
-            for hook in reading.attention_sites.hooks
-            if hook.site in reading.sites
-        }
-        axes = sentences.axes([few_tokens(sentences)], model.device)
-        with ready_to_show(model), torch.inference_mode():
-            try:
-                found = find_projections(
-                    model, attentions, lambda: forward(model, axes, with_weights=True)
-                )
-            except AttnlabError:
-                # Heads are closed in output projections, so a model without known ones has none closed.
-                return ()
+    """The closed heads of the sites that are read, as a pruned run has them.
+
+    Heads are closed in output projections, so a model without known ones has none closed.
+    """
+    try:
+        found = evaluator.projections if isinstance(evaluator, Evaluator) else _projections(reading)
+    except AttnlabError:
+        return ()
     return tuple(head for head in closed_heads(found) if head.site in reading.sites)
+
+
+def _projections(reading: Reading) -> Projections:
+    """Where the heads of the sites that are read are apart, of a model without a loss too."""
+    model, sentences = reading.model, reading.sentences
+    attentions: dict[Layer, tuple[nn.Module, int]] = {
+        (hook.site, hook.layer): (hook.module, hook.call)
+        for hook in reading.attention_sites.hooks
+        if hook.site in reading.sites
+    }
+    axes = sentences.axes([few_tokens(sentences)], model.device)
+    with ready_to_show(model), torch.inference_mode():
+        return find_projections(model, attentions, lambda: forward(model, axes, with_weights=True))
 
 
 def _evaluator(reading: Reading, settings: AnalysisSettings, seed: int) -> Evaluator | str | None:
@@ -313,17 +315,22 @@ def _beside_ablation(
     if evaluator is None:
         return labels, []
     if isinstance(evaluator, str):
-        return labels, [NoLoss(evaluator)]
+        return labels, [NotAblated(evaluator)]
     heads = labels[HEAD_COLUMNS].drop_duplicates()
     if settings.ablated is None and len(heads) > MOST_HEADS_ABLATED:
         return labels, [TooManyToAblate(len(heads), MOST_HEADS_ABLATED)]
-    found = ablate_for_labels(
-        evaluator,
-        heads["site"].unique().tolist(),
-        seed=seed,
-        progress=settings.progress,
-        processes=processes,
-    )
+    try:
+        found = ablate_for_labels(
+            evaluator,
+            heads["site"].unique().tolist(),
+            seed=seed,
+            progress=settings.progress,
+            processes=processes,
+        )
+    except AttnlabError as error:
+        if settings.ablation:
+            raise
+        return labels, [NotAblated(str(error))]
     return labels.merge(found, on=HEAD_COLUMNS, how="left"), []
 
 

@@ -124,6 +124,12 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
         with_loss=scores_them,
         loss=settings.loss,
     )
+    evaluator = None
+    if scores_them:
+        evaluator = evaluator_of(
+            model, parts.test, settings.batch_size, texts.corpus, settings.loss, seed=settings.seed
+        )
+        evaluator.check_finite()
     choosing = _chosen(parts, model, settings)
     candidates = choosing.candidates()
     sites = tuple(choosing.by_site)
@@ -143,13 +149,10 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
     by_head = scores.heads()
     summary = _means(cases, by_head, scores, choosing, settings.seed)
     kind = None
-    if scores_them:
-        evaluator = evaluator_of(
-            model, parts.test, settings.batch_size, texts.corpus, settings.loss, seed=settings.seed
-        )
+    if evaluator is not None:
         kind = evaluator.loss
         summary, by_head = with_losses(
-            evaluator, settings, cases, candidates, summary=summary, by_head=by_head
+            evaluator, settings, cases, candidates, choosing.heads, summary=summary, by_head=by_head
         )
     lengths = {site: (one.queries, one.keys) for site, one in choosing.by_site.items()}
     return Result(

@@ -164,6 +164,7 @@ class Replacing:
             AttnlabError: the loss is no longer a number.
         """
         model, run = self.evaluator.model, self._run
+        projections = self.evaluator.projections
         start = {key: part.clone() for key, part in model.state_dict().items()}
         dropout = max(part.dropout for _, part in mechanisms_in(model))
         try:
@@ -175,7 +176,7 @@ class Replacing:
                 with in_training(model, self._seed):
                     losses = fine_tune(
                         model, self._pairs.batches(steps), training_loss(run),
-                        projections=self.evaluator.projections, schedule=linear_decay(steps),
+                        projections=projections, schedule=linear_decay(steps),
                     )  # fmt: skip
                 if not all(map(math.isfinite, losses)):
                     msg = (
@@ -254,9 +255,10 @@ class Case:
 class _CasePlans:
     """The plans of cases: mechanisms as they were taught for each layer, for some or all of its heads."""
 
-    def __init__(self, evaluator: Evaluator, candidates: Candidates) -> None:
-        self._counts = {layer: part.heads for layer, part in evaluator.projections.items()}
-        self._dtype = evaluator.model.dtype
+    def __init__(
+        self, candidates: Candidates, counts: Mapping[Layer, int], dtype: torch.dtype
+    ) -> None:
+        self._counts, self._dtype = counts, dtype
         self._mechanisms: dict[tuple[int, str], dict[Layer, Mechanism]] = {}
         for at, there in candidates.items():
             for budget, one in there:
@@ -360,6 +362,7 @@ def with_losses(
     settings: ComparisonSettings,
     cases: Sequence[Case],
     candidates: Candidates,
+    counts: Mapping[Layer, int],
     *,
     summary: pd.DataFrame,
     by_head: pd.DataFrame,
@@ -371,11 +374,12 @@ def with_losses(
         settings: of the comparison.
         cases: the rows of `summary`, full attention first.
         candidates: mechanisms as they were taught for each layer.
+        counts: number of heads of each layer.
         summary: a row a case.
         by_head: a row a head and mechanism; it gains what is lost with `per_head`.
     """
     replacing = Replacing(evaluator, translate=not settings.quick, seed=settings.seed)
-    plans = _CasePlans(evaluator, candidates)
+    plans = _CasePlans(candidates, counts, evaluator.model.dtype)
     losses = _Losses(evaluator, cases, settings)
     tables, whole = _rows_with_losses(replacing, cases, summary, plans, losses)
     if settings.per_head:

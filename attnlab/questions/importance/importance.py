@@ -203,11 +203,11 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
         pair=settings.pair, batch_size=settings.batch_size, device=settings.device,
         loss=settings.loss, seed=seed,
     )  # fmt: skip
+    before = evaluator.whole_losses()
     evaluator = _at_sites(evaluator, settings.sites)
     bleu = _bleu(evaluator, settings)
     ablations, notes = _possible_ablations(evaluator, settings)
     halves = [evaluator.half(first) for first in (0, 1)]
-    before = evaluator.whole_losses()
     slopes = _gradients(halves, progress) if evaluator.scores else None
     losses = _ablated_losses(evaluator, ablations, progress)
     draws = draws_for(len(all_heads(evaluator.projections)), len(evaluator))
@@ -425,7 +425,7 @@ def _at_sites(evaluator: Evaluator, sites: Sequence[str] | None) -> Evaluator:
         msg = f"The model has no {missing[0]} attention; it has: {', '.join(sorted(there))}."
         raise InputError(msg)
     kept = {layer: part for layer, part in evaluator.projections.items() if layer[0] in sites}
-    return replace(evaluator, projections=kept)
+    return replace(evaluator, find_projections=lambda: kept)
 
 
 def _gradients(halves: Sequence[Evaluator], progress: Progress | None) -> list[GradientImportance]:

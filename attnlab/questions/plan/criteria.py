@@ -55,18 +55,33 @@ def costs(
     Raises:
         InputError: a divergence or gradient of a model that scores no tokens.
     """
-    if criterion == "gradient" and not evaluator.scores:
-        msg = (
-            "The loss is a distance from the untouched model, whose gradient is 0 there; choose criterion "
-            "loss or output."
-        )
-        raise InputError(msg)
+    check_criterion(criterion, evaluator)
     if criterion in PASSES:
         return _of_output(criterion, shortlist, evaluator, steps, context)
     slopes = _slopes(evaluator, steps) if criterion == "gradient" else {}
     sums = MatrixCosts(criterion, shortlist, slopes)
     read(sums.add)
     return sums.costs()
+
+
+def check_criterion(criterion: str, evaluator: Evaluator) -> None:
+    """Raises where a model cannot have a criterion, which is known before candidates are measured.
+
+    Raises:
+        InputError: a divergence or gradient of a model that scores no tokens.
+        AttnlabError: a gradient with respect to heads that cannot be told apart.
+    """
+    if criterion == "gradient" and not evaluator.scores:
+        msg = (
+            "The loss is a distance from the untouched model, whose gradient is 0 there; choose criterion "
+            "loss or output."
+        )
+        raise InputError(msg)
+    if criterion == "divergence" and not evaluator.scores:
+        msg = "The model scores no tokens, so there is no divergence of its scores; choose criterion loss."
+        raise InputError(msg)
+    if criterion == "gradient":
+        _ = evaluator.projections
 
 
 def _of_output(
@@ -79,9 +94,6 @@ def _of_output(
     """A pass with each candidate; the encoder's states are kept where its heads are as they were."""
     untouched, apart = PASSES[criterion]
     reading = evaluator.first(PASS_SENTENCES)
-    if criterion == "divergence" and not reading.scores:
-        msg = "The model scores no tokens, so there is no divergence of its scores; choose criterion loss."
-        raise InputError(msg)
     encoded, tokens = reading.reading_once(), float(reading.tokens.sum())
     cases = [(unit, one.specification) for unit, own in shortlist.items() for one in own]
     found = dict.fromkeys(cases, 0.0)

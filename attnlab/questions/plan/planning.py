@@ -22,6 +22,7 @@ from attnlab.budget import BudgetedPlan, Layer, Measurements
 from attnlab.budget.uniform import uniform
 from attnlab.core import Head, Note, options_of, usable_device
 from attnlab.evaluation import (
+    Evaluator,
     FewerThanAsked,
     Parts,
     Steps,
@@ -31,7 +32,7 @@ from attnlab.evaluation import (
     parts_of,
 )
 from attnlab.models import Model, Source, checksum, leaving_modes
-from attnlab.questions.plan.criteria import costs
+from attnlab.questions.plan.criteria import check_criterion, costs
 from attnlab.questions.plan.question import (
     BASELINES,
     CRITERIA,
@@ -125,7 +126,12 @@ def plan(source: Source, settings: PlanSettings) -> Result:
         batch_size=settings.batch_size,
         progress=settings.progress,
     )
-    budgets = list(dict.fromkeys(settings.budgets))
+    evaluator = evaluator_of(
+        model, parts.validation, settings.batch_size, loss=settings.loss, seed=settings.seed
+    )
+    check_criterion(settings.criterion, evaluator)
+    evaluator.check_finite()
+    budgets = list(settings.budgets)
     search = Search(
         budgets,
         families,
@@ -135,7 +141,8 @@ def plan(source: Source, settings: PlanSettings) -> Result:
     )
     read("Calibrating", part=parts.calibration, receive=search.learn)
     read("Choosing", part=parts.validation, receive=search.measure)
-    pricing = _Pricing(search, model, parts, settings, read)
+    search.check_budgets()
+    pricing = _Pricing(search, evaluator, settings, read)
     found = pricing.alone()
     plans = _plans(pricing, found, budgets)
     measured = Measurements(_wanted(plans), detailed=True)
@@ -205,8 +212,7 @@ class _Pricing:
     """What candidates and plans cost by the criterion, on validation sentences."""
 
     search: Search
-    model: Model
-    parts: Parts
+    evaluator: Evaluator
     settings: PlanSettings
     read: Any
 
@@ -232,14 +238,7 @@ class _Pricing:
         *,
         announced: bool = True,
     ) -> Costs:
-        settings = self.settings
-        evaluator = evaluator_of(
-            self.model,
-            self.parts.validation,
-            settings.batch_size,
-            loss=settings.loss,
-            seed=settings.seed,
-        )
+        settings, evaluator = self.settings, self.evaluator
         context = None if plan is None else plan.plan().entries
         return costs(
             settings.criterion,

@@ -30,8 +30,8 @@ from attnlab.budget import (
     sized_mechanisms,
 )
 from attnlab.budget.uniform import uniform
-from attnlab.core import Head, InputError, briefly
-from attnlab.questions.plan.question import BASELINES, FAMILIES
+from attnlab.core import Head, InputError, briefly, counted
+from attnlab.questions.plan.question import BASELINES, FAMILIES, NOTHING
 from attnlab.reading import Observed
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64)
@@ -280,6 +280,21 @@ class Search:
             }
             found[unit] = [one for one in own if one in kept]
         return found
+
+    def check_budgets(self) -> None:
+        """Raises InputError where the cheapest candidates of all heads see more keys than a budget."""
+        least = sum(
+            min(self._choice(one.specification, *unit).cost for one in self._worth_scoring(unit))
+            for unit in self.units
+        )
+        for budget in self._budgets:
+            if least > budget * self.rows:
+                msg = (
+                    f"At {counted(budget, 'key')} per row there is no plan: what these families have "
+                    f"cheapest sees {least / self.rows:.1f} keys; raise the budget, or allow the family "
+                    f"{NOTHING}."
+                )
+                raise InputError(msg)
 
     def searched(self, budget: int, costs: Costs | None = None) -> FoundPlan:
         """The best candidate for each head such that all together see `budget` keys per row.

@@ -224,6 +224,8 @@ def load_pruner(source: Source, settings: PruningSettings) -> Pruner:
         if isinstance(model, Run)
         else _of_model(model, texts, settings)
     )
+    for evaluator in evaluators.values():
+        evaluator.check_finite()
     projections = evaluators["test"].projections
     check_closable(projections, projections)
     there = dict.fromkeys(site for site, _ in projections)
