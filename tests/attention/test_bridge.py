@@ -389,6 +389,17 @@ def test_what_cannot_be_is_refused_and_leaves_the_model_as_it_was() -> None:
         install(random, "full")
 
 
+def test_relative_positions_of_which_some_are_zero_are_added() -> None:
+    random = model("t5")
+    for name, table in random.named_parameters():
+        if "relative_attention_bias" in name:
+            table.data[::2] = 0.0
+    random.requires_grad_(False)
+    before = output("t5", random)
+    with use(random, "full"):
+        torch.testing.assert_close(output("t5", random), before, rtol=0, atol=1e-5)
+
+
 def test_relative_positions_need_scores() -> None:
     random = model("t5")
     before = output("t5", random)

@@ -23,6 +23,7 @@ from attnlab.attention.mechanism import Traits
 from attnlab.attention.mechanisms.linformer import LinformerAttention, share_projections
 from attnlab.attention.mechanisms.sigma import SigmaAttention
 from attnlab.attention.mechanisms.softmax import softmax_with_sinks
+from attnlab.attention.multihead import PerHead
 from attnlab.attention.registry import MECHANISMS, make
 from attnlab.core.errors import AttnlabError, InputError
 
@@ -488,6 +489,14 @@ def test_topk_captures_at_least_what_any_pattern_of_its_size_does() -> None:
         assert bool((captured <= best + 1e-12)[rows.expand_as(best)].all())
 
 
+def test_all_pairs_are_in_the_support_of_full_attention() -> None:
+    query, key = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 6, 5)
+    for given in ({}, {"visible": torch.ones(2, 6, dtype=torch.bool)}):
+        assert bool(make("full", cross=True).support(query, key, **given).all())
+    causal = make("full", causal=True).support(key, key)
+    assert torch.equal(causal, torch.ones(6, 6).tril().bool().expand_as(causal))
+
+
 def test_cost_counts_visible_keys() -> None:
     assert make("band(window=(3, 1))").cost(100, 100, 8).multiply_adds == 2 * 100 * 5 * 8
     assert make("full").cost(100, 90, 8).multiply_adds == 2 * 100 * 90 * 8
@@ -498,6 +507,16 @@ def test_cost_counts_visible_keys() -> None:
     assert (make("none").cost(100, 90, 8).multiply_adds, make("none").cost(100, 90, 8).bytes) == (
         0,
         0,
+    )
+    assert make("fixed(pattern='left')").cost(100, 90, 8).multiply_adds == (100 + 90) * 8
+    drawn = make("synthesizer(max_length=128)", heads=2).cost(100, 90, 8)
+    assert (drawn.multiply_adds, drawn.bytes) == (100 * 90 * 8, 4 * 100 * 90)
+    parts = [([0, 2, 3], make("full")), ([1], make("none"))]
+    each = PerHead(parts).cost(100, 90, 8)
+    whole = make("full").cost(100, 90, 8)
+    assert (each.multiply_adds, each.bytes) == (
+        whole.multiply_adds * 3 // 4,
+        whole.bytes * 3 // 4,
     )
     globals_too = 2 * (98 * 9 + 2 * 100) * 8
     assert (

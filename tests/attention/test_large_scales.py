@@ -116,6 +116,14 @@ def test_both_ways_agree_in_values_and_gradients(
     torch.testing.assert_close(results[1], results[0], rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("size", [0.1, 1.0, 20.0, 400.0])
+@pytest.mark.parametrize("spec", [*LINEAR, SCATTERED])
+def test_values_do_not_decide_in_which_way_they_are_mixed(spec: str, size: float) -> None:
+    query, key, value = scaled(size, torch.float32)
+    value, mechanism = value.abs() * 1e7, make(spec)
+    assert torch.equal(mechanism(query, key, -value), -mechanism(query, key, value))
+
+
 @pytest.mark.parametrize("size", [1.0, 400.0])
 @pytest.mark.parametrize("spec", [*LINEAR, SCATTERED])
 def test_one_query_at_a_time_equals_all_at_once_at_any_scale(spec: str, size: float) -> None:

@@ -99,3 +99,9 @@ def test_no_attention_gives_zeros() -> None:
     assert torch.equal(mechanism(*inputs, visible), torch.zeros(3, 2, 7, 3).double())
     assert not bool(mechanism.implied_matrix(*inputs[:2], visible).any())
     assert mechanism.cost(7, 7, 5).multiply_adds == 0
+
+
+def test_every_offset_and_end_takes_a_slot() -> None:
+    slots = {"first=2, last=3": 6, "offsets=[-1, 0], first=2, last=3": 7, "tokens=[5]": None}
+    for options, expected in slots.items():
+        assert make(f"keys({options})").slots() == expected

@@ -4,7 +4,8 @@ from dataclasses import fields
 import pytest
 
 from attnlab.attention.mechanisms.band import Band
-from attnlab.attention.registry import MECHANISMS, make, parse
+from attnlab.attention.mechanisms.sigma_static import SigmaStatic
+from attnlab.attention.registry import MECHANISMS, catalogue, make, parse
 from attnlab.core import LONGEST_TEXT
 from attnlab.core.errors import InputError
 
@@ -135,6 +136,30 @@ def test_seeds_that_no_generator_takes_are_refused(kind: str) -> None:
     parse(f"{options} seed={2**32 - 1})")
     with pytest.raises(InputError, match="'seed' of .* is at most 4294967295, not 4294967296"):
         parse(f"{options} seed={2**32})")
+
+
+def test_the_catalogue_says_of_every_mechanism_what_it_is_in_a_sentence() -> None:
+    for entry in catalogue():
+        kind = MECHANISMS[entry.name].specification
+        assert kind is not None
+        assert entry.summary.endswith(".")
+        assert entry.summary in str(kind.__doc__)
+
+
+def test_trained_tables_have_a_greatest_length() -> None:
+    for text in ("synthesizer(max_length={})", "sigma_static(window=1, max_length={})"):
+        parse(text.format(4096))
+        with pytest.raises(InputError, match="'max_length' of .* is at most 4,096, not 4,097"):
+            parse(text.format(4097))
+    for name in ("num_pos", "extra"):
+        with pytest.raises(InputError, match=f"'{name}' of .* is at most 4,096, not 4,097"):
+            parse(f"sigma_static(window=1, max_length=9, {name}=4097)")
+
+
+def test_one_column_and_one_entry_are_trained_unless_told() -> None:
+    spec = parse("sigma_static(window=1, max_length=9)")
+    assert isinstance(spec, SigmaStatic)
+    assert (spec.num_pos, spec.extra) == (1, 1)
 
 
 WINDOWED = [

@@ -16,6 +16,7 @@ def embedded(pair: str = "en-it", *, lowercase: bool = False):
     texts = [side[::-1] for side in texts] if pair == "it-en" else texts
     texts = [(a.lower(), b.lower()) for a, b in texts] if lowercase else texts
     gold = gold_of_embedded(texts, DRAWN[pair], lowercase=lowercase)
+    assert gold.generated
     assert list(gold.texts) == texts
     return gold
 
@@ -52,6 +53,7 @@ def test_the_pair_turned_round() -> None:
 
 def test_unknown_sentences_are_words_alone() -> None:
     gold = gold_of_embedded([("Il  gatto.", "x y")], DRAWN["en-it"], lowercase=False)
+    assert not gold.generated
     assert (gold.trees, gold.pairs) == (False, ())
     assert gold.source[0].words == ("Il", "gatto.")
     assert gold.texts == (("Il  gatto.", "x y"),)

@@ -1,5 +1,6 @@
 """Gold pairs: syntactic heads against the offset baseline, alignments in cross-attention."""
 
+import pandas as pd
 import pytest
 import torch
 from labels.planting import attend
@@ -201,6 +202,16 @@ def test_best_of_many_is_reported_on_the_half_it_was_not_chosen_on() -> None:
     assert best.choosing_accuracy > everywhere + 0.05
     assert abs(best.accuracy - everywhere) < 0.06
     assert best.accuracy_low < everywhere < best.accuracy_high
+
+
+def test_a_link_that_one_half_has_none_of_has_no_best_head() -> None:
+    words = words_of(400)
+    one = relation_table(counted(random_heads(words, 5), words, draw_links(words)))
+    for column in ("links", "choosing_links"):
+        found = best_heads(
+            pd.concat([one, one.assign(relation="none", **{column: 0})], ignore_index=True)
+        )
+        assert set(found["relation"]) == set(one["relation"])
 
 
 def test_few_arcs_give_no_label() -> None:

@@ -216,6 +216,12 @@ def test_approximations_that_are_no_numbers_are_refused(distance: Callable, bad:
         distance(weights(), torch.ones(3, 4))
 
 
+@pytest.mark.parametrize("entry", [math.nan, math.inf, -0.5])
+def test_a_matrix_of_one_entry_is_looked_at_too(entry: float) -> None:
+    with pytest.raises(InputError, match=r"at row 0, column 0|has an entry"):
+        fit_diagonal(torch.tensor([[entry]]), window=0)
+
+
 def test_padding_may_hold_anything() -> None:
     H = changed(math.nan)
     sizes = torch.tensor([[[4, 4]], [[1, 4]]])

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -151,6 +152,23 @@ def test_no_column_beside_a_band_is_nearer_with_any_error(
     assert float(fit.l1) == pytest.approx(best, abs=1e-8)
     assert left(H, fit.structure, fit.error) == pytest.approx(best, abs=1e-8)
     assert bool(fit.exact)
+
+
+@pytest.mark.parametrize("values", ["binary", "free", "stochastic"])
+@pytest.mark.parametrize("shape", [(2, 5), (5, 2), (4, 4)])
+def test_matrices_of_a_batch_with_an_error_are_fitted_each_as_if_alone(
+    shape: tuple[int, int], values: str
+) -> None:
+    H = torch.stack([matrix(*shape, seed) for seed in range(6)])
+    for nonzeros, bound in itertools.product((0, 1, 3), BOUNDS):
+        error = {"values": values, "error_nnz": nonzeros, "error_bound": bound}
+        for fit in (partial(fit_column, **error), partial(fit_diagonal, window=1, **error)):
+            together = fit(H)
+            for index, one in enumerate(H):
+                alone = fit(one)
+                assert float(together.l1[index]) == pytest.approx(float(alone.l1), abs=1e-12)
+                parts = together.structure[index], together.error[index]
+                assert left(one, *parts) == pytest.approx(float(alone.l1), abs=1e-12)
 
 
 def entries_below_two_thirds_or_above(seed: int) -> torch.Tensor:
