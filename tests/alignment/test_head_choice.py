@@ -152,9 +152,10 @@ def test_properties_of_heads_that_are_known() -> None:
     assert (order[0], order[-1] in {1, 3}) == (0, True)
 
 
-def test_sentences_of_one_word_say_nothing() -> None:
+@pytest.mark.parametrize("shape", [(1, 4), (4, 1), (1, 1)])
+def test_sentences_of_one_word_say_nothing(shape: tuple[int, int]) -> None:
     matrices = random_matrices(0)
-    single = torch.rand(HEADS, 1, 4, dtype=torch.float64)
+    single = torch.rand(HEADS, *shape, dtype=torch.float64)
     found = [head_properties(padded(some)) for some in (matrices, [*matrices, single])]
     torch.testing.assert_close(found[0].score, found[1].score)
 

@@ -133,6 +133,18 @@ def test_a_head_has_the_colour_of_each_of_its_labels() -> None:
     assert encoder == {STRUCTURES[n].colour for n in ("band", "diffuse", "column", "rare_columns")}
 
 
+def test_stripes_of_a_head_fill_its_cell_from_left_to_right() -> None:
+    names = ["positional; sink; broad", "sink"]
+    table = pd.DataFrame({"site": "encoder", "layer": 0, "head": [0, 1], "label": names})
+    (axes,) = plot.heads(table, "label").axes
+    stripes = [(patch.get_x(), patch.get_width()) for patch in axes.patches]
+    third = 0.92 / 3
+    expected = [(0.04, third), (0.04 + third, third), (0.04 + 2 * third, third), (1.04, 0.92)]
+    np.testing.assert_allclose(stripes, expected)
+    middles = [text.get_position()[0] for text in axes.texts]
+    np.testing.assert_allclose(middles, [left + wide / 2 for left, wide in expected])
+
+
 @pytest.mark.parametrize("layers", [1, 5, 13])
 def test_a_panel_of_heads_has_a_row_for_each_layer(layers: int) -> None:
     heads = [(site, layer, head) for site, count in (("encoder", layers), ("cross", 2))

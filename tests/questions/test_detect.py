@@ -639,6 +639,11 @@ def test_the_control_of_a_gate_is_the_gate_of_the_untrained_model() -> None:
     assert f"({highest:.2f}); in the untrained model at most {untrained:.2f}." in said
 
 
+def test_an_open_gate_has_no_price_below_0() -> None:
+    with pytest.raises(InputError, match="gate penalty must be at least 0, not -1.0"):
+        attnlab.detect((llama(), tokenizer()), **FEW, gate_steps=5, gate_penalty=-1.0)
+
+
 def test_an_encoder_has_no_gates() -> None:
     with pytest.raises(InputError, match="Gates are learned for heads of a decoder"):
         attnlab.detect((bert(), tokenizer()), **FEW, gate_steps=5)

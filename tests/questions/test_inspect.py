@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from matplotlib.text import Annotation
 from torch.nn import functional as F
 from zoo import random_models
 
@@ -250,5 +251,7 @@ def test_lines_of_the_figure_are_the_rows() -> None:
     np.testing.assert_array_equal(common.get_ydata(), pairs[0]["anisotropy"])
     names = {one.get_text() for one in axes.texts}
     assert names == set(found.moves["word"])
+    ends = [(rows["layer"].iloc[-1], rows["cosine"].iloc[-1]) for rows in pairs]
+    assert [one.xy for one in axes.texts if isinstance(one, Annotation)] == ends
     with pytest.raises(InputError, match="The table lacks"):
         draw_moves(found.heads)

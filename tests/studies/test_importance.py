@@ -28,7 +28,7 @@ from attnlab.questions.analyze.analysis_notes import NotAblated
 from attnlab.questions.compare.comparison import compare
 from attnlab.questions.importance.importance import importance, orders_of
 from attnlab.questions.importance.question import BLEU, LOSS, NoMeans, NotUniform
-from attnlab.questions.importance.view import removable
+from attnlab.questions.importance.view import _needed, removable
 from attnlab.questions.plan.planning import plan
 from attnlab.questions.prune.pruning import prune
 from attnlab.results.result import Result
@@ -106,6 +106,36 @@ def test_orders_are_chosen_and_reported_apart(found: Result, planted) -> None:
         assert curve["loss"].iloc[count] == pytest.approx(loss, abs=1e-12)
     assert set(curve["chosen_on"]) == {"5 sentences: 1st, 3rd, ..."}
     assert set(curve["reported_on"]) == {"4 sentences: 2nd, 4th, ..."}
+
+
+def test_the_answer_names_the_head_that_the_loss_rises_most_without() -> None:
+    zero = LOSS["zero"]
+    heads = pd.DataFrame({"site": "encoder", "layer": 0, "head": range(4)})
+    columns = {zero.name: [0.01, 0.3, 0.2, -0.4], zero.significant: [False, False, True, True]}
+    unit, alone = "nats per token", "Replaced alone (zero), "
+
+    def said() -> list[str]:
+        return [one.removeprefix(alone) for one in _needed(heads.assign(**columns), unit)]
+
+    most = "encoder.0.2 (+0.2000 nats per token)"
+    assert said() == [f"1 of 4 heads raises the loss beyond chance, most {most}."]
+    columns[zero.significant] = [True, True, True, True]
+    most = "encoder.0.1 (+0.3000 nats per token)"
+    assert said() == [f"3 of 4 heads raise the loss beyond chance, most {most}."]
+    columns[zero.significant] = [False] * 4
+    most = "encoder.0.1 does (+0.3000 nats per token)"
+    assert said() == [f"none of 4 heads raises the loss beyond chance; most {most}."]
+    columns[zero.name] = [0.0, -0.1, -0.2, 0.0]
+    assert said() == ["none of 4 heads raises the loss."]
+    assert _needed(heads, unit) == []
+
+
+def test_what_was_found_stands_below_the_last_table(found: Result) -> None:
+    *_, last = found.terminal()
+    assert str(last.caption).startswith("Replaced alone (zero), ")
+    assert list(found.contents().answers) == [
+        said for said in found.contents().answers if said in str(last.caption)
+    ]
 
 
 def test_every_order_ends_with_all_heads_removed(found: Result) -> None:
