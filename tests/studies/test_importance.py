@@ -123,8 +123,8 @@ def test_the_answer_names_the_head_that_the_loss_rises_most_without() -> None:
     most = "encoder.0.1 (+0.3000 nats per token)"
     assert said() == [f"3 of 4 heads raise the loss beyond chance, most {most}."]
     columns[zero.significant] = [False] * 4
-    most = "encoder.0.1 does (+0.3000 nats per token)"
-    assert said() == [f"none of 4 heads raises the loss beyond chance; most {most}."]
+    most = "with encoder.0.1 (+0.3000 nats per token)"
+    assert said() == [f"none of 4 heads raises the loss beyond chance; it rises most {most}."]
     columns[zero.name] = [0.0, -0.1, -0.2, 0.0]
     assert said() == ["none of 4 heads raises the loss."]
     assert _needed(heads, unit) == []

@@ -203,7 +203,7 @@ def _needed(heads: pd.DataFrame, unit: str) -> list[str]:
             )
         elif largest > 0:
             found.append(
-                f"{alone} none of {of} raises the loss beyond chance; most {first} does ({most})."
+                f"{alone} none of {of} raises the loss beyond chance; it rises most with {first} ({most})."
             )
         else:
             found.append(f"{alone} none of {of} raises the loss.")
