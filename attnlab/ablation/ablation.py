@@ -144,7 +144,7 @@ def _without_query(layer: Layer, projection: Projection, heads: list[int]) -> It
     handles = [
         handle
         for module in queries
-        for handle in projection.at_own_call(module.register_forward_hook, hook)
+        for handle in projection.at_own_call(module.register_forward_hook, hook, inside=True)
     ]
     try:
         yield
@@ -265,10 +265,10 @@ def check_closable(projections: Projections, layers: Iterable[Layer]) -> None:
     """Raises AttnlabError where `close_heads` could not close heads of one of the layers."""
     for site, layer in layers:
         module = projections[site, layer].module
-        if sum(other.module is module for other in projections.values()) > 1:
+        if projections[site, layer].module_calls > 1:
             msg = (
-                f"{site} layer {layer} shares its output projection with other layers, so its heads cannot "
-                "be closed for good without theirs."
+                f"{site} layer {layer} shares its output projection with other layers or calls, so its heads "
+                "cannot be closed for good without theirs."
             )
             raise AttnlabError(msg)
         if not isinstance(module, nn.Linear | Conv1D):

@@ -7,7 +7,7 @@ or the last one in it that does not project queries, keys or values (BLOOM, ALBE
 reads what the attention module returns (BERT).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, cycle
@@ -37,7 +37,9 @@ class Projection:
         module: the linear module; its input is `[batch, query, heads * head_dim]`.
         attention: the attention module that it belongs to.
         call: at which of the calls of the attention module, where layers share it.
-        calls: how many layers share the attention module.
+        calls: how often a pass calls the attention module.
+        module_calls: how often a pass calls the linear module.
+        rivals: attention modules of other layers that have the same linear module.
         model: whose calls begin the count anew.
     """
 
@@ -46,40 +48,46 @@ class Projection:
     attention: nn.Module
     call: int = 0
     calls: int = 1
+    module_calls: int = 1
+    rivals: tuple[nn.Module, ...] = ()
     model: nn.Module | None = None
 
-    def at_own_call(self, register: Callable[[Hook], Any], hook: Hook) -> list[Any]:
+    def at_own_call(
+        self, register: Callable[[Hook], Any], hook: Hook, *, inside: bool = False
+    ) -> list[Any]:
         """Registers a hook that runs at the calls of this layer alone, of a module that others call too.
 
-        It runs at the first call of the hooked module that follows on this layer's call of its attention
-        module, so that either may be shared.
+        It runs from this layer's call of its attention module on, until that of another layer.
 
         Args:
             register: a module's method that registers hooks.
             hook: runs at the layer's calls.
+            inside: whether the module is called within the attention module alone.
 
         Returns:
             What removes it again.
         """
-        turns, follows = cycle(range(self.calls)), False
+        turns, own = cycle(range(self.calls)), False
 
         def count_anew(*_: Any) -> None:
             nonlocal turns
             turns = cycle(range(self.calls))
 
-        def note_turn(*_: Any) -> None:
-            nonlocal follows
-            follows = next(turns) == self.call
+        def begin(*_: Any) -> None:
+            nonlocal own
+            own = next(turns) == self.call
+
+        def end(*_: Any) -> None:
+            nonlocal own
+            own = False
 
         def of_layer(*given: Any) -> Any:
-            nonlocal follows
-            if not follows:
-                return None
-            follows = False
-            return hook(*given)
+            return hook(*given) if own else None
 
-        counted = [] if self.model is None else [self.model.register_forward_pre_hook(count_anew)]
-        return [*counted, self.attention.register_forward_pre_hook(note_turn), register(of_layer)]
+        handles = [] if self.model is None else [self.model.register_forward_pre_hook(count_anew)]
+        handles += [rival.register_forward_pre_hook(end) for rival in self.rivals]
+        handles += [self.attention.register_forward_pre_hook(begin), register(of_layer)]
+        return [*handles, self.attention.register_forward_hook(end)] if inside else handles
 
 
 Projections = Mapping[Layer, Projection]
@@ -186,7 +194,14 @@ def find_projections(
         own = seen[call] if call < len(seen) else _Passed([], [], [])
         projection = _projection_of(layer, module, own, calls)
         found[layer] = replace(projection, call=call, calls=len(seen), model=model)
-    return found
+    return {layer: _beside(one, found.values(), calls) for layer, one in found.items()}
+
+
+def _beside(own: Projection, every: Iterable[Projection], calls: Sequence[Call]) -> Projection:
+    """The projection with whom it shares its linear module."""
+    alike = {one.attention: None for one in every if one.module is own.module}
+    rivals = tuple(module for module in alike if module is not own.attention)
+    return replace(own, rivals=rivals, module_calls=sum(call[0] is own.module for call in calls))
 
 
 def check_apart(projections: Projections, run: Callable[[], Any]) -> None:

@@ -1,7 +1,8 @@
 """What mechanisms in place of full attention are measured by, in columns; nothing heavy is imported."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attnlab.core import Column, Estimate, InputError, Table, counted
@@ -207,13 +208,13 @@ LEAST_BUDGET = 5
 DEFAULT_BUDGET = LEAST_BUDGET
 
 
-def check_budgets(budgets: Sequence[int]) -> None:
+def check_budgets(budgets: Collection[int]) -> None:
     """Raises InputError where there is no budget, or one stands there twice."""
     if not budgets:
         msg = f"There is no budget; give at least one, such as {DEFAULT_BUDGET}."
         raise InputError(msg)
-    twice = next((one for one in budgets if budgets.count(one) > 1), None)
-    if twice is not None:
+    (twice, count), *_ = Counter(budgets).most_common(1)
+    if count > 1:
         msg = f"The budget of {counted(twice, 'key')} is given twice; give it once."
         raise InputError(msg)
 

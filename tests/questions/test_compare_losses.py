@@ -496,6 +496,38 @@ def test_what_attends_like_the_best_is_named_beside_it_and_is_no_second() -> Non
     )
 
 
+def test_the_mechanism_that_is_named_is_the_one_that_is_installed() -> None:
+    source, texts = (random_models.llama(), random_models.tokenizer()), random_models.SENTENCES
+    for against, setting in (("longformer", "longformer("), ("band", "band(")):
+        found = compare(
+            source, (40,), sentences=texts[:3], calibration=texts[3:5], validation=texts[5:],
+            mechanisms=("band", "longformer"), against=against, quick=True,
+        )  # fmt: skip
+        answer, installing = found.contents().answers
+        assert f"{against} (and what attends like it: " in answer
+        assert f"'decoder': '{setting}" in installing
+
+
+def test_a_budget_that_only_plans_fit_has_its_table(small_run: Path, tmp_path: Path) -> None:
+    write_plan(tmp_path / "mine.json", plan_of({"encoder": "band(window=1)"}))
+    found = compare(
+        small_run, (3, 5), sentences=SENTENCES, **QUICK, mechanisms=("bigbird",), sites=("encoder",),
+        plans=(tmp_path / "mine.json",), quick=True,
+    )  # fmt: skip
+    tables = list(found.terminal())
+    assert [str(table.title).split(" per")[0] for table in tables] == ["\n3 keys", "\n5 keys"]
+    assert [row[0] for row in tables[0].rows] == ["full", "mine.json"]
+    assert str(tables[0].caption).startswith("At 3 keys per row, mine.json in place of")
+    alone = compare(
+        small_run, (3,), sentences=SENTENCES, **QUICK, mechanisms=(), plans=(tmp_path / "mine.json",),
+        quick=True,
+    )  # fmt: skip
+    assert alone.contents().facts["Keys per row"] == "3"
+    (drawn,) = alone.contents().figures
+    assert "ring" not in drawn.caption
+    assert not any("best" in text.get_text() for one in drawn.figure.legends for text in one.texts)
+
+
 @pytest.mark.parametrize(
     ("source", "name", "learned"),
     [

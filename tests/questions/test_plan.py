@@ -372,7 +372,7 @@ def test_families_that_no_budget_allows_are_refused_before_candidates_are_tried(
     small_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planning, "costs", None)
-    said = r"At 3 keys per row there is no plan: what these families have cheapest sees \d+\.\d keys; raise"
+    said = r"At 3 keys per row there is no plan: what these families have cheapest sees \d+\.\d\d keys; raise"
     with pytest.raises(InputError, match=said):
         plan(small_run, (40, 3), **QUICK, families=("full",), quick=True)
 

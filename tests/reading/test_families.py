@@ -157,8 +157,55 @@ def test_two_layers_may_have_one_output_projection_and_one_query_projection() ->
         alone = slice(None) if other < number else slice(0, 0)
         torch.testing.assert_close(weights[other][:, alone], plain.attentions[other][:, alone])
         assert (weights[other][:, 1] - 1 / ids.shape[1]).abs().max() > 1e-3
-    with pytest.raises(AttnlabError, match="encoder layer 1 shares its output projection"):
-        close_heads(found, [Head("encoder", 1, 0)])
+    alone = {("encoder", 1): found["encoder", 1]}
+    for some in (found, alone):
+        with pytest.raises(AttnlabError, match="encoder layer 1 shares its output projection"):
+            close_heads(some, [Head("encoder", 1, 0)])
+
+
+class InHalves(torch.nn.Linear):
+    """A linear module that its attention calls for each half of the rows."""
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        call = super().__call__
+        return torch.cat([call(x[:, :3]), call(x[:, 3:])], 1)
+
+
+def test_a_projection_that_is_called_in_parts_is_changed_in_all_of_them() -> None:
+    model = seeded(random_models.bert).eval()
+    ids = TOKENIZER(SENTENCES[0], return_tensors="pt")["input_ids"]
+    attention = model.encoder.layer[0].attention
+    plain = projections_of(model, lambda: model(ids, output_attentions=True))
+    results = []
+    for parts in (False, True):
+        if parts:
+            attention.self.query.__class__ = attention.output.dense.__class__ = InHalves
+        for replacement in ("zero", "uniform"):
+            with (
+                ready_to_show(model),
+                torch.no_grad(),
+                ablated(plain, [Head("encoder", 0, 1)], replacement),
+            ):
+                results.append(model(ids, output_attentions=True))
+    for whole, halves in zip(results[:2], results[2:], strict=True):
+        torch.testing.assert_close(halves.last_hidden_state, whole.last_hidden_state)
+        torch.testing.assert_close(halves.attentions[0], whole.attentions[0])
+
+
+class Twice(hf.LlamaForCausalLM):
+    """A model that reads a text two times and shows what it attends to the second time."""
+
+    def forward(self, *args: Any, **named: Any) -> Any:
+        super().forward(*args, **named)
+        return super().forward(*args, **named)
+
+
+def test_heads_of_a_layer_that_is_called_twice_are_not_closed() -> None:
+    model = seeded(random_models.llama).eval()
+    model.__class__ = Twice
+    found = projections_of(model, showing(model))
+    with pytest.raises(AttnlabError, match="decoder layer 0 shares its output projection with"):
+        close_heads(found, [Head("decoder", 0, 0)])
 
 
 def test_projections_behind_which_the_residual_is_added_are_found() -> None:

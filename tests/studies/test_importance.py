@@ -27,7 +27,13 @@ from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.analysis_notes import NotAblated
 from attnlab.questions.compare.comparison import compare
 from attnlab.questions.importance.importance import importance, orders_of
-from attnlab.questions.importance.question import BLEU, LOSS, NoMeans, NotUniform
+from attnlab.questions.importance.question import (
+    BLEU,
+    LOSS,
+    REMOVED_CHANGE,
+    NoMeans,
+    NotUniform,
+)
 from attnlab.questions.importance.view import _needed, removable
 from attnlab.questions.plan.planning import plan
 from attnlab.questions.prune.pruning import prune
@@ -128,6 +134,19 @@ def test_the_answer_names_the_head_that_the_loss_rises_most_without() -> None:
     columns[zero.name] = [0.0, -0.1, -0.2, 0.0]
     assert said() == ["none of 4 heads raises the loss."]
     assert _needed(heads, unit) == []
+    columns = {zero.name: [0.01, 0.3, 0.2, -0.4], zero.significant: [None] * 4}
+    (untested,) = said()
+    assert untested.startswith(f"the loss rises most {most}; of so few sentences it is not known")
+
+
+def test_heads_without_which_nothing_changes_can_all_go() -> None:
+    curves = pd.DataFrame({"order": "loss", "heads_removed": range(4)})
+    for width, said in (
+        (0.0, "3 of 3 heads can go, "),
+        (0.1, "Which heads can go these sentences cannot"),
+    ):
+        cells = REMOVED_CHANGE.cells(0.0, -width, width)
+        assert removable(curves.assign(**cells), "nats")[0].startswith(said)
 
 
 def test_what_was_found_stands_below_the_last_table(found: Result) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
+from transformers import ConvBertConfig, ConvBertModel
 from zoo import random_models
 from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
@@ -19,6 +20,7 @@ from attnlab.labels.label_columns import LOSS_CHANGE
 from attnlab.models.loaded import Model
 from attnlab.models.run import load
 from attnlab.models.run_folder import SETTINGS
+from attnlab.questions.analyze import model_analysis
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.analysis_notes import NotAblated
 from attnlab.questions.analyze.labelling import ablate_for_labels
@@ -58,6 +60,27 @@ def test_loss_change_is_that_of_a_model_without_the_heads_columns() -> None:
             low, high = LOSS_CHANGE.ends(row.to_dict())
             assert low <= row["ablation_loss_change"] <= high
     assert labels[COLUMNS].notna().all(axis=None)
+
+
+def test_what_forbids_ablation_is_said_before_anything_is_captured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(model_analysis, "measure", None)
+    broken = random_models.gpt2()
+    broken.lm_head.weight.data[3] = torch.nan
+    sizes = {"num_attention_heads": 4, "hidden_size": 24, "intermediate_size": 32}
+    config = ConvBertConfig(vocab_size=len(tokenizer()), num_hidden_layers=2, **sizes)
+    for model, said in (
+        (broken, "is no finite number"),
+        (ConvBertModel(config), "mixes its heads"),
+    ):
+        with pytest.raises(InputError, match=said):
+            analyze((model, tokenizer()), sentences=SENTENCES, ablation=True, **HEADS_ALONE)
+    monkeypatch.undo()
+    found = analyze((ConvBertModel(config), tokenizer()), sentences=SENTENCES, **HEADS_ALONE)
+    assert [
+        "mixes its heads" in note.reason for note in found.notes if isinstance(note, NotAblated)
+    ] == [True]
 
 
 @pytest.mark.parametrize("sentences", [9, None])

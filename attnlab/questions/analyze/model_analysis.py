@@ -290,6 +290,11 @@ def _evaluator(reading: Reading, settings: AnalysisSettings, seed: int) -> Evalu
     try:
         sentences = reading.sentences.first(ABLATION_SENTENCES)
         evaluator = evaluator_of(reading.loaded, sentences, settings.batch_size, seed=seed)
+        if settings.ablation or not evaluator.scores:
+            # Whatever forbids it is said before hours of work, and before importance is proposed.
+            _ = evaluator.projections
+        if settings.ablation:
+            evaluator.check_finite()
         if evaluator.scores:
             return evaluator
         name = type(reading.model).__name__

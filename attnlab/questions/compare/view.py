@@ -69,7 +69,8 @@ _LEFT, _GAP, _TOP, _PER_ROW = 1.9, 0.25, 0.75, 2
 def contents(result: Result) -> Contents:
     """What the page of a comparison shows."""
     summary, figures = result.summary, []
-    budgets = list(summary["budget"].dropna().unique())
+    groups = list(_groups(result))
+    known = summary["budget"].dropna().unique()
     # Full attention stands at all sites, also where no mechanism can.
     replaced = summary.loc[summary["replaced_heads"] > 0, "sites"]
     sites = sorted(
@@ -77,12 +78,10 @@ def contents(result: Result) -> Contents:
     )
     for name in sites:
         where = "All heads" if name == ALL else f"All heads of the {name}"
-        text = (
-            f"{where} replaced: each mechanism with its 95 % interval; a ring marks the best that can be "
-            "used with so many keys."
-        )
+        ring = "; a ring marks the best that can be used with so many keys"
+        text = f"{where} replaced: each with its 95 % interval{ring if len(known) else ''}."
         figures.append(DrawnFigure(f"mechanisms_{name}", draw_comparison(summary, name), text))
-        if len(budgets) > 1:
+        if len(known) > 1:
             text = (
                 f"{where} replaced: output error by keys per row; the line joins what nothing that can be "
                 "used beats."
@@ -92,8 +91,8 @@ def contents(result: Result) -> Contents:
             figures.append(DrawnFigure(f"pareto_{name}", figure, text))
     facts = {
         "Mechanisms": str(summary.loc[summary["replaced_heads"] > 0, "mechanism"].nunique()),
-        "Keys per row": ", ".join(map(str, budgets)),
-        "Sites": ", ".join(name for name in sites if name != ALL),
+        "Keys per row": ", ".join(dict.fromkeys(str(budget) for budget, _, _ in groups)),
+        "Sites": ", ".join(name for name in sites if name != ALL or len(sites) == 1),
         **{name: str(value) for name, value in result.about.items() if "sentences" in name},
     }
     shown = (
@@ -103,8 +102,8 @@ def contents(result: Result) -> Contents:
     against = result.details.get("against")
     said = [
         one
-        for _, _, rows in _groups(result)
-        for one in (answer_of(rows, against), installing_of(rows, result.tables))
+        for _, _, rows in groups
+        for one in (answer_of(rows, against), installing_of(rows, result.tables, against))
         if one is not None
     ]
     return Contents(said, facts, figures, shown)
@@ -197,7 +196,9 @@ def _table_of(
         rows=tuple(shown),
         numbers=numbers,
         title=f"\n{counted(budget, 'key')} per row{trained}{lost}",
-        caption=" ".join(filter(None, (answer_of(rows, against), installing_of(rows, tables))))
+        caption=" ".join(
+            filter(None, (answer_of(rows, against), installing_of(rows, tables, against)))
+        )
         or None,
         gap=1,
     )
@@ -209,7 +210,6 @@ def _gains_table(rows: pd.DataFrame, budget: int, against: str) -> TerminalTable
     known = rows[rows[LOSS_GAIN.name].notna()] if gains else rows.iloc[:0]
     if known.empty:
         return None
-    own = [_label(row, budget) for row in rows[rows["mechanism"] == against].to_dict("records")]
     ordered = known.sort_values(
         ["replaced_heads", "sites", LOSS_GAIN.name], ascending=[False, True, True], kind="stable"
     )
@@ -218,12 +218,11 @@ def _gains_table(rows: pd.DataFrame, budget: int, against: str) -> TerminalTable
         (_label(row, budget), *(one.shown(row, signed=True) for one in gains), row["sites"])
         for row in ordered.to_dict("records")
     ]
-    name = (own or [against])[0]
     return TerminalTable(
         headings=("over", *headings, "sites"),
         rows=tuple(shown),
         numbers=headings,
-        title=f"\nGain of {name} at the same sites over the others, above 0 where it is better",
+        title=f"\nGain of {against} at the same sites over the others, above 0 where it is better",
     )
 
 
@@ -238,13 +237,16 @@ def _two_lines(estimate: Estimate, row: Mapping[Any, Any]) -> str:
 def _groups(result: Result) -> Iterator[tuple[int, int, pd.DataFrame]]:
     """Budget, steps and rows: full attention, plans, and each mechanism at all sites where it can be."""
     summary = result.summary
-    # Plans of files, which have no budget, may stand alone.
-    budgets = list(summary["budget"].dropna().unique()) or result.details.get("budgets", ())
+    asked = result.details.get("budgets", ())
+    budgets = dict.fromkeys(int(one) for one in (*asked, *summary["budget"].dropna().unique()))
     known = summary.assign(level=summary["level"].fillna(""))
     for steps in known["steps"].unique():
         there = known[known["steps"] == steps]
         for budget in budgets:
             own = there[(there["budget"] == budget) | there["budget"].isna()]
+            # Where no setting fits, plans of files may, which have no budget.
+            if not own["mechanism"].ne(FULL).any():
+                continue
             widest = own.groupby("mechanism", sort=False)["replaced_heads"].transform("max")
             yield (
                 int(budget),
@@ -261,12 +263,9 @@ def answer_of(rows: pd.DataFrame, against: str | None = None) -> str | None:
         against: the mechanism whose gains over others they have.
     """
     known, lost = _usable(rows)
-    row = winner(known, lost)
+    row = _best(known, lost, against)
     if row is None:
         return None
-    # The gains of the others are those over this row.
-    named = known[known["mechanism"] == against].to_dict("records")
-    row = next((one for one in named if same_figures(one, row)), row)
     known, alike = _apart(known, row, against)
     among = f" of {counted(len(known), 'mechanism')} that can be used" if len(known) > 1 else ""
     error = f"output error {ERROR.shown(row)}"
@@ -296,6 +295,13 @@ def answer_of(rows: pd.DataFrame, against: str | None = None) -> str | None:
     )
 
 
+def _best(known: pd.DataFrame, estimate: Estimate, against: str | None) -> dict[Any, Any] | None:
+    """The row of the winner or, where it attends alike, of the mechanism that others are held against."""
+    row = winner(known, estimate)
+    named = known[known["mechanism"] == against].to_dict("records")
+    return next((one for one in named if row is not None and same_figures(one, row)), row)
+
+
 def _apart(
     known: pd.DataFrame, best: Mapping[Any, Any], against: str | None
 ) -> tuple[pd.DataFrame, list[str]]:
@@ -316,18 +322,21 @@ def _apart(
     return known.loc[[index for index in known.index if index in kept]], alike
 
 
-def installing_of(rows: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> str | None:
+def installing_of(
+    rows: pd.DataFrame, tables: Mapping[str, pd.DataFrame], against: str | None = None
+) -> str | None:
     """How a model gets the mechanism that costs least, in a sentence; None of a plan, or where none is named.
 
     Args:
         rows: those of one budget and number of steps.
         tables: of the comparison, `mechanisms_by_head` among them.
+        against: the mechanism whose gains over others the rows have.
     """
     # It imports models of transformers, which other pages do without.
     from attnlab.attention import catalogue, parse
     from attnlab.budget import uniform_mechanisms
 
-    row = winner(*_usable(rows))
+    row = _best(*_usable(rows), against)
     by_head = tables.get("mechanisms_by_head")
     if row is None or by_head is None or by_head.empty or row["level"] == "":
         return None
@@ -485,10 +494,15 @@ def draw_comparison(summary: pd.DataFrame, sites: str | None = None) -> Figure:
                     keys = f", {counted(int(budget), 'key')} per row" if pd.notna(budget) else ""
                     axes.set_title(f"{sites}{keys}{tuned}", loc="left")
         levels = [level for level in LEVEL_COLOURS if (summary["level"] == level).any()]
+        ring = [_ring()] if summary["budget"].notna().any() else []
+        handles = [*map(example_of, levels), *ring]
         figure.legend(
-            handles=[*map(example_of, levels), _ring()], loc="upper right",
-            ncols=len(levels) + 1, frameon=False, fontsize=8,
-        )  # fmt: skip
+            handles=handles,
+            loc="upper right",
+            ncols=max(1, len(handles)),
+            frameon=False,
+            fontsize=8,
+        )
     return figure
 
 

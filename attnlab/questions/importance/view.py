@@ -196,7 +196,12 @@ def _needed(heads: pd.DataFrame, unit: str) -> list[str]:
         ranked = (heads if needed.empty else needed).sort_values(change.name, ascending=False)
         first, largest = head_names(ranked.head(1))[0], float(ranked[change.name].iloc[0])
         most = f"{readable(change.column, heads).shown(largest, signed=True)} {unit}"
-        if not needed.empty:
+        if heads[change.significant].isna().all():
+            found.append(
+                f"{alone} the loss rises most with {first} ({most}); of so few sentences it is not known "
+                "whether beyond chance."
+            )
+        elif not needed.empty:
             raises = "raises" if len(needed) == 1 else "raise"
             found.append(
                 f"{alone} {len(needed)} of {of} {raises} the loss beyond chance, most {first} ({most})."
@@ -235,7 +240,8 @@ def removable(cumulative: pd.DataFrame, unit: str) -> list[str]:
     at = (cumulative["order"] == best) & (cumulative["heads_removed"] == found[best])
     last = cumulative[at].iloc[0].to_dict()
     change = f"{REMOVED_CHANGE.shown(last, signed=True)} {unit}"
-    if found[best] == total and last[REMOVED_CHANGE.high] >= 0:
+    wide = last[REMOVED_CHANGE.high] - last[REMOVED_CHANGE.low] > _NEARLY_NONE
+    if found[best] == total and last[REMOVED_CHANGE.high] >= 0 and wide:
         answer = (
             f"Which heads can go these sentences cannot tell: with all {total} removed the loss changes by "
             f"{change}, and that interval holds 0{where}."

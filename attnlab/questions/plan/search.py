@@ -291,7 +291,7 @@ class Search:
             if least > budget * self.rows:
                 msg = (
                     f"At {counted(budget, 'key')} per row there is no plan: what these families have "
-                    f"cheapest sees {least / self.rows:.1f} keys; raise the budget, or allow the family "
+                    f"cheapest sees {least / self.rows:.2f} keys; raise the budget, or allow the family "
                     f"{NOTHING}."
                 )
                 raise InputError(msg)
