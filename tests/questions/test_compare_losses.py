@@ -497,7 +497,10 @@ def test_what_attends_like_the_best_is_named_beside_it_and_is_no_second() -> Non
 
 
 def test_the_mechanism_that_is_named_is_the_one_that_is_installed() -> None:
-    source, texts = (random_models.llama(), random_models.tokenizer()), random_models.SENTENCES
+    source, texts = (
+        (random_models.llama(), random_models.tokenizer()),
+        sorted(random_models.SENTENCES, key=len),
+    )
     for against, setting in (("longformer", "longformer("), ("band", "band(")):
         found = compare(
             source, (40,), sentences=texts[:3], calibration=texts[3:5], validation=texts[5:],
