@@ -15,7 +15,7 @@ from zoo import random_models
 import attnlab
 from attnlab.core.errors import InputError
 from attnlab.core.files import write_tensors
-from attnlab.questions.inspect.inspection import words_of
+from attnlab.questions.inspect.inspection import Word, check_pair_count, words_of
 from attnlab.questions.inspect.question import QUESTION, NoCommonWord, UnknownWords
 from attnlab.questions.inspect.view import draw_moves
 from attnlab.results.report import write_report
@@ -111,6 +111,18 @@ def test_moves_of_words_equal_a_loop() -> None:
         ]
         assert row.anisotropy == pytest.approx(sum(different) / len(different), abs=1e-5)
         assert row.adjusted == pytest.approx(row.cosine - row.anisotropy)
+
+
+def test_pairs_of_a_word_are_counted_once_in_one_text_and_across_two() -> None:
+    def words(count: int) -> list[Word]:
+        return [Word("the", (place,)) for place in range(count)]
+
+    # 141 times 140 halves are 9,870 pairs, of 142 words 10,011.
+    check_pair_count([words(141)])
+    check_pair_count([words(100), words(100)])
+    for many in ([words(142)], [words(100), words(101)]):
+        with pytest.raises(InputError, match="pairs of the same word, beyond the limit of 10,000"):
+            check_pair_count(many)
 
 
 def test_a_word_twice_in_the_only_text() -> None:
