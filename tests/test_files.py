@@ -41,6 +41,15 @@ def test_a_full_disk_is_one_sentence_and_leaves_the_old_file(
     assert target.read_bytes() == b"before"
 
 
+def test_folders_on_the_way_to_a_file_are_made(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "c.txt"
+    for text in ("one", "two"):
+        with replacing(path) as temporary:
+            temporary.write_text(text)
+        assert path.read_text() == text
+    assert [*tmp_path.rglob("*.*")] == [path]
+
+
 def test_json_holds_letters_as_they_are(tmp_path: Path) -> None:
     write_json(tmp_path / "words.json", {"über": "naïve 猫"})
     assert (tmp_path / "words.json").read_text("utf-8") == '{\n  "über": "naïve 猫"\n}\n'
