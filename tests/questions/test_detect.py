@@ -25,7 +25,7 @@ from attnlab.models.loaded import Model
 from attnlab.questions.detect.detecting import _compared
 from attnlab.questions.detect.head_scores import Scores, emitted, figures, only_emitted
 from attnlab.questions.detect.learned_gates import Gated
-from attnlab.questions.detect.planted import copied, needles, repeated, sides_of_model
+from attnlab.questions.detect.planted import ANSWER, CUE, copied, needles, repeated, sides_of_model
 from attnlab.questions.detect.question import (
     AGREEMENT,
     COPY,
@@ -251,6 +251,25 @@ def test_heads_made_by_hand_are_found_and_those_one_token_off_are_not(
     others = {"duplicate_token": {1: "induction"}, "induction": {-1: "duplicate_token"}}
     taken = planted_as if shift == 0 else others.get(planted_as, {}).get(shift)
     assert {name for name, one in means.items() if one[0]} == ({taken} if taken else set())
+
+
+@pytest.mark.parametrize("first", [0, 1, 6])
+def test_needles_lie_between_the_first_and_the_recent_keys(first: int) -> None:
+    model = loaded("llama")
+    sides, recent, context = sides_of_model(model), 4, 40
+    planted = needles(
+        model, sides, 60, context, window=(first, recent),
+        generator=torch.Generator().manual_seed(3),
+    )  # fmt: skip
+    places = set()
+    for one in planted.sentences.usable:
+        ids = list(one.source)
+        end = ids[-ANSWER - CUE :]
+        at = next(n for n in range(len(ids)) if ids[n : n + len(end)] == end)
+        # The last row that looks for an answer is the last but one.
+        assert first <= at <= len(ids) - 2 - recent - len(end) + 1
+        places.add(at)
+    assert min(places) == max(first, sides[-1].offset)
 
 
 def test_rows_can_come_in_blocks() -> None:

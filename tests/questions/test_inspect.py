@@ -113,6 +113,15 @@ def test_moves_of_words_equal_a_loop() -> None:
         assert row.adjusted == pytest.approx(row.cosine - row.anisotropy)
 
 
+def test_the_answer_counts_words_and_their_tokens() -> None:
+    source = random_models.bert().eval(), random_models.tokenizer()
+    for text, said in (
+        ("cat", "1 word is 1 token, beside "),
+        ("the cat", "2 words are 2 tokens, beside "),
+    ):
+        assert attnlab.inspect(source, text).contents().answers[0].startswith(said)
+
+
 def test_pairs_of_a_word_are_counted_once_in_one_text_and_across_two() -> None:
     def words(count: int) -> list[Word]:
         return [Word("the", (place,)) for place in range(count)]
