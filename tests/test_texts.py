@@ -16,7 +16,7 @@ from attnlab.cli.commands.train import _from_file as load_settings
 from attnlab.cli.commands.translate import _sentences
 from attnlab.core.columns import Column
 from attnlab.core.errors import InputError
-from attnlab.core.texts import check_characters, shown
+from attnlab.core.texts import check_characters, check_sentences, shown
 from attnlab.corpora.readers import read_line_pair, read_rows
 from attnlab.evaluation.sources import read_texts
 from attnlab.figures.canvas import write_figure
@@ -138,6 +138,13 @@ def test_other_encodings_are_refused(reader: str, encoding: str, tmp_path: Path)
     with pytest.raises(InputError, match=expected) as refused:
         ALL_READERS[reader](path)
     assert str(path) in str(refused.value)
+
+
+def test_half_characters_are_refused_in_sentences_and_on_either_side_of_pairs() -> None:
+    check_sentences(["a b", ("c", "d")])
+    for sentences in (["\ud800 a"], ["a", ("b", "\udc00")], [("\ud800", "b")]):
+        with pytest.raises(InputError, match="^The sentence .* half a character"):
+            check_sentences(sentences)
 
 
 def test_half_characters_are_refused(tmp_path: Path) -> None:

@@ -57,6 +57,9 @@ def test_unknown_sentences_are_words_alone() -> None:
     assert (gold.trees, gold.pairs) == (False, ())
     assert gold.source[0].words == ("Il", "gatto.")
     assert gold.texts == (("Il  gatto.", "x y"),)
+    lowered = gold.lowered()
+    assert lowered.texts == (("il  gatto.", "x y"),)
+    assert lowered.source[0].words == ("il", "gatto.")
     alone = gold_of_texts(["a a b", "c"])
     assert alone.target is None
     assert alone.source[0].words == ("a", "a", "b")

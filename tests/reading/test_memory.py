@@ -47,6 +47,18 @@ def test_a_long_text_is_refused_before_it_is_read(
         capture((model, TOKENIZER), SENTENCES)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 4])
+def test_as_many_rows_of_one_layer_are_kept_as_fit(rows: int) -> None:
+    source, asked = (ALL["distilbert"](), TOKENIZER), {"layers": [1], "keep_matrices": 1}
+    (whole,) = capture(source, SENTENCES, **asked).kept.matrices.values()
+    heads, _, keys = whole.shape
+    size = heads * keys * torch.float16.itemsize
+    for more in (0, size - 1):
+        kept = capture(source, SENTENCES, **asked, keep_bytes=rows * size + more).kept
+        (matrix,) = kept.matrices.values()
+        assert matrix.shape == (heads, rows, keys)
+
+
 @pytest.mark.parametrize("share", [0.5, 0.3, 0.01])
 def test_of_matrices_that_are_too_large_the_first_rows_of_the_smallest_are_kept(
     share: float, tmp_path: Path

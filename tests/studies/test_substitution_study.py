@@ -26,13 +26,18 @@ def test_means_over_seeds_are_of_figures_and_of_no_interval_or_p_value() -> None
 def test_a_cell_has_the_rows_of_the_command_after_fine_tuning_too_and_no_setting_twice() -> None:
     settings = SubstitutionCell(
         layers=1, seed=0, budgets=(5,), corpus_size=120, heads=2, epochs=1, test_sentences=4,
-        validation=3, calibration=5, scopes=("site",), fine_tune_steps=1,
+        validation=3, calibration=5, scopes=("head", "site"), fine_tune_steps=1,
     )  # fmt: skip
     study = study_named("substitution")
     rows = pd.read_csv(io.StringIO(compute_rows(cell_of(study, settings))))
     assert set(rows) == {*TABLES[0]}
-    assert set(rows["scope"]) == {"site", "model"}
-    replaced = rows[rows["replaced_heads"] > 0]
+    assert set(rows["scope"]) == {"head", "site", "model"}
+    alone = rows[rows["scope"] == "head"]
+    assert alone[["replaced_heads", "steps"]].drop_duplicates().to_numpy().tolist() == [[1, 0]]
+    assert set(alone["replaced"]) == {
+        f"{site}.0.{head}" for site in ("encoder", "decoder", "cross") for head in range(2)
+    }
+    replaced = rows[(rows["replaced_heads"] > 0) & (rows["scope"] != "head")]
     keys = ["replaced", "mechanism"]
     before, after = (replaced[replaced["steps"] == steps][keys].values.tolist() for steps in (0, 1))
     assert before == after
