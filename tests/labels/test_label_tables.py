@@ -394,6 +394,8 @@ def test_kappa_of_equal_constant_and_independent_labels() -> None:
     labels = ["a", "b", "c", "a", "b"]
     assert cohen_kappa(labels, labels).kappa == pytest.approx(1)
     assert math.isnan(cohen_kappa(["a"] * 5, ["a"] * 5).kappa)
+    assert math.isnan(cohen_kappa(["a"] * 4, ["a", "b", "a", "b"]).kappa)
+    assert math.isnan(cohen_kappa(["a", "b", "a", "b"], ["b"] * 4).kappa)
     assert cohen_kappa(["a", "a", "b", "b"], ["a", "b", "a", "b"]).kappa == pytest.approx(0)
 
 
