@@ -399,3 +399,15 @@ def test_a_mechanism_without_global_tokens_cannot_take_the_place_of_one_projecte
     assert torch.equal(logits(model), before)
     with use(model, {"encoder": "longformer(window=3, global_tokens=[0])"}):
         assert not torch.allclose(logits(model), before)
+
+
+@pytest.mark.parametrize("word", ["linear", "encoder", "band(window=1)", "plan"])
+def test_words_that_name_no_site_and_no_file_are_refused(word: str) -> None:
+    with pytest.raises(InputError, match="names no site; write it like: encoder=band"):
+        _by_address([word])
+
+
+def test_what_is_behind_a_site_is_no_file_of_a_plan() -> None:
+    words = ["encoder=band(window=1)", "cross=mine.json", "decoder=plan"]
+    expected = {"encoder": "band(window=1)", "cross": "mine.json", "decoder": "plan"}
+    assert _by_address(words) == expected
