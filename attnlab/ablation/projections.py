@@ -39,7 +39,7 @@ class Projection:
         call: at which of the calls of the attention module, where layers share it.
         calls: how often a pass calls the attention module.
         module_calls: how often a pass calls the linear module.
-        rivals: attention modules of other layers that have the same linear module.
+        sharing: attention modules of other layers that share the linear module.
         model: whose calls begin the count anew.
     """
 
@@ -49,7 +49,7 @@ class Projection:
     call: int = 0
     calls: int = 1
     module_calls: int = 1
-    rivals: tuple[nn.Module, ...] = ()
+    sharing: tuple[nn.Module, ...] = ()
     model: nn.Module | None = None
 
     def at_own_call(
@@ -85,7 +85,7 @@ class Projection:
             return hook(*given) if own else None
 
         handles = [] if self.model is None else [self.model.register_forward_pre_hook(count_anew)]
-        handles += [rival.register_forward_pre_hook(end) for rival in self.rivals]
+        handles += [other.register_forward_pre_hook(end) for other in self.sharing]
         handles += [self.attention.register_forward_pre_hook(begin), register(of_layer)]
         return [*handles, self.attention.register_forward_hook(end)] if inside else handles
 
@@ -194,14 +194,16 @@ def find_projections(
         own = seen[call] if call < len(seen) else _Passed([], [], [])
         projection = _projection_of(layer, module, own, calls)
         found[layer] = replace(projection, call=call, calls=len(seen), model=model)
-    return {layer: _beside(one, found.values(), calls) for layer, one in found.items()}
+    return {layer: _with_sharing(one, found.values(), calls) for layer, one in found.items()}
 
 
-def _beside(own: Projection, every: Iterable[Projection], calls: Sequence[Call]) -> Projection:
-    """The projection with whom it shares its linear module."""
+def _with_sharing(
+    own: Projection, every: Iterable[Projection], calls: Sequence[Call]
+) -> Projection:
+    """The projection with what shares its linear module, and how often a pass calls that."""
     alike = {one.attention: None for one in every if one.module is own.module}
-    rivals = tuple(module for module in alike if module is not own.attention)
-    return replace(own, rivals=rivals, module_calls=sum(call[0] is own.module for call in calls))
+    sharing = tuple(module for module in alike if module is not own.attention)
+    return replace(own, sharing=sharing, module_calls=sum(call[0] is own.module for call in calls))
 
 
 def check_apart(projections: Projections, run: Callable[[], Any]) -> None:

@@ -141,7 +141,7 @@ def plan(source: Source, settings: PlanSettings) -> Result:
     )
     read("Calibrating", part=parts.calibration, receive=search.learn)
     read("Choosing", part=parts.validation, receive=search.measure)
-    search.check_budgets()
+    search.check_affordable()
     pricing = _Pricing(search, evaluator, settings, read)
     found = pricing.alone()
     plans = _plans(pricing, found, budgets)

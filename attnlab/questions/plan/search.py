@@ -281,7 +281,7 @@ class Search:
             found[unit] = [one for one in own if one in kept]
         return found
 
-    def check_budgets(self) -> None:
+    def check_affordable(self) -> None:
         """Raises InputError where the cheapest candidates of all heads see more keys than a budget."""
         least = sum(
             min(self._choice(one.specification, *unit).cost for one in self._worth_scoring(unit))
