@@ -15,8 +15,19 @@ from attnlab.models.training import train
 from experiments.alignment import models as alignment_models
 from experiments.heads_over_training import models
 from experiments.heads_over_training import run as experiment
+from experiments.heads_over_training.curves import (
+    ABOVE,
+    COUNTED,
+    LANGUAGE,
+    TRANSLATION,
+    contrasts_of,
+    halfway,
+    halves,
+    over_seeds,
+    reached,
+)
 from experiments.heads_over_training.models import KeepSteps, at_step, chosen_steps, steps_of
-from experiments.heads_over_training.run import contrasts_of, halfway, halves, over_seeds
+from experiments.heads_over_training.readings import INDUCTION_HEAD, PREVIOUS_TOKEN
 from experiments.shared.readme import read_table
 
 
@@ -80,16 +91,45 @@ def test_planted_orders_are_found() -> None:
         {"seed": [0] * 3 + [1] * 3, "step": [0, 10, 20] * 2}
         | {"loss": [8.0, 4, 2] * 2, "BLEU": [0.0, 0, 50] * 2}
     )
-    table = halves(heads, quality)
+    table = halves(heads, quality, TRANSLATION)
     over = over_seeds(table).set_index(["site", "label"])
     assert over.loc[("encoder", "sink"), "formed"] == 0
     assert np.isnan(over.loc[("encoder", "sink"), "share"])
     assert over.loc[("decoder", "positional"), "share"] == pytest.approx(25)
     assert over.loc[("model", "BLEU"), "share"] == pytest.approx(75)
-    ratios = contrasts_of(table).set_index("contrast")["ratio"]
+    ratios = contrasts_of(table, TRANSLATION).set_index("contrast")["ratio"]
     assert ratios["alignment heads before BLEU"] == pytest.approx(10 / 15)
     assert ratios["alignment heads before the loss"] == pytest.approx(10 / 7.5)
     assert ratios["positional heads before alignment heads"] == pytest.approx(0.5)
+
+
+def test_a_level_is_reached_where_the_line_crosses_it() -> None:
+    assert reached([0, 10, 20], [8.0, 4.0, 2.0], 3.0) == pytest.approx(15)
+    assert reached([0, 10, 20], [8.0, 4.0, 9.0], 4.0) == 10
+    assert np.isnan(reached([0, 10], [8.0, 4.0], 3.9))
+    # Where it begins, nothing was reached.
+    assert np.isnan(reached([0, 10], [8.0, 4.0], 8.0))
+
+
+def test_a_language_model_passes_counts_and_forms_heads_in_a_planted_order() -> None:
+    curves = {
+        ("decoder", "positional"): [0.0, 1.0, 1.0],
+        ("decoder", "sink"): [0.0, 0.0, 1.0],
+        ("decoder", PREVIOUS_TOKEN): [0.0, 0.4, 0.6],
+        ("decoder", INDUCTION_HEAD): [0.0, 0.0, 0.6],
+    }
+    heads = pd.concat(_heads(seed, curves) for seed in (0, 1))
+    quality = pd.DataFrame({"seed": [0] * 3 + [1] * 3, "step": [0, 10, 20] * 2})
+    quality = quality.assign(loss=[8.0, 5, 3] * 2, **{COUNTED: 4.0})
+    table = halves(heads, quality, LANGUAGE)
+    passed = table[table["label"] == ABOVE].iloc[0]
+    assert (passed["untrained"], passed["end"], passed["half_step"]) == (4, -1, 15)
+    ratios = contrasts_of(table, LANGUAGE).set_index("contrast")["ratio"]
+    assert ratios["positional heads before sinks"] == pytest.approx(5 / 15)
+    assert ratios["previous-token heads before induction heads"] == pytest.approx(7.5 / 15)
+    assert ratios["positional heads before the loss of a bigram model"] == pytest.approx(5 / 15)
+    never = halves(heads, quality.assign(**{COUNTED: 2.9}), LANGUAGE)
+    assert not never.loc[never["label"] == ABOVE, "formed"].any()
 
 
 @pytest.mark.slow
@@ -97,12 +137,12 @@ def test_the_command_runs_from_training_to_readme(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Labels that form in no model are told as such; a model that is there is not read again."""
-    out = tmp_path / "result"
-    monkeypatch.setattr(experiment, "OUT", out)
+    monkeypatch.setattr(experiment, "RESULTS", tmp_path)
+    out = tmp_path / TRANSLATION.folder
     monkeypatch.setattr(models, "FIRST", 2)
     monkeypatch.setattr(models, "CHECKPOINTS", 3)
     monkeypatch.setattr(alignment_models, "DEMO_SETTINGS", SETTINGS)
-    words = ["--seeds", "2", "--sentences", "6", "--runs", str(tmp_path / "runs")]
+    words = ["--seeds", "0", "1", "--sentences", "6", "--runs", str(tmp_path / "runs")]
     monkeypatch.setattr(sys, "argv", ["run.py", *words])
     experiment.main()
     published = snapshot(out)

@@ -1,0 +1,73 @@
+"""What heads do and how well the model predicts, at one step of a training."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from attnlab.core import HEAD_COLUMNS
+from attnlab.evaluation import Evaluator
+from attnlab.labels import BORDERLINE, with_strength
+from attnlab.models import Run
+from attnlab.questions.analyze.analysis import analyze
+from attnlab.questions.detect.detecting import detect
+from attnlab.questions.detect.question import DUPLICATE, INDUCTION, PREVIOUS
+from experiments.language_model.run import count_losses
+from experiments.shared.labels import with_all_keys
+
+# Controls are drawn with another seed than the models, whose own first weights are among what is read.
+CONTROLS_SEED = 1000
+# Random tokens that are read twice: together no longer than the verses of training.
+RANDOM_TOKENS, CONTEXT = 30, 60
+PREVIOUS_TOKEN, DUPLICATE_TOKEN, INDUCTION_HEAD = (
+    f"{one.estimate.column.heading} (random)" for one in (PREVIOUS, DUPLICATE, INDUCTION)
+)
+# What heads of a language model do with random tokens, by the detector.
+DETECTED = {PREVIOUS: PREVIOUS_TOKEN, DUPLICATE: DUPLICATE_TOKEN, INDUCTION: INDUCTION_HEAD}
+
+
+def strengths(run: Run, sentences: int, treebank: Path | None = None) -> pd.DataFrame:
+    """How near every head comes to every label, on the test sentences or those of a treebank, and shuffled.
+
+    On shuffled words the first figure of a label counts, on the same scale: what decides labels there is no
+    status, since on them any preference for a kind of word exceeds the best offset.
+    """
+    found = analyze(
+        run, treebank=treebank, labels=True, ablation=False, sentences=sentences, structure_sentences=0,
+        fit_sentences=0, keep_matrices=0, seed=run.seed + CONTROLS_SEED,
+    )  # fmt: skip
+    controls = with_all_keys(found).tables["controls"]
+    mixed = controls.assign(
+        value=controls["shuffled_value"], significance=BORDERLINE, second_statistic=""
+    )
+    rows = controls.assign(shuffled_strength=with_strength(mixed)["strength"])
+    return rows[[*HEAD_COLUMNS, "label", "strength", "shuffled_strength", "value", "detail"]]
+
+
+def on_trees(run: Run, sentences: int, data: Path) -> pd.DataFrame:
+    """How near every head comes to a syntactic one, on sentences with gold trees."""
+    found = strengths(run, sentences, data / "pud" / "en.conllu.gz")
+    return found[found["label"] == "syntactic"]
+
+
+def on_random_tokens(run: Run) -> pd.DataFrame:
+    """The scores of every head as a previous-token, duplicate-token and induction head."""
+    found = detect(run, tokens=RANDOM_TOKENS, context=CONTEXT, seed=run.seed + CONTROLS_SEED)
+    heads, tables = found.tables["detectors"], []
+    for detector, label in DETECTED.items():
+        mixed = heads[detector.control] if detector.shuffled else np.nan
+        own = heads[[*HEAD_COLUMNS]].assign(
+            label=label, strength=heads[detector.name], shuffled_strength=mixed
+        )
+        tables.append(own.assign(value=own["strength"], detail=""))
+    return pd.concat(tables)
+
+
+def loss_of(evaluator: Evaluator) -> float:
+    """Of the test sentences, in nats per token."""
+    return float(evaluator.losses().sum() / evaluator.tokens.sum())
+
+
+def bigram_loss(run: Run, evaluator: Evaluator) -> float:
+    """That of counts of pairs of tokens on the same sentences."""
+    return float(count_losses(run, evaluator)["bigram"].sum() / evaluator.tokens.sum())
