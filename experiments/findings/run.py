@@ -16,7 +16,7 @@ from attnlab.core import SITES, write_text
 from experiments.alignment.figure import KIND, kind_name
 from experiments.alignment.readme import both_directions
 from experiments.head_costs.run import PREDICTORS, WITHIN
-from experiments.head_roles.run import CAPTIONS, by_width, carried
+from experiments.head_roles.run import CAPTIONS, NONE, by_width, carried
 from experiments.heads_of_small_models.readme import test_bleu
 from experiments.heads_of_small_models.summary import models_with, sites_in_short
 from experiments.shared.readme import RESULTS, read_table, render
@@ -24,6 +24,7 @@ from experiments.shared.sinks import sink_counts
 from experiments.shared.translators import bleu_range
 from experiments.static_heads.run import ALL, TESTED, VARIANCE
 from experiments.thesis.run import ALIKE, EFFECTIVE_RANK, MODEL, NEARER
+from experiments.trained_mechanisms.models import NO_DECODER
 
 PAGE = RESULTS.parent / "docs" / "findings.md"
 # Keys per row at which mechanisms are compared, and families left out of the searched plan.
@@ -92,6 +93,7 @@ def head_roles(folder: Path) -> Row:
         "sites": {
             str(site): rows.to_dict("records") for site, rows in own.groupby("site", sort=False)
         },
+        "none": own[own["label"] == NONE].set_index("site").to_dict("index"),
         "bleu": read_table(folder, "models")["bleu"],
         "widths": by_width(read_table(folder, "table")),
         "languages": languages_in(carried(read_table(folder, "table"))),
@@ -278,13 +280,18 @@ def static_heads(folder: Path) -> Row:
 
 def trained_mechanisms(folder: Path) -> Row:
     """The contrasts of models trained with other attention in the encoder, and what none loses."""
-    return trained_decoder(folder) | {
-        "none": row_of(read_table(folder, "against_full"), arm="none")
-    }
+    return trained(folder) | {"none": row_of(read_table(folder, "against_full"), arm="none")}
 
 
 def trained_decoder(folder: Path) -> Row:
-    """The contrasts of models trained with other attention, here in the decoder or in cross-attention."""
+    """The contrasts of the decoder and of cross-attention, and what a decoder without attention loses."""
+    against = read_table(folder, "against_full")
+    without = against[against["arm"] == NO_DECODER].to_dict("records")
+    return trained(folder) | {"without": without[0] if without else None}
+
+
+def trained(folder: Path) -> Row:
+    """The contrasts of models trained with other attention."""
     table = read_table(folder, "table")
     return {
         "contrasts": read_table(folder, "contrasts").to_dict("records"),

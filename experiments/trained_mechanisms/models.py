@@ -105,7 +105,9 @@ WINDOWS = {
 LAST_TWO, LAST_FOUR, LAST_SIX, LAST_EIGHT = WINDOWS
 CROSS = "gaussian cross-attention"
 LEARNED, DECODER_GAUSSIAN = f"{CROSS} with one learned head", "gaussian decoder"
-NO_DECODER = "no self-attention in the decoder"
+NO_DECODER, EVERYWHERE = (
+    "no self-attention in the decoder", "gaussian everywhere but one learned cross head",
+)  # fmt: skip
 # Around the position of the row and its neighbours; the last head is the one that is learned.
 AROUND = [f"gaussian(offset={offset})" for offset in (-1, -1, -1, 0, 0, 1, 1, 1)]
 ONE_LEARNED = by_head(*AROUND[:-1], "full", site="cross")
@@ -125,7 +127,7 @@ DECODER = Study(
     ((LAST_FOUR, FULL), (CROSS, FULL), (LEARNED, CROSS)),
     keys={"decoder_keys_per_row": "decoder", "cross_keys_per_row": "cross"},
     on_request={
-        "gaussian everywhere but one learned cross head": ARMS[GAUSSIAN] | PREVIOUS_OR_OWN | ONE_LEARNED,
+        EVERYWHERE: ARMS[GAUSSIAN] | PREVIOUS_OR_OWN | ONE_LEARNED,
         LAST_EIGHT: WINDOWS[LAST_EIGHT],
         NO_DECODER: {"decoder": "none"},
     },

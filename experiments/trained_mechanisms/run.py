@@ -46,10 +46,12 @@ from experiments.trained_mechanisms.models import (
     DECODER,
     DECODER_GAUSSIAN,
     ENCODER,
+    EVERYWHERE,
     FULL,
     GAUSSIAN,
     LARGER,
     LEARNED,
+    NO_DECODER,
     PAIRS,
     WINDOWS,
     Study,
@@ -197,7 +199,8 @@ def readme(folder: Path) -> str:
         contrasts=read_table(folder, "contrasts").to_dict("records"),
         arms=shown(study, read_table(folder, "over_models"), against, bleu),
         bleu=bleu, regained={one: regained(table, one) for one in ("loss", "bleu")},
-        published=[*WINDOWS, DECODER_GAUSSIAN, CROSS, LEARNED],
+        published=[*WINDOWS, DECODER_GAUSSIAN, CROSS, LEARNED], against=against,
+        without=NO_DECODER, everywhere=EVERYWHERE,
         missing=[arm for arm in study.plans if arm not in set(table["arm"])],
     )  # fmt: skip
 

@@ -12,6 +12,7 @@ from experiments.findings.run import PAGE, page
 from experiments.head_costs.run import ALL, PREDICTORS, WITHIN
 from experiments.shared.readme import RESULTS
 from experiments.static_heads.run import VARIANCE
+from experiments.trained_mechanisms.models import NO_DECODER
 
 LINK = re.compile(r"\]\(\.\./results/([\w-]+)/README\.md\)")
 COME_AND_GO = (
@@ -105,15 +106,21 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
     pd.DataFrame(before).to_csv(own / "contrasts.csv", index=False)
     own = folder / "head_roles"
     shutil.copy(folder / "models" / "table.csv", own / "models.csv")
-    shares = {"text": "captions", "site": ["cross"], "label": ["monotone"], "share": [0.5]}
-    shares |= {"share_low": [0.25], "share_high": [0.75]}
+    shares = {
+        "text": "captions",
+        "site": [*SITES, "cross"],
+        "label": ["no label"] * 3 + ["monotone"],
+    }
+    shares |= {"share": 0.5, "share_low": 0.25, "share_high": 0.75}
     pd.DataFrame(shares).to_csv(own / "over_models.csv", index=False)
     heads = {"corpus": ["multi30k-en-fr", "multi30k-en-fr-d128"], "seed": 0, "text": "captions"}
     heads |= {"site": "encoder", "labels": ["sink; broad", "no label"], "head": 0}
     heads["ablation_loss_change"] = 0.5
     pd.DataFrame(heads).to_csv(own / "table.csv", index=False)
     own = folder / "trained_mechanisms"
-    pd.DataFrame({"arm": ["none"]} | difference).to_csv(own / "against_full.csv", index=False)
+    without = [{"arm": arm} | difference for arm in ("none", NO_DECODER)]
+    against_full = pd.concat(map(pd.DataFrame, without))
+    against_full.to_csv(own / "against_full.csv", index=False)
     pd.DataFrame(arms | {"epochs": 5}).to_csv(own / "table.csv", index=False)
     against = contrast | difference | {"contrast": ["band against full"]}
     pd.DataFrame(against).to_csv(own / "contrasts.csv", index=False)

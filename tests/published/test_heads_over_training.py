@@ -1,5 +1,6 @@
 """The study of when heads form: kept steps, halfway points, its result on tiny text."""
 
+import gzip
 import sys
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import torch
 from safetensors.torch import load_file
 from small_run import SETTINGS, small_settings, snapshot
 
+from attnlab.grammar.embedded import draw_pairs
+from attnlab.grammar.trees import conllu
 from attnlab.models.run import load
 from attnlab.models.training import train
 from experiments.alignment import models as alignment_models
@@ -27,7 +30,7 @@ from experiments.heads_over_training.curves import (
     reached,
 )
 from experiments.heads_over_training.models import KeepSteps, at_step, chosen_steps, steps_of
-from experiments.heads_over_training.readings import INDUCTION_HEAD, PREVIOUS_TOKEN
+from experiments.heads_over_training.readings import DETECTED, INDUCTION_HEAD, PREVIOUS_TOKEN
 from experiments.shared.readme import read_table
 
 
@@ -153,3 +156,49 @@ def test_the_command_runs_from_training_to_readme(
     assert len(set(heads["step"])) >= 3
     assert heads["strength"].dropna().between(0, 1).all()
     assert "Number of models: 2" in (out / "README.md").read_text("utf-8")
+
+
+def _write_texts(folder: Path) -> None:
+    """A corpus in parts and a treebank, where those of the shared data lie."""
+    for number, split in enumerate(("train", "val", "test")):
+        pairs = draw_pairs(60, seed=number)
+        for language, texts in (
+            ("en", [pair.source for pair in pairs]),
+            ("it", [pair.target for pair in pairs]),
+        ):
+            path = folder / "bible" / f"{split}.{language}"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    trees = [conllu(pair.source_tree) for pair in draw_pairs(40, seed=9)]
+    (folder / "pud").mkdir()
+    with gzip.open(folder / "pud" / "en.conllu.gz", "wt", encoding="utf-8") as file:
+        file.write("".join(trees))
+
+
+@pytest.mark.slow
+def test_the_command_reads_language_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels, trees, random tokens and counts; one model alone has no interval and no test."""
+    monkeypatch.setattr(experiment, "RESULTS", tmp_path)
+    monkeypatch.setattr(models, "FIRST", 2)
+    monkeypatch.setattr(models, "CHECKPOINTS", 3)
+    small = {"dim": 16, "heads": 2, "feed_forward": 24, "task": "language-model"}
+    tiny = models.LANGUAGE_MODEL | {
+        "tokenizer": {"vocabulary": 200},
+        "model": small | {"decoder_layers": 2},
+        "optimizer": SETTINGS["optimizer"],
+    }
+    monkeypatch.setattr(models, "LANGUAGE_MODEL", tiny)
+    _write_texts(tmp_path)
+    words = ["--language-model", str(tmp_path), "--seeds", "0", "--sentences", "6"]
+    monkeypatch.setattr(sys, "argv", ["run.py", *words, "--runs", str(tmp_path / "runs")])
+    experiment.main()
+    heads = read_table(tmp_path / LANGUAGE.folder, "heads")
+    counts = heads.groupby(["step", "label"]).size().unstack()
+    assert (counts == 4).all(axis=None)
+    assert {"positional", "sink", "broad", "syntactic", *DETECTED.values()} <= set(counts)
+    assert heads.loc[heads["label"].isin([INDUCTION_HEAD]), "shuffled_strength"].notna().all()
+    quality = read_table(tmp_path / LANGUAGE.folder, "quality")
+    assert quality[COUNTED].nunique() == 1
+    assert 0 < quality[COUNTED].iloc[0] < quality["loss"].iloc[0]
+    text = (tmp_path / LANGUAGE.folder / "README.md").read_text("utf-8")
+    assert "Number of models: 1" in text
