@@ -12,7 +12,6 @@ from attnlab.models import Run
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.detect.detecting import detect
 from attnlab.questions.detect.question import DUPLICATE, INDUCTION, PREVIOUS
-from experiments.language_model.run import count_losses
 from experiments.shared.labels import with_all_keys
 
 # Controls are drawn with another seed than the models, whose own first weights are among what is read.
@@ -66,8 +65,3 @@ def on_random_tokens(run: Run) -> pd.DataFrame:
 def loss_of(evaluator: Evaluator) -> float:
     """Of the test sentences, in nats per token."""
     return float(evaluator.losses().sum() / evaluator.tokens.sum())
-
-
-def bigram_loss(run: Run, evaluator: Evaluator) -> float:
-    """That of counts of pairs of tokens on the same sentences."""
-    return float(count_losses(run, evaluator)["bigram"].sum() / evaluator.tokens.sum())

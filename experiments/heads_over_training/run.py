@@ -24,6 +24,7 @@ from attnlab.evaluation import load_evaluator
 from attnlab.figures import write_figure
 from attnlab.models import score
 from experiments.alignment.models import demo_settings
+from experiments.heads_over_training.counts import bigram_loss
 from experiments.heads_over_training.curves import (
     BLEU,
     COUNTED,
@@ -47,7 +48,6 @@ from experiments.heads_over_training.models import (
 )
 from experiments.heads_over_training.readings import (
     RANDOM_TOKENS,
-    bigram_loss,
     loss_of,
     on_random_tokens,
     on_trees,

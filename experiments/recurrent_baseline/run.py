@@ -18,10 +18,7 @@ from matplotlib.figure import Figure
 from attnlab.ablation import DRAWS, bleu_difference
 from attnlab.core import quiet, write_table
 from attnlab.figures import write_figure
-from attnlab.labels import SINK
 from attnlab.models import Run, RunSettings, score_run, settings_from
-from attnlab.questions.analyze.analysis import analyze
-from attnlab.results.notes import describe_notes
 from experiments.shared.readme import (
     RESULTS,
     read_facts,
@@ -48,7 +45,6 @@ VOCABULARY = 3000
 # Words of the source: from, to; about a hundred test sentences have most.
 EVERY = (1, 99)
 BINS = ((1, 4), (5, 6), (7, 8), (9, EVERY[1]))
-ANALYZED = 300
 SEED = 0
 CHANGE = ("change_against_transformer", "change_low", "change_high")
 
@@ -66,10 +62,8 @@ def main() -> None:
             for name, model in MODELS.items()
         }
         written = {name: score_run(run, beams=1)[1] for name, run in runs.items()}
-        heads, notes = heads_of(runs)
     table = by_length(runs[TRANSFORMER], written)
     write_table(OUT / "table.csv", table)
-    write_table(OUT / "heads.csv", heads)
     write_figure(draw(table), OUT, "figure")
     write_facts(
         OUT, __file__, "torch", "transformers", "sacrebleu",
@@ -83,7 +77,7 @@ def main() -> None:
         },
         pairs=runs[TRANSFORMER].record["corpus"]["pairs"],
         checksum=runs[TRANSFORMER].record["corpus"]["checksum"],
-        notes=notes, draws=DRAWS, analyzed=ANALYZED, seed=SEED,
+        draws=DRAWS, seed=SEED,
         processor_minutes=round((time.process_time() - begin) / 60, 1),
     )  # fmt: skip
     write_readme(OUT, readme(OUT))
@@ -161,19 +155,6 @@ def interval(texts: list[str], references: list[str]) -> tuple[float, float]:
     return 100 + found.low, 100 + found.high
 
 
-def heads_of(runs: dict[str, Run]) -> tuple[pd.DataFrame, list[str]]:
-    """What the heads of cross-attention do: one of each recurrent model, eight of the transformer."""
-    tables, notes = [], []
-    for name, run in runs.items():
-        found = analyze(
-            run.folder, sites=("cross",), labels=True, sentences=ANALYZED, keep_matrices=0,
-            fit_sentences=0,
-        )  # fmt: skip
-        tables.append(found.summary.assign(model=name))
-        notes += describe_notes(found.notes)
-    return pd.concat(tables, ignore_index=True), list(dict.fromkeys(notes))
-
-
 def draw(table: pd.DataFrame) -> Figure:
     """BLEU by length, a line per model, with intervals."""
     figure = Figure(figsize=(5.5, 3.2), layout="constrained")
@@ -202,9 +183,6 @@ def said(change: float, low: float, high: float) -> str:
 def readme(folder: Path) -> str:
     """The README of the result, from its tables and facts."""
     table = read_table(folder, "table")
-    heads = pd.read_csv(folder / "heads.csv", keep_default_na=False)
-    # What a head does is called `function` in tables by the older rules of labels.
-    called = "function" if "function" in heads else "role"
     wide = table.pivot_table(index="words", columns="model", values="bleu", sort=False)
     rows = {words: own.set_index("model") for words, own in table.groupby("words", sort=False)}
     shortest, longest = named(*BINS[0]), named(*BINS[-1])
@@ -219,8 +197,6 @@ def readme(folder: Path) -> str:
             for words in ("all", longest)
         },
         corpus=CORPUS, optimizer=OPTIMIZER, vocabulary=VOCABULARY,
-        heads=heads[["model", "site", "layer", "head", called, "structure"]],
-        older=called == "function", sink_threshold_today=SINK.threshold,
     )  # fmt: skip
 
 

@@ -4,8 +4,6 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.labels import SINK
-
 # The first is that of Gu et al. 2024.
 SINK_THRESHOLDS = (0.3, 0.4, 0.5, 0.6)
 
@@ -19,15 +17,3 @@ def sink_counts(controls: pd.DataFrame) -> list[dict[str, Any]]:
 def sink_threshold(controls: pd.DataFrame) -> float:
     """The threshold by which the labels of this table were decided."""
     return float(controls[controls["label"] == "sink"]["threshold"].iloc[0])
-
-
-def sinks_today(controls: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a table by an older threshold that are sinks by today's, significant against controls.
-
-    Today's rule: the 95 % interval above the threshold, and that of the untrained head below it.
-    """
-    rows = controls[controls["label"] == "sink"]
-    sinks = rows[
-        (rows["value_low"] > SINK.threshold) & (rows["untrained_value_high"] < SINK.threshold)
-    ]
-    return [{str(name): value for name, value in row.items()} for row in sinks.to_dict("records")]

@@ -18,6 +18,7 @@ from attnlab.models.training import train
 from experiments.alignment import models as alignment_models
 from experiments.heads_over_training import models
 from experiments.heads_over_training import run as experiment
+from experiments.heads_over_training.counts import CountModel
 from experiments.heads_over_training.curves import (
     ABOVE,
     COUNTED,
@@ -112,6 +113,20 @@ def test_a_level_is_reached_where_the_line_crosses_it() -> None:
     assert np.isnan(reached([0, 10], [8.0, 4.0], 3.9))
     # Where it begins, nothing was reached.
     assert np.isnan(reached([0, 10], [8.0, 4.0], 8.0))
+
+
+def test_counts_of_pairs_are_probabilities() -> None:
+    texts = [[0, 1, 2, 1], [0, 1, 1, 3]]
+    counts = CountModel(texts, 5)
+    for weight in (0.0, 0.4, 0.95):
+        for first in range(5):
+            found = [counts.losses([[first, second]], weight)[0] for second in range(5)]
+            assert np.exp(-np.array(found)).sum() == pytest.approx(1)
+    # Of three tokens behind a 1 each comes once: 2, 1 and 3; of all six, 1 comes four times.
+    single = (4 + 1) / (6 + 5)
+    assert counts.losses([[1, 1]], 0.4)[0] == pytest.approx(-np.log(0.4 / 3 + 0.6 * single))
+    assert counts.losses([[1, 1], [0, 1, 2]], 0.4).shape == (2,)
+    assert counts.best_weight([[0, 1]]) == pytest.approx(0.95)
 
 
 def test_a_language_model_passes_counts_and_forms_heads_in_a_planted_order() -> None:

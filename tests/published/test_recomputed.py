@@ -370,35 +370,6 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
     pd.testing.assert_frame_equal(again[written.columns], written, check_dtype=False)
 
 
-@recomputes("language_model")
-def _(folder: Path, request: pytest.FixtureRequest) -> None:
-    from attnlab.models.model import model_class
-    from attnlab.models.preparing import configuration
-
-    experiment = script("language_model")
-    facts = json.loads((folder / "facts.json").read_text("utf-8"))
-    name = str(request.getfixturevalue("shared_data") / "bible")
-    for model, layers in experiment.MODELS.items():
-        settings = settings_from(
-            {
-                "corpus": experiment.CORPUS | {"name": name},
-                "model": experiment.MODEL | {"decoder_layers": layers},
-            }
-        )
-        sizes = configuration(settings.model, vocabulary=experiment.VOCABULARY)
-        weights = model_class(settings.model)(sizes).parameters()
-        assert sum(weight.numel() for weight in weights) == facts["parameters"][model]
-    corpus = corpus_of(settings)
-    assert corpus.checksum == facts["checksum"]
-    table = pd.read_csv(folder / "table.csv").set_index("model")
-    torch.testing.assert_close(
-        torch.tensor(table["loss_nats"].to_numpy()).exp(),
-        torch.tensor(table["perplexity"].to_numpy()),
-    )
-    changes = table["loss_nats"] - table.loc["bigram", "loss_nats"]
-    assert changes.to_list() == pytest.approx(table["change_against_bigram"].to_list())
-
-
 @recomputes("recurrent_baseline")
 def _(folder: Path, request: pytest.FixtureRequest) -> None:
     from attnlab.models.model import model_class

@@ -94,27 +94,13 @@ def test_bleu_by_length(table: pd.DataFrame) -> None:
     assert [line.get_text() for line in lines] == list(experiment.MODELS)
 
 
-@pytest.mark.slow
-def test_heads_of_every_model_are_described(
-    recurrent_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(experiment, "ANALYZED", 4)
-    heads, notes = experiment.heads_of({"additive": load(recurrent_run)})
-    assert heads[["model", "site", "layer", "head"]].to_numpy().tolist() == [
-        ["additive", "cross", 0, 0]
-    ]
-    assert {"role", "structure"} <= set(heads)
-    assert notes
-
-
 def test_words_follow_the_intervals() -> None:
     assert experiment.said(2.0, 0.5, 3.0) == "higher (+2.0 [+0.5, +3.0])"
     assert experiment.said(-2.0, -3.0, -0.5).startswith("lower")
     assert experiment.said(0.5, -0.5, 1.0).startswith("not told apart")
 
 
-@pytest.mark.parametrize("named", ["role", "function"])
-def test_the_readme_is_made_from_tables_and_facts(named: str, tmp_path: Path) -> None:
+def test_the_readme_is_made_from_tables_and_facts(tmp_path: Path) -> None:
     names = [experiment.named(*limits) for limits in (experiment.EVERY, *experiment.BINS)]
     rows = [
         {"words": words, "model": model, "bleu": 30.0 - 5 * number, "bleu_low": 28.0 - 5 * number,
@@ -124,16 +110,11 @@ def test_the_readme_is_made_from_tables_and_facts(named: str, tmp_path: Path) ->
         for model in experiment.MODELS
     ]  # fmt: skip
     write_table(tmp_path / "table.csv", pd.DataFrame(rows))
-    head = {"site": "cross", "layer": 0, "head": 0, named: "positional", "structure": "band"}
-    write_table(tmp_path / "heads.csv", pd.DataFrame([{"model": "dot"} | head]))
     write_facts(
         tmp_path, experiment.__file__, "torch", parameters={"dot": 5}, pairs={"train": 7},
-        training_minutes={"dot": 1.5}, checksum="0" * 64, notes=["A note."], draws=10, analyzed=3,
-        seed=0, test_sentences=9,
+        training_minutes={"dot": 1.5}, checksum="0" * 64, draws=10, seed=0, test_sentences=9,
     )  # fmt: skip
     text = experiment.readme(tmp_path)
     assert "BLEU lower (-1.0 [-2.0, -0.5]) on all sentences" in text
     assert "from 25.0 to 10.0 for additive" in text
     assert "do not test it" in text
-    assert "| dot | cross | 0 | 0 | positional | band |" in text
-    assert ("by older rules" in text) == (named == "function")

@@ -1,4 +1,4 @@
-"""Language models that count: the losses of a unigram and of a bigram model on held-out texts."""
+"""A language model that counts pairs of tokens: its loss on the texts that a trained model is read on."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -6,8 +6,22 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.evaluation import Evaluator
+from attnlab.models import Run
+
 Texts = Sequence[Sequence[int]]
 WEIGHTS = np.arange(0.05, 1.0, 0.05)
+# Validation texts on which the weight of pairs is chosen.
+CHOSEN_ON = 300
+
+
+def bigram_loss(run: Run, evaluator: Evaluator) -> float:
+    """Nats per token, on the texts of the evaluator, of counts of the training texts of a run."""
+    corpus, tokenizer = run.corpus(), run.tokenizers.source
+    counts = CountModel(tokenizer(corpus.train["source"][:])["input_ids"], len(tokenizer))
+    weight = counts.best_weight(tokenizer(corpus.validation["source"][:CHOSEN_ON])["input_ids"])
+    texts = [one.source for one in evaluator.sentences.usable]
+    return float(counts.losses(texts, weight).sum() / evaluator.tokens.sum())
 
 
 class CountModel:
