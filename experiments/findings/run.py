@@ -19,6 +19,8 @@ from experiments.head_costs.run import PREDICTORS, WITHIN
 from experiments.head_roles.run import CAPTIONS, NONE, by_width, carried
 from experiments.heads_of_small_models.readme import test_bleu
 from experiments.heads_of_small_models.summary import models_with, sites_in_short
+from experiments.heads_over_training.curves import ABOVE
+from experiments.heads_over_training.readings import INDUCTION_HEAD, PREVIOUS_TOKEN
 from experiments.shared.readme import RESULTS, read_table, render
 from experiments.shared.sinks import sink_counts
 from experiments.shared.translators import bleu_range
@@ -44,6 +46,7 @@ def page(results: Path) -> str:
         "plan_ablation_other_texts": plan_ablation, "windows_multi30k": windows,
         "windows_bible": windows, "head_costs": head_costs, "static_heads": static_heads,
         "heads_over_training": over_training, "trained_mechanisms": trained_mechanisms,
+        "heads_over_training_language_model": over_training,
         "head_roles": head_roles, "head_roles_3_layers": head_roles,
         "head_roles_6_layers": head_roles, "trained_mechanisms_long": trained_mechanisms,
         "static_heads_3_layers": static_heads, "head_costs_3_layers": head_costs,
@@ -317,13 +320,16 @@ def windows(folder: Path) -> Row:
 
 
 def over_training(folder: Path) -> Row:
-    """When labels are halfway, and the contrasts; BLEU at the end."""
-    quality = read_table(folder, "quality")
+    """When labels are halfway, and the contrasts; loss and BLEU (of models that translate) at the end."""
+    ends = read_table(folder, "quality").groupby("seed").last()
     over = read_table(folder, "over_seeds").set_index(["site", "label"])
     return {
         "over": over.to_dict("index"),
         "contrasts": read_table(folder, "contrasts").set_index("contrast").to_dict("index"),
-        "bleu": quality.groupby("seed")["BLEU"].last(),
+        "loss": ends["loss"],
+        "bleu": ends.get("BLEU"),
+        "labels": ["positional", "sink", PREVIOUS_TOKEN, INDUCTION_HEAD],
+        "above": ABOVE,
     }
 
 

@@ -4,12 +4,15 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from attnlab.core.addresses import SITES
 from experiments.findings.run import PAGE, page
 from experiments.head_costs.run import ALL, PREDICTORS, WITHIN
+from experiments.heads_over_training.curves import ABOVE
+from experiments.heads_over_training.readings import INDUCTION_HEAD, PREVIOUS_TOKEN
 from experiments.shared.readme import RESULTS
 from experiments.static_heads.run import VARIANCE
 from experiments.trained_mechanisms.models import NO_DECODER
@@ -21,7 +24,7 @@ COME_AND_GO = (
     "heads_over_training", "trained_mechanisms", "head_roles", "head_roles_3_layers",
     "head_roles_6_layers", "trained_mechanisms_long",
     "static_heads_3_layers", "head_costs_3_layers", "static_heads_6_layers", "head_costs_6_layers",
-    "trained_mechanisms_decoder",
+    "trained_mechanisms_decoder", "heads_over_training_language_model",
 )  # fmt: skip
 
 
@@ -97,19 +100,24 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
     pd.DataFrame(ranks).to_csv(own / "over_models.csv", index=False)
     pd.DataFrame(named | difference).to_csv(own / "contrasts.csv", index=False)
     own = folder / "heads_over_training"
-    pd.DataFrame({"seed": [0, 1], "BLEU": [70.0, 75.0]}).to_csv(own / "quality.csv", index=False)
-    halves = {"site": ["cross", "model"], "label": ["alignment", "BLEU"]}
-    halves |= {"share": [30, 40], "share_low": [29, 38], "share_high": [31, 42]}
+    quality = {"seed": [0, 1], "loss": [2.0, 2.5], "BLEU": [70.0, 75.0]}
+    pd.DataFrame(quality).to_csv(own / "quality.csv", index=False)
+    looking = ["positional", "sink", PREVIOUS_TOKEN, INDUCTION_HEAD]
+    halves = {"site": ["cross", "model", "model"] + ["decoder"] * 4}
+    halves |= {"label": ["alignment", "BLEU", ABOVE, *looking], "formed": [2] * 6 + [0], "end": 0.5}
+    halves |= {"share": [30, *[40] * 5, np.nan], "share_low": [29, *[38] * 5, np.nan]}
+    halves["share_high"] = [31, *[42] * 5, np.nan]
     pd.DataFrame(halves).to_csv(own / "over_seeds.csv", index=False)
     before = {"contrast": ["alignment heads before BLEU"], "models": 2, "same_sign": 2}
     before |= {"ratio": [0.75], "ratio_low": [0.7], "ratio_high": [0.8]}
     pd.DataFrame(before).to_csv(own / "contrasts.csv", index=False)
+    shutil.copytree(own, folder / f"{own.name}_language_model", dirs_exist_ok=True)
     own = folder / "head_roles"
     shutil.copy(folder / "models" / "table.csv", own / "models.csv")
     shares = {
         "text": "captions",
-        "site": [*SITES, "cross"],
-        "label": ["no label"] * 3 + ["monotone"],
+        "site": ["cross", *SITES],
+        "label": ["monotone"] + ["no label"] * 3,
     }
     shares |= {"share": 0.5, "share_low": 0.25, "share_high": 0.75}
     pd.DataFrame(shares).to_csv(own / "over_models.csv", index=False)
@@ -153,7 +161,13 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
     assert "least variance over sentences: **+0.500** [+0.250, +0.750]; all heads of cross" in text
     assert "half as strong as at the end at **30** [29, 31] % of the training" in text
     assert "**0.75** [0.70, 0.80] times the steps, in 2 of 2 models, BLEU 70.0 to 75.0" in text
-    assert "significant against controls: monotone **0.50** [0.25, 0.75]." in text
+    assert "significant against controls: monotone **0.50** [0.25, 0.75], no label" in text
+    assert "| Share of heads without a role that holds against controls: encoder **0.50**" in text
+    assert "Band against full **+0.250** [+0.125, +0.375], no self-attention in the decoder" in text
+    assert (
+        "positional **0.50**, formed in 2, halfway at **40** [38, 42] % of the training; " in text
+    )
+    assert f"{INDUCTION_HEAD} **0.50**, formed in none; the loss is that of counts" in text
     assert "are sinks: **0** of 1 in models of 128 dimensions, **1** of 1 in models of 256" in text
     for texts in ("image captions", "Bible verses"):
         assert f"German source**, {texts}: **+0.25** [+0.12, +0.38] words" in text
