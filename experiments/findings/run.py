@@ -13,6 +13,7 @@ import pandas as pd
 from attnlab.ablation import over_models
 from attnlab.budget import FULL
 from attnlab.core import SITES, write_text
+from attnlab.questions.align.question import CHOSEN
 from experiments.alignment.figure import KIND, kind_name
 from experiments.alignment.readme import both_directions
 from experiments.head_costs.run import PREDICTORS, WITHIN
@@ -156,20 +157,30 @@ def thesis(folder: Path) -> Row:
         "published": len(published),
         "worse": int((published["published"] >= published["zero_matrix"]).sum()),
         "times": published["published"].sum() / published["exact_free"].sum(),
+        "times_stochastic": published["published"].sum() / published["exact_stochastic"].sum(),
     }
 
 
 def plan_search(folder: Path) -> Row:
     """Contrasts over corpora, and which families the search of one model needs."""
     ablation, scores = read_table(folder, "ablation"), read_table(folder, "models")
-    own = ablation[ablation["budget"] == ABLATED]
+    least = int(ablation["budget"].min())
+    by_budget = {
+        budget: {
+            row["families"]: row
+            for row in ablation[ablation["budget"] == budget].to_dict("records")
+        }
+        for budget in (least, ABLATED)
+    }
     return {
         "contrasts": read_table(folder, "contrasts").to_dict("records"),
         "bleu": scores["full_bleu"],
         "models": len(scores[["corpus", "layers", "seed"]].drop_duplicates()),
         "over": read_table(folder, "over_corpora").to_dict("records"),
-        "ablation": {row["families"]: row for row in own.to_dict("records")},
+        "ablation": by_budget[ABLATED],
         "budget": ABLATED,
+        "fewest": by_budget[least],
+        "least": least,
         "ablated_bleu": ablation["full_bleu"].iloc[0],
     }
 
@@ -195,7 +206,8 @@ def alignment(folder: Path) -> Row:
     Of a model that is alone, its interval over sentence pairs.
     """
     contrasts, models = read_table(folder, "contrasts"), read_table(folder, "models")
-    kinds = []
+    systems, kinds = read_table(folder, "systems"), []
+    heads = systems[systems["system"] == CHOSEN]
     for key, own in contrasts.groupby(["text", "layers"], sort=False):
         text, layers = key
         found = models[(models["text"] == text) & (models["layers"] == layers)]
@@ -211,9 +223,10 @@ def alignment(folder: Path) -> Row:
         }
         kinds.append(
             {"name": kind_name([text, layers]), "models": len(found), "means": means}
+            | {"heads": 100 * heads[(heads[KIND] == [text, layers]).all(axis=1)]["aer"].mean()}
             | {"bleu": found["validation_bleu"], "both": _both_directions(folder, own.iloc[0])}
         )
-    return {"kinds": kinds}
+    return {"kinds": kinds, "bleu": models["validation_bleu"]}
 
 
 def _both_directions(folder: Path, kind: "pd.Series[Any]") -> Row | None:

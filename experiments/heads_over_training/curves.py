@@ -11,7 +11,7 @@ from experiments.heads_over_training.readings import INDUCTION_HEAD, PREVIOUS_TO
 
 # A label has formed where the strongest head ends so much above the strongest before training.
 FORMED = 0.5
-# Models of which an interval is told.
+# Models of which an interval or a test is told.
 FEWEST = 3
 # Measures of the model, beside labels; the accuracy of its best head, since strength ends at a threshold.
 BLEU, LOSS, ACCURACY = "BLEU", "loss", "alignment accuracy"
@@ -140,7 +140,9 @@ def halves(heads: pd.DataFrame, quality: pd.DataFrame, study: Study) -> pd.DataF
     for seed, own in measured(quality, heads, study).groupby("seed"):
         for measure in study.measures:
             values, steps = own[measure].tolist(), own["step"].tolist()
-            half = reached(steps, values, 0.0) if measure == ABOVE else halfway(steps, values)
+            half = halfway(steps, values)
+            if measure == ABOVE:
+                half = reached(steps, values, 0.0) if values[-1] < 0 else np.nan
             rows.append(
                 (
                     seed,
@@ -178,13 +180,20 @@ def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
 def contrasts_of(table: pd.DataFrame, study: Study) -> pd.DataFrame:
     """The contrasts that were fixed beforehand, over the models in which both formed.
 
-    `ratio` is the step of the first over that of the second: below 1 it is earlier.
+    `ratio` is the step of the first over that of the second: below 1 it is earlier. Of few models it has
+    neither interval nor test.
     """
     steps = table.pivot_table(index="seed", columns=WHAT, values="half_step", dropna=False)
     logs = {
         name: np.log((steps[first] / steps[second]).dropna()).tolist()
         for name, (first, second) in study.contrasts.items()
     }
-    found = contrasts({name: values for name, values in logs.items() if values})
+    enough = {name: values for name, values in logs.items() if len(values) >= FEWEST}
+    few = {name: values for name, values in logs.items() if 0 < len(values) < FEWEST}
+    untested = dict.fromkeys(("difference_low", "difference_high", "p_value"), np.nan)
+    # Joined with an empty table, numbers would be objects.
+    made = [contrasts(enough)] * bool(enough) + [contrasts(few).assign(**untested)] * bool(few)
+    found = pd.concat(made, ignore_index=True) if made else contrasts({})
+    found = found.sort_values("contrast", key=lambda names: names.map(list(logs).index))
     ends = {f"ratio{end}": np.exp(found[f"difference{end}"]) for end in ("", "_low", "_high")}
     return found.assign(**ends)

@@ -9,7 +9,12 @@ from matplotlib.figure import Figure
 
 from attnlab.figures import FUNCTIONS, INK, PAGE, blank, panel, style
 from experiments.heads_over_training.curves import BLEU, LOSS
-from experiments.heads_over_training.readings import DUPLICATE_TOKEN, INDUCTION_HEAD, PREVIOUS_TOKEN
+from experiments.heads_over_training.readings import (
+    DUPLICATE_TOKEN,
+    INDUCTION_HEAD,
+    ON_RANDOM,
+    PREVIOUS_TOKEN,
+)
 
 # Rows of four panels: a site, and its labels; the last of a row may be a measure of the model.
 Rows = Sequence[tuple[str, Sequence[str]]]
@@ -55,7 +60,8 @@ def draw_training(strengths: pd.DataFrame, quality: pd.DataFrame, rows: Rows) ->
                     mixed = _over_models(own, "shuffled_strength").iloc[1:]
                     axes.plot(mixed["step"], mixed["mean"], ":", color=INK, linewidth=0.9)
                     axes.set(ylim=(-0.03, 1.05), yticks=[0, 0.5, 1])
-                    axes.set_title(name if known is None else f"{site}: {name}", loc="left")
+                    title = name.removesuffix(ON_RANDOM) if known is None else f"{site}: {name}"
+                    axes.set_title(title, loc="left")
                 axes.tick_params(
                     labelbottom=row == len(rows) - 1, labelleft=column == 0 or name in quality
                 )

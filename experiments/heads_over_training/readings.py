@@ -18,8 +18,9 @@ from experiments.shared.labels import with_all_keys
 CONTROLS_SEED = 1000
 # Random tokens that are read twice: together no longer than the verses of training.
 RANDOM_TOKENS, CONTEXT = 30, 60
+ON_RANDOM = " (random)"
 PREVIOUS_TOKEN, DUPLICATE_TOKEN, INDUCTION_HEAD = (
-    f"{one.estimate.column.heading} (random)" for one in (PREVIOUS, DUPLICATE, INDUCTION)
+    one.estimate.column.heading + ON_RANDOM for one in (PREVIOUS, DUPLICATE, INDUCTION)
 )
 # What heads of a language model do with random tokens, by the detector.
 DETECTED = {PREVIOUS: PREVIOUS_TOKEN, DUPLICATE: DUPLICATE_TOKEN, INDUCTION: INDUCTION_HEAD}

@@ -6,8 +6,8 @@
 trains the models of the demo, or language models of two layers on English verses, that the folder of runs
 does not hold yet, with their weights kept at 20 steps, reads each, and writes results/heads_over_training/ or
 results/heads_over_training_language_model/. A model that stands in the result is not read again. The rule of
-what has formed, and the contrasts of `curves.py`, were fixed before a model was read, but for that of the
-accuracy of alignment: three steps of one model had been looked at by then.
+what has formed, and the contrasts of `curves.py`, were fixed before the models of a result were read; its
+README says what was looked at by then.
 """
 
 import argparse
@@ -41,6 +41,7 @@ from experiments.heads_over_training.curves import (
 )
 from experiments.heads_over_training.figure import LANGUAGE_ROWS, TRANSLATION_ROWS, draw_training
 from experiments.heads_over_training.models import (
+    LANGUAGE_MODEL,
     at_step,
     language_model_settings,
     model_of,
@@ -65,6 +66,8 @@ from experiments.shared.readme import (
 )
 
 SEEDS, SENTENCES, DIGITS = 5, 200, 4
+# Percent of a training below which a tenth is told.
+EARLY = 2
 
 
 def main() -> None:
@@ -140,8 +143,36 @@ def readme(folder: Path) -> str:
         tested=int(read_table(folder, "contrasts")["p_value"].notna().sum()),
         named=list(study.contrasts), rows=rows, last=last, over=shown(over, len(last)),
         steps=quality.loc[quality["seed"] == quality["seed"].min(), "step"].tolist(),
-        formed=FORMED, sentences=SENTENCES, language=study == LANGUAGE, random_tokens=RANDOM_TOKENS,
+        formed=FORMED, sentences=SENTENCES, random_tokens=RANDOM_TOKENS,
+        language=LANGUAGE_MODEL if study == LANGUAGE else None,
+        formed_in=formed_in(over, len(last)), ends=strongest_at_end(read_table(folder, "heads")),
     )  # fmt: skip
+
+
+def formed_in(over: pd.DataFrame, models: int) -> dict[str, str]:
+    """By label of the decoder, in how many models it formed and when, in words, and how strong it ended."""
+    words = {}
+    for row in over[over["site"] == "decoder"].to_dict("records"):
+        count = f"in {row['formed']:.0f} of {models}" if row["formed"] else f"in none of {models}"
+        first = f", first halfway at {percent(row)}" if row["formed"] else ""
+        words[row["label"]] = f"{count}{first} ({row['end']:.2f} at the end)"
+    return words
+
+
+def strongest_at_end(heads: pd.DataFrame) -> pd.DataFrame:
+    """By label, the strongest head of each model after the last step, with what it prefers and how much."""
+    last = heads[heads["step"] == heads.groupby("seed")["step"].transform("max")]
+    best = last.loc[last.groupby(["label", "seed"])["strength"].idxmax()]
+    best = best[best["strength"] > 0]
+    details = best["detail"].fillna("").astype(str)
+    cells = [
+        " ".join([f"{layer}.{head}", detail, f"{value:.2f}"]).replace("  ", " ")
+        for layer, head, detail, value in zip(
+            best["layer"], best["head"], details, best["value"], strict=True
+        )
+    ]
+    wide = best.assign(cell=cells).pivot(index="label", columns="seed", values="cell").fillna("-")
+    return wide.rename(columns=lambda seed: f"seed {seed}").reset_index()
 
 
 def shown(over: pd.DataFrame, models: int) -> pd.DataFrame:
@@ -163,10 +194,11 @@ def shown(over: pd.DataFrame, models: int) -> pd.DataFrame:
 
 
 def percent(row: Mapping[Any, Any]) -> str:
-    """A share of the training, with its interval where there is one."""
+    """A share of the training, with its interval where there is one; early ones to a tenth."""
+    digits = 0 if row["share"] >= EARLY else 1
     if pd.isna(row["share_low"]):
-        return f"{row['share']:.0f} %"
-    return f"{row['share']:.0f} % [{row['share_low']:.0f}, {row['share_high']:.0f}]"
+        return f"{row['share']:.{digits}f} %"
+    return f"{row['share']:.{digits}f} % [{row['share_low']:.{digits}f}, {row['share_high']:.{digits}f}]"
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from attnlab.figures import PAGE, blank, colour, panel, style
 
 LEFT, TOP, RIGHT, ROW, BOTTOM = 1.9, 0.2, 0.15, 0.22, 0.5
-BETWEEN, LETTER = 0.25, 0.052
+BETWEEN, LETTER = 0.25, 0.055
 MEASURES = {"loss": "loss (nats per token)", "bleu": "BLEU"}
 
 

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 from small_run import SETTINGS, small_settings, snapshot
 
+from attnlab.ablation import contrasts
 from attnlab.grammar.embedded import draw_pairs
 from attnlab.grammar.trees import conllu
 from attnlab.models.run import load
@@ -146,8 +147,34 @@ def test_a_language_model_passes_counts_and_forms_heads_in_a_planted_order() -> 
     assert ratios["positional heads before sinks"] == pytest.approx(5 / 15)
     assert ratios["previous-token heads before induction heads"] == pytest.approx(7.5 / 15)
     assert ratios["positional heads before the loss of a bigram model"] == pytest.approx(5 / 15)
+    # Passed on the way, but not at the end.
+    back = quality.assign(loss=[8.0, 3.5, 4.5] * 2)
+    assert not halves(heads, back, LANGUAGE).query("label == @ABOVE")["formed"].any()
     never = halves(heads, quality.assign(**{COUNTED: 2.9}), LANGUAGE)
+    assert contrasts_of(table, LANGUAGE)["p_value"].isna().all()
     assert not never.loc[never["label"] == ABOVE, "formed"].any()
+
+
+def test_of_few_models_nothing_is_tested() -> None:
+    """Nor do they make the correction of the others larger."""
+    curves = {
+        ("decoder", "positional"): [0.0, 1.0, 1.0],
+        ("decoder", "sink"): [0.0, 0.0, 1.0],
+        ("decoder", PREVIOUS_TOKEN): [0.0, 0.4, 0.6],
+    }
+    late = {("decoder", INDUCTION_HEAD): [0.0, 0.0, 0.6]}
+    parts = [_heads(seed, curves | (late if seed < 2 else {})) for seed in range(3)]
+    spread = pd.DataFrame({"seed": range(3), "later": [0, 1, 2]}).set_index("seed")["later"]
+    heads = pd.concat(parts)
+    heads["step"] += heads["seed"].map(spread) * (heads["step"] > 0)
+    quality = heads[["seed", "step"]].drop_duplicates().assign(loss=5.0, **{COUNTED: 4.0})
+    found = contrasts_of(halves(heads, quality, LANGUAGE), LANGUAGE).set_index("contrast")
+    assert found["models"].to_dict() == {
+        "positional heads before sinks": 3, "previous-token heads before induction heads": 2,
+    }  # fmt: skip
+    assert np.isnan(found.loc["previous-token heads before induction heads", "ratio_low"])
+    alone = contrasts({"one": np.log([5 / 15, 5.5 / 16, 6 / 17]).tolist()})["p_value"].iloc[0]
+    assert found.loc["positional heads before sinks", "p_value"] == pytest.approx(alone)
 
 
 @pytest.mark.slow

@@ -58,6 +58,7 @@ LIMITS = {MASS.name: 1.0, ERROR.name: 1.5}
 # Up to there an axis of a change is linear.
 _LINEAR = {LOSS_CHANGE.name: 0.1, BLEU_CHANGE.name: 1.0}
 MORE_KEYS = "more keys"
+_HEADS = {ALL: "All heads", "cross": "All heads of cross-attention"}
 # How tables of mechanisms are filled; see `_learned_by`.
 _LEARNED = {
     "counts": "load_frequencies(model, counts) with how often each token id is in training sentences",
@@ -77,7 +78,7 @@ def contents(result: Result) -> Contents:
         (name for name in replaced.unique() if "," not in name), key=lambda name: name != ALL
     )
     for name in sites:
-        where = "All heads" if name == ALL else f"All heads of the {name}"
+        where = _HEADS.get(name, f"All heads of the {name}")
         ring = "; a ring marks the best that can be used with so many keys"
         text = f"{where} replaced: each with its 95 % interval{ring if len(known) else ''}."
         figures.append(DrawnFigure(f"mechanisms_{name}", draw_comparison(summary, name), text))
