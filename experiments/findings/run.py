@@ -341,7 +341,7 @@ def over_training(folder: Path) -> Row:
         "contrasts": read_table(folder, "contrasts").set_index("contrast").to_dict("index"),
         "loss": ends["loss"],
         "bleu": ends.get("BLEU"),
-        "labels": ["positional", "sink", PREVIOUS_TOKEN, INDUCTION_HEAD],
+        "labels": ["positional", "syntactic", "sink", PREVIOUS_TOKEN, INDUCTION_HEAD],
         "above": ABOVE,
     }
 

@@ -106,12 +106,12 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
     own = folder / "heads_over_training"
     quality = {"seed": [0, 1], "loss": [2.0, 2.5], "BLEU": [70.0, 75.0]}
     pd.DataFrame(quality).to_csv(own / "quality.csv", index=False)
-    looking = ["positional", "sink", PREVIOUS_TOKEN, INDUCTION_HEAD]
-    halves = {"site": ["cross", *["model"] * 3, *["decoder"] * 4]}
-    halves |= {"label": ["alignment", "BLEU", "loss", ABOVE, *looking], "formed": [2] * 7 + [0]}
+    looking = ["positional", "syntactic", "sink", PREVIOUS_TOKEN, INDUCTION_HEAD]
+    halves = {"site": ["cross", *["model"] * 3, *["decoder"] * 5]}
+    halves |= {"label": ["alignment", "BLEU", "loss", ABOVE, *looking], "formed": [2] * 8 + [0]}
     halves["end"] = 0.5
-    halves |= {"share": [30, *[40] * 6, np.nan], "share_low": [29, *[38] * 6, np.nan]}
-    halves["share_high"] = [31, *[42] * 6, np.nan]
+    halves |= {"share": [30, *[40] * 7, np.nan], "share_low": [29, *[38] * 7, np.nan]}
+    halves["share_high"] = [31, *[42] * 7, np.nan]
     pd.DataFrame(halves).to_csv(own / "over_seeds.csv", index=False)
     before = {"contrast": ["alignment heads before BLEU"], "models": 2, "same_sign": 2}
     before |= {"ratio": [0.75], "ratio_low": [0.7], "ratio_high": [0.8]}

@@ -370,6 +370,19 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
     pd.testing.assert_frame_equal(again[written.columns], written, check_dtype=False)
 
 
+@recomputes("heads_over_training_language_model")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    study = script("heads_over_training")
+    heads, quality = (pd.read_csv(folder / f"{name}.csv") for name in ("heads", "quality"))
+    table = study.halves(heads, quality, study.LANGUAGE)
+    tables = {"halves": table, "contrasts": study.contrasts_of(table, study.LANGUAGE)}
+    for name, again in (tables | {"over_seeds": study.over_seeds(table)}).items():
+        written = pd.read_csv(folder / f"{name}.csv")
+        made = again.reset_index(drop=True)
+        pd.testing.assert_frame_equal(made, written, check_dtype=False, atol=1e-4)
+    assert study.readme(folder) == (folder / "README.md").read_text("utf-8")
+
+
 @recomputes("recurrent_baseline")
 def _(folder: Path, request: pytest.FixtureRequest) -> None:
     from attnlab.models.model import model_class
