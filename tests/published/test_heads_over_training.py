@@ -177,6 +177,33 @@ def test_of_few_models_nothing_is_tested() -> None:
     assert found.loc["positional heads before sinks", "p_value"] == pytest.approx(alone)
 
 
+def test_the_strongest_head_of_the_last_step_is_named() -> None:
+    rows = [
+        (0, 0, "sink", 0.9, 0.3, "opening"), (0, 8, "sink", 0.4, 0.25, "punctuation"),
+        (1, 8, "sink", 0.6, 0.28, "opening"), (0, 8, "positional", 0.0, 0.1, "offset -1"),
+        (1, 8, "induction (random)", 0.02, 0.02, None),
+    ]  # fmt: skip
+    columns = ["head", "step", "label", "strength", "value", "detail"]
+    heads = pd.DataFrame(rows, columns=columns).assign(seed=0, layer=1, site="decoder")
+    found = experiment.strongest_at_end(heads).set_index("label")["seed 0"]
+    assert found.to_dict() == {"sink": "1.1 opening 0.28", "induction (random)": "1.1 0.02"}
+
+
+def test_words_of_what_formed() -> None:
+    whole = {"site": "decoder", "label": "sink", "formed": 3, "end": 0.5, "share": 0.62}
+    whole |= {"share_low": 0.31, "share_high": 1.2}
+    late = whole | {"label": "syntactic", "share": 7.7, "share_low": 5.1, "share_high": 11.8}
+    never = whole | {"label": "broad", "formed": 0, "share": np.nan}
+    other = whole | {"label": "monotone", "site": "cross"}
+    found = experiment.formed_in(pd.DataFrame([whole, late, never, other]), 5)
+    assert found == {
+        "sink": "in 3 of 5, first halfway at 0.6 % [0.3, 1.2] (0.50 at the end)",
+        "syntactic": "in 3 of 5, first halfway at 8 % [5, 12] (0.50 at the end)",
+        "broad": "in none of 5 (0.50 at the end)",
+    }
+    assert experiment.percent(late | {"share_low": np.nan}) == "8 %"
+
+
 @pytest.mark.slow
 def test_the_command_runs_from_training_to_readme(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
