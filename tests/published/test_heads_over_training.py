@@ -143,7 +143,9 @@ def test_a_language_model_passes_counts_and_forms_heads_in_a_planted_order() -> 
     table = halves(heads, quality, LANGUAGE)
     passed = table[table["label"] == ABOVE].iloc[0]
     assert (passed["untrained"], passed["end"], passed["half_step"]) == (4, -1, 15)
-    ratios = contrasts_of(table, LANGUAGE).set_index("contrast")["ratio"]
+    found = contrasts_of(table, LANGUAGE)
+    assert list(found["contrast"]) == list(LANGUAGE.contrasts)
+    ratios = found.set_index("contrast")["ratio"]
     assert ratios["positional heads before sinks"] == pytest.approx(5 / 15)
     assert ratios["previous-token heads before induction heads"] == pytest.approx(7.5 / 15)
     assert ratios["positional heads before the loss of a bigram model"] == pytest.approx(5 / 15)
