@@ -14,6 +14,7 @@ from attnlab.attention.mechanism import CallContext, Context, Cost, Mechanism, p
 from attnlab.attention.mechanisms.longformer import LongformerAttention
 from attnlab.attention.padding import padding_behind, without_padding
 from attnlab.core import InputError
+from attnlab.matrices.supports import offsets
 
 
 class GlobalRows(nn.Module):
@@ -79,6 +80,8 @@ def _has_global_tokens(mechanism: Mechanism) -> bool:
     return isinstance(mechanism, LongformerAttention) and mechanism.global_rows() > 0
 
 
+# Longer than any text that the models of this package are trained on.
+FARTHEST_OFFSET = 128
 NO_SCORES = "it weighs keys by their products with queries, and the scores here are not these alone"
 
 
@@ -88,8 +91,8 @@ class OwnAttention(nn.Module):
     Attributes:
         heads: number of heads.
         mechanism: how values are mixed.
-        additive: whether scores are no products of queries and keys; a mechanism is told them as its
-            `bias`, beside queries of 0.
+        additive: whether scores are not products of queries and keys alone; a mechanism is told the
+            rest as its `bias`.
     """
 
     def __init__(self, heads: int, mechanism: Mechanism, *, additive: bool = False) -> None:
@@ -109,7 +112,7 @@ class OwnAttention(nn.Module):
 
 
 def check_has_scores(mechanism: Mechanism, address: str) -> None:
-    """Refuses a mechanism that computes its weights from products, where scores are additive.
+    """Refuses a mechanism that computes its weights from products alone, where scores have another part.
 
     Raises:
         InputError: see above.
@@ -117,11 +120,35 @@ def check_has_scores(mechanism: Mechanism, address: str) -> None:
     for part in mechanism.modules():
         if isinstance(part, Mechanism) and not part.traits.takes_scores:
             msg = (
-                f"The mechanism '{part.name}' cannot stand in {address}, whose scores are additive: "
-                f"{NO_SCORES}; choose a mechanism with a support, such as band or topk, or train with "
-                "score dot."
+                f"The mechanism '{part.name}' cannot stand in {address}: {NO_SCORES}; choose a mechanism "
+                "with a support, such as band or topk, or train with score dot (a recurrent model) or "
+                "without relative positions."
             )
             raise InputError(msg)
+
+
+class RelativeBias(nn.Module):
+    """Learned number per head and offset, added to the scores of self-attention; 0 at the start.
+
+    ::
+
+        s_ij = q_i . k_j / sqrt(dim) + b[head, clip(j - i, -farthest, farthest)]
+
+    Source: Raffel et al. 2020, arXiv 1910.10683, section 2.1, whose offsets share numbers from 8 on; here
+    those beyond the farthest do.
+    """
+
+    def __init__(self, heads: int, *, farthest: int = FARTHEST_OFFSET) -> None:
+        super().__init__()
+        self.farthest = farthest
+        self.by_offset = nn.Parameter(torch.zeros(heads, 2 * farthest + 1))
+
+    def forward(self, tokens: int) -> Float[Tensor, "1 head token token"]:
+        """The numbers of every pair of a text of so many tokens."""
+        clipped = offsets(tokens, tokens, device=self.by_offset.device).clamp(
+            -self.farthest, self.farthest
+        )
+        return self.by_offset[:, clipped + self.farthest][None]
 
 
 class MultiHeadAttention(OwnAttention):
@@ -143,6 +170,7 @@ class MultiHeadAttention(OwnAttention):
         init: `"default"` (Xavier) or `"identity"` for W_Q, W_K and W_V, which the thesis also tries.
         global_projections: separate W_Q, W_K and W_V for the rows of Longformer's global tokens;
             `keys_and_values` then returns twice as many heads, the second half for those rows.
+        relative: whether scores of self-attention have a learned part by offset, see `RelativeBias`.
     """
 
     def __init__(
@@ -154,8 +182,9 @@ class MultiHeadAttention(OwnAttention):
         scaled: bool = True,
         init: str = "default",
         global_projections: bool = False,
+        relative: bool = False,
     ) -> None:
-        super().__init__(heads, mechanism)
+        super().__init__(heads, mechanism, additive=relative)
         self.query_scale = 1.0 if scaled else (dim // heads) ** 0.5
         self.query = nn.Linear(dim, dim)
         self.key = nn.Linear(dim, dim)
@@ -170,13 +199,15 @@ class MultiHeadAttention(OwnAttention):
         self.global_rows = (
             GlobalRows(mechanism, self.query, self.key, self.value) if global_projections else None
         )
+        self.relative_attention_bias = RelativeBias(heads) if relative else None
 
     def check_fits(self, mechanism: Mechanism, address: str) -> None:
-        """Refuses a mechanism without global tokens where their rows are projected apart.
+        """Refuses a mechanism that has no scores or no global tokens where the layer needs them.
 
         Raises:
             InputError: see above.
         """
+        super().check_fits(mechanism, address)
         if self.global_rows is not None:
             self.global_rows.check_globals(mechanism, address)
 
@@ -218,20 +249,14 @@ class MultiHeadAttention(OwnAttention):
         """Mixed tokens and, when `weights`, the matrix each head applied (before dropout)."""
         queries = self.queries(tokens, self.query)
         own = slice(0, self.heads)
-        mixed = self.mechanism(
-            queries,
-            keys[:, own],
-            values[:, own],
-            visible,
-            first_query=first_query,
-            token_ids=token_ids,
-        )
+        context: CallContext = {"first_query": first_query, "token_ids": token_ids}
+        if self.relative_attention_bias is not None:
+            context["bias"] = self.relative_attention_bias(keys.shape[-2])
+        mixed = self.mechanism(queries, keys[:, own], values[:, own], visible, **context)
         matrix = None
         if weights:
             with torch.autocast(tokens.device.type, enabled=False):
-                matrix = self.mechanism.implied_matrix(
-                    queries, keys[:, own], visible, first_query=first_query, token_ids=token_ids
-                )
+                matrix = self.mechanism.implied_matrix(queries, keys[:, own], visible, **context)
         if self.global_rows is not None:
             mixed, matrix = self.global_rows.replaced(
                 self.mechanism,

@@ -127,7 +127,7 @@ def _check_possible_attention(config: TranslationConfig) -> None:
         for site, count in layers.items():
             for layer in range(count):
                 made = plan.mechanism(site, layer, config.heads, vocabulary=1)
-                if has_additive_scores(config):
+                if has_additive_scores(config) or has_relative_bias(config, site):
                     check_has_scores(made, layer_name(site, layer))
     if config.global_projections and not any(
         projects_apart(config, site, layer)
@@ -164,6 +164,11 @@ def projects_apart(config: TranslationConfig, site: str, layer: int) -> bool:
 def has_additive_scores(config: TranslationConfig) -> bool:
     """Whether attention scores are no products of queries and keys."""
     return config.kind == RECURRENT and bool(config.score == "additive")
+
+
+def has_relative_bias(config: TranslationConfig, site: str) -> bool:
+    """Whether scores of a site have a learned part by offset."""
+    return site == "encoder" and bool(config.positions == "relative")
 
 
 def layers_by_site(config: TranslationConfig) -> dict[str, int]:

@@ -10,7 +10,12 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from attnlab.attention import NO_GAP, Gap, Mechanism, MultiHeadAttention, OwnAttention, gaps_of
 from attnlab.core import InputError
-from attnlab.models.configuration import TranslationConfig, plan_in, projects_apart
+from attnlab.models.configuration import (
+    TranslationConfig,
+    has_relative_bias,
+    plan_in,
+    projects_apart,
+)
 from attnlab.models.tokenizer import PAD
 from attnlab.models.training_settings import RECURRENT
 
@@ -74,6 +79,7 @@ def attention_at(
         init=config.init,
         scaled=config.scaled,
         global_projections=projects_apart(config, site, layer),
+        relative=has_relative_bias(config, site),
     )
 
 

@@ -94,7 +94,12 @@ class ModelSettings(Settings):
         Option("Position of LayerNorm: post, as in the thesis, or pre.", choices=("post", "pre")),
     ] = "post"
     positions: Annotated[
-        str, Option("Kind of positions: sinusoidal or learned.", choices=("sinusoidal", "learned"))
+        str,
+        Option(
+            "Kind of positions: sinusoidal, learned, or relative for sinusoidal ones with a learned bias "
+            "per head and offset in the encoder.",
+            choices=("sinusoidal", "learned", "relative"),
+        ),
     ] = "sinusoidal"
     tie_word_embeddings: Annotated[
         bool,
@@ -152,12 +157,22 @@ class ModelSettings(Settings):
                 f"can be {', '.join(map(str, fitting))} heads."
             )
             raise InputError(msg)
+        if self.positions == "relative":
+            self._check_relative()
         if self.loss_tokens != "all" and self.task != LANGUAGE_MODEL:
             msg = f"loss tokens are for a language model; a {self.task} model learns from all of them."
             raise InputError(msg)
         if self.label_smoothing is None:
             smoothing = 0.0 if self.task == LANGUAGE_MODEL else 0.1
             object.__setattr__(self, "label_smoothing", smoothing)
+
+    def _check_relative(self) -> None:
+        if self.task == LANGUAGE_MODEL:
+            msg = "Relative positions are for an encoder, and a language model has none."
+            raise InputError(msg)
+        if self.global_projections:
+            msg = "Relative positions cannot be combined with global_projections; leave one out."
+            raise InputError(msg)
 
     def _check_recurrent(self) -> None:
         if self.task != TRANSLATION:

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from attnlab.attention.multihead import MultiHeadAttention
+from attnlab.attention.multihead import MultiHeadAttention, RelativeBias
 from attnlab.core.errors import InputError
 from attnlab.models.configuration import IGNORED_LABEL, TranslationConfig
 from attnlab.models.layers import DecoderLayer, EncoderLayer
@@ -26,6 +26,7 @@ VARIANTS = [
     {},
     {"norm": "pre"},
     {"positions": "learned"},
+    {"positions": "relative", "attention": {"encoder.0.1": "band(window=1)"}},
     {"encoder_layers": 2, "decoder_layers": 3},
     {"source_vocab_size": 13, "tie_word_embeddings": False},
     {"source_vocab_size": 13},
@@ -248,3 +249,36 @@ def test_encoder_outputs_may_be_handed_in(model: TranslationModel) -> None:
 def test_impossible_models_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         model_of(**options)
+
+
+def test_a_relative_bias_begins_at_zero_and_ends_at_its_farthest_offset() -> None:
+    relative, plain = model_of(positions="relative"), model_of()
+    given = plain.load_state_dict(relative.state_dict(), strict=False)
+    assert given.unexpected_keys == ["encoder.layers.0.attention.relative_attention_bias.by_offset"]
+    torch.testing.assert_close(
+        relative(SOURCE, labels=LABELS).logits, plain(SOURCE, labels=LABELS).logits
+    )
+    bias = RelativeBias(1, farthest=2)
+    with torch.no_grad():
+        bias.by_offset.copy_(torch.tensor([[5.0, 6, 7, 8, 9]]))
+    assert bias(4)[0, 0].tolist() == [[7, 8, 9, 9], [6, 7, 8, 9], [5, 6, 7, 8], [5, 5, 6, 7]]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"attention": {"encoder": "linear"}}, "'linear' cannot stand in encoder"),
+        (
+            {
+                "attention": {"encoder": "longformer(window=1, global_tokens=[0])"},
+                "global_projections": True,
+            },
+            "cannot be combined with global_projections",
+        ),
+    ],
+)
+def test_what_has_no_scores_by_pair_goes_with_no_relative_bias(
+    options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        model_of(positions="relative", **options)

@@ -145,7 +145,7 @@ def test_mechanisms_renormalise_the_weights_of_the_keys_they_see(model: Recurren
 @torch.no_grad()
 def test_mechanisms_of_products_need_scores_that_are_products(mechanism: str) -> None:
     model = model_of(score="additive")
-    with pytest.raises(InputError, match=r"cannot stand in cross\.0, whose scores are additive"):
+    with pytest.raises(InputError, match=r"cannot stand in cross\.0: it weighs keys by"):
         use(model, mechanism).__enter__()
     with pytest.raises(InputError, match="or train with score dot"):
         RecurrentConfig(score="additive", attention={"cross": mechanism})

@@ -18,6 +18,7 @@ VARIANTS = [
     {"encoder_layers": 2, "decoder_layers": 3},
     {"norm": "pre", "encoder_layers": 3, "decoder_layers": 2, "heads": 6},
     {"source_vocab_size": 13, "tie_word_embeddings": False},
+    {"positions": "relative", "encoder_layers": 2},
 ]
 NAMES = [",".join(f"{key}={value}" for key, value in one.items()) for one in VARIANTS]
 

@@ -52,14 +52,25 @@ def causal_mask(like: Float[Tensor, "query key"]) -> Float[Tensor, "query key"]:
     return torch.full_like(like, -math.inf).triu(diagonal=1)
 
 
+def relative_bias(b: Float[Tensor, " offset"], tokens: int) -> Float[Tensor, "token token"]:
+    """B_ij = b[j - i], with b[-n] to b[n] in a row; beyond n it is b[-n] or b[n]."""
+    n = len(b) // 2
+    rows = range(tokens)
+    return torch.stack([torch.stack([b[min(max(j - i, -n), n) + n] for j in rows]) for i in rows])
+
+
 def attention_weights(
-    Q: Float[Tensor, "query dim"], K: Float[Tensor, "key dim"], *, causal: bool = False
+    Q: Float[Tensor, "query dim"],
+    K: Float[Tensor, "key dim"],
+    *,
+    causal: bool = False,
+    B: Float[Tensor, "query key"] | float = 0.0,
 ) -> Float[Tensor, "query key"]:
-    """H = softmax(Q K^T / sqrt(d) + M), with M = 0 unless `causal`.
+    """H = softmax(Q K^T / sqrt(d) + B + M), with M = 0 unless `causal`.
 
     Source: thesis eq. (12); Vaswani et al. 2017, eq. 1.
     """
-    S = Q @ K.T / math.sqrt(Q.shape[1])
+    S = Q @ K.T / math.sqrt(Q.shape[1]) + B
     return softmax(S + causal_mask(S) if causal else S)
 
 
@@ -78,7 +89,9 @@ def head(
     Q = affine(X, part(weights, "query"))[:, columns]
     K = affine(Y, part(weights, "key"))[:, columns]
     V = affine(Y, part(weights, "value"))[:, columns]
-    H = attention_weights(Q, K, causal=causal)
+    b = weights.get("relative_attention_bias.by_offset")
+    B = 0.0 if b is None else relative_bias(b[number], len(X))
+    H = attention_weights(Q, K, causal=causal, B=B)
     return H @ V, H
 
 
