@@ -14,7 +14,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnlab.core import FORMATS, InputError, Option, OptionField, Terminal, printable, shown
+from attnlab.cli import BEGINNING
+from attnlab.core import (
+    BUSY_SHARE,
+    FORMATS,
+    InputError,
+    Option,
+    OptionField,
+    Terminal,
+    others_share,
+    printable,
+    processor_times,
+    shown,
+    thread_variables,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +55,10 @@ QUIET = Annotated[
 JSON = Annotated[bool, typer.Option("--json", help="Print tables as one JSON object.")]
 THREADS = Annotated[
     int | None,
-    typer.Option(help="Number of processor threads (default: one per core).", show_default=False),
+    typer.Option(
+        help="Number of processor threads (default: one per processor that may be used).",
+        show_default=False,
+    ),
 ]
 # The form of a table for the terminal; `FORMATS` are the others.
 AS_TEXT = "text"
@@ -101,13 +117,20 @@ def _writing(how: Output) -> Iterator[None]:
         _CURRENT.reset(before)
 
 
+def busy_share() -> float:
+    """Share of the processors that other processes have had since this program began."""
+    return others_share(BEGINNING, processor_times())
+
+
 def _use_threads(count: int | None) -> None:
-    """Sets the number of threads of torch, also where it is not loaded yet."""
-    if count is None:
-        return
-    _THREADS.refuse(count)
-    os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(count)
-    if "torch" in sys.modules:
+    """Sets how many threads there are and how they wait, of torch also where it is not loaded yet."""
+    if count is not None:
+        _THREADS.refuse(count)
+    loaded = "torch" in sys.modules
+    if count is not None or not loaded:
+        busy = busy_share() >= BUSY_SHARE
+        os.environ.update(thread_variables(count, busy=busy, given=os.environ))
+    if count is not None and loaded:
         import torch
 
         torch.set_num_threads(count)

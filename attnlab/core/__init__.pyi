@@ -97,6 +97,12 @@ from .processes import input_device as input_device
 from .processes import launched_processes as launched_processes
 from .processes import own_device as own_device
 from .processes import usable_device as usable_device
+from .processors import BUSY_SHARE as BUSY_SHARE
+from .processors import ProcessorTimes as ProcessorTimes
+from .processors import others_share as others_share
+from .processors import processor_times as processor_times
+from .processors import thread_variables as thread_variables
+from .processors import usable_processors as usable_processors
 from .representations import ShortRepr as ShortRepr
 from .signals import BETWEEN_LINES as BETWEEN_LINES
 from .signals import FIRST_LINE as FIRST_LINE

@@ -352,6 +352,7 @@ def new_record(
             "dropped_over_max_tokens": dropped,
         },
         "versions": versions(),
+        "threads": torch.get_num_threads(),
     }
 
 

@@ -300,9 +300,7 @@ def test_only_additive_scores_refuse_what_computes_its_own(additive: bool) -> No
     site = OwnAttention(2, make("full"), additive=additive)
     site.check_fits(make("band(window=1)"), "cross")
     if additive:
-        with pytest.raises(
-            InputError, match="'linear' cannot stand in cross: it weighs keys by"
-        ):
+        with pytest.raises(InputError, match="'linear' cannot stand in cross: it weighs keys by"):
             site.check_fits(make("linear"), "cross")
     else:
         site.check_fits(make("linear"), "cross")

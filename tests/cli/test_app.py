@@ -377,13 +377,12 @@ def test_demo_goes_on_with_a_training_that_was_interrupted(
 
     monkeypatch.setattr(analysis, "analyze", once)
     monkeypatch.setattr(demo_command, "DEMO_SETTINGS", SETTINGS)
-    monkeypatch.setattr(demo_command.os, "getloadavg", lambda: (999.4, 0, 0))
+    monkeypatch.setattr(demo_command, "busy_share", lambda: 0.754)
     folder = tmp_path / "demo"
     status, out, err = attnlab("demo", folder, "--quick")
     assert status == 0, err
     assert out.endswith(f"Report: {folder / 'analysis' / 'report.html'}\n")
-    assert "longer now, as the load of this machine is 999" in err
-    assert "--threads 1 waits less" in err
+    assert "longer now, as other processes have 75% of the processors" in err
     whole = demo_command.DemoSettings()
     assert not demo_command._is_begun(folder, whole)
     trained = (folder / "model.safetensors").read_bytes()

@@ -1,6 +1,5 @@
 """`attnlab corpora`, `mechanisms` and `doctor`: what can be used here."""
 
-import os
 import shutil
 from typing import Annotated, Any
 
@@ -9,14 +8,17 @@ from rich.padding import Padding
 from rich.text import Text
 
 from attnlab.cli.command_classes import Listed
-from attnlab.cli.output import output, print_json, results
+from attnlab.cli.output import busy_share, output, print_json, results
 from attnlab.cli.progress import progress_bars
 from attnlab.core import (
+    BUSY_SHARE,
     LIBRARIES,
     OPTIONAL,
     InputError,
+    counted,
     new_table,
     print_table,
+    usable_processors,
     version_of,
     versions,
 )
@@ -180,7 +182,14 @@ def doctor() -> None:
     print_table(table)
     console = results()
     console.print(f"\nDevices: {', '.join(found['devices'])}", soft_wrap=True, highlight=False)
-    console.print(f"Processor threads: {found['threads']} of {found['cores']} cores")
+    console.print(
+        f"Processor threads: {found['threads']}; {counted(found['processors'], 'processor')} may be used, of "
+        f"which other processes have {found['busy']:.0%}"
+    )
+    if found["busy"] >= BUSY_SHARE:
+        console.print(
+            "In Python set OMP_WAIT_POLICY=PASSIVE before torch is imported; commands do."
+        )
     console.print(f"Free disk here: {found['free_gib']:.0f} GiB\n")
     optional = new_table("optional part", "version", "for", "extra", prose=("for",))
     for part in found["optional"]:
@@ -199,7 +208,8 @@ def _facts() -> dict[str, Any]:
         "versions": versions(()) | libraries,
         "devices": _devices() if libraries["torch"] else ["none: torch is missing"],
         "threads": _threads() if libraries["torch"] else 0,
-        "cores": os.cpu_count() or 0,
+        "processors": usable_processors(),
+        "busy": busy_share(),
         "free_gib": shutil.disk_usage(".").free / 2**30,
         "optional": [vars(part) | {"version": version_of(part.name)} for part in OPTIONAL],
     }

@@ -1,6 +1,5 @@
 """`attnlab demo`: the whole way on the embedded corpus, from text to report."""
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,9 +11,9 @@ from rich.text import Text
 
 from attnlab.cli.command_classes import Listed
 from attnlab.cli.command_options import chosen, with_options
-from attnlab.cli.output import messages, output, results
+from attnlab.cli.output import busy_share, messages, output, results
 from attnlab.cli.progress import progress_bars
-from attnlab.core import INTERRUPTED, AttnlabError, InputError, counted, reason
+from attnlab.core import BUSY_SHARE, INTERRUPTED, AttnlabError, InputError, reason
 from attnlab.evaluation import DeviceSettings
 from attnlab.models import SEED
 from attnlab.questions.analyze.question import QUICK
@@ -124,15 +123,10 @@ def _is_begun(folder: Path, settings: DemoSettings) -> bool:
 
 def _busy_machine() -> str:
     """That others have the processors, so that all takes longer; empty where they have not."""
-    cores = os.cpu_count() or 1
-    # Windows does not say.
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    if load < cores:
+    share = busy_share()
+    if share < BUSY_SHARE:
         return ""
-    return (
-        f"; longer now, as the load of this machine is {load:.0f} on {counted(cores, 'core')}, where "
-        "--threads 1 waits less"
-    )
+    return f"; longer now, as other processes have {share:.0%} of the processors"
 
 
 def _train(
