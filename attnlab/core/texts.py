@@ -22,8 +22,8 @@ _OTHER_ENCODINGS = {
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
 }
-# What an address begins with, and the user and password in it.
-_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)(?:[^/@\s]*@)?")
+# What an address begins with, of which `Path` leaves one slash, and the user and password in it.
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+:/{1,2})(?:[^/@\s]*@)?")
 SENTENCES = "give one with a sentence on each line"
 TREEBANK = "name a CoNLL-U file (.conllu or .conllu.gz)"
 # A carriage return before a line feed, or at the very end, belongs to the end of the line.

@@ -63,7 +63,7 @@ def _check_address(address: str) -> None:
 
     try:
         scheme, location = parse_address(address)
-        host = "" if scheme in SAFE_SCHEMES else parse_host_port(location, 0)[0]
+        host = "" if scheme == "inproc" else parse_host_port(location)[0]
     except (ValueError, TypeError) as error:
         msg = f"{address} is no address of a Dask scheduler; write one such as tls://host:8786."
         raise InputError(msg) from error

@@ -161,8 +161,13 @@ def test_certificates_are_those_of_dasks_configuration(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text(made.tls_ca_file)
     (tmp_path / "key.pem").write_text(made.tls_client_key)
     paths = {"cert": str(tmp_path / "ca.pem"), "key": str(tmp_path / "key.pem")}
-    named = {"ca-file": paths["cert"], **dict.fromkeys(("client", "scheduler", "worker"), paths)}
-    with dask.config.set({"distributed.comm.tls": named}):
+    named = {"distributed.comm.tls.ca-file": paths["cert"]}
+    named |= {
+        f"distributed.comm.tls.{role}.{kind}": path
+        for role in ("client", "scheduler", "worker")
+        for kind, path in paths.items()
+    }
+    with dask.config.set(named):
         with LocalCluster(
             n_workers=1, threads_per_worker=1, processes=False, protocol="tls",
             security=Security(), dashboard_address="127.0.0.1:0",
