@@ -132,3 +132,4 @@ from .texts import printable as printable
 from .texts import read_lines as read_lines
 from .texts import read_text as read_text
 from .texts import shown as shown
+from .texts import word_label as word_label

@@ -122,6 +122,7 @@ OPTIONAL = (
     Part("conllu", "treebanks", "treebanks"),
     Part("gensim", "skip-gram vectors", "embeddings"),
     Part("distributed", "studies on several processes or machines", "cluster"),
+    Part("cryptography", "the encryption between such processes", "cluster"),
     Part("bokeh", "the dashboard of such a study", "cluster"),
     Part("beartype", "checks of types and shapes in tests", "dev"),
     Part("pytest", "the tests", "dev"),

@@ -22,6 +22,8 @@ _OTHER_ENCODINGS = {
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
 }
+# What an address begins with, of which `Path` leaves one slash, and the user and password in it.
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+:/{1,2})(?:[^/@\s]*@)?")
 SENTENCES = "give one with a sentence on each line"
 TREEBANK = "name a CoNLL-U file (.conllu or .conllu.gz)"
 # A carriage return before a line feed, or at the very end, belongs to the end of the line.
@@ -291,14 +293,31 @@ def nearest_in_words(name: str, names: Iterable[str]) -> str:
 
 
 def path_label(path: str | Path) -> str:
-    """A path as results name it: as it was typed, of an absolute one the last part alone.
+    """A path as results name it: as it was typed, of one that says where it lies the last part alone.
 
-    So nobody who is given a result reads where on which machine it was made.
+    So nobody who is given a result reads where on which machine it was made, and by whom. Of an address
+    in the net the user and the password are left out.
 
-    >>> path_label("runs/demo"), path_label("/home/me/runs/demo")
-    ('runs/demo', 'demo')
+    >>> path_label("runs/demo"), path_label("/home/me/runs/demo"), path_label("../../me/runs/demo")
+    ('runs/demo', 'demo', 'demo')
+    >>> path_label("https://me:secret@host/demo")
+    'https://host/demo'
     """
-    return Path(path).name if Path(path).is_absolute() else str(path)
+    text = str(path)
+    if _ADDRESS.match(text):
+        return _ADDRESS.sub(r"\1", text)
+    tells = Path(text).is_absolute() or text.startswith("~") or ".." in Path(text).parts
+    return Path(text).name if tells else text
+
+
+def word_label(word: str) -> str:
+    """A word of a command line as results name it: of `--name=value` the value, see `path_label`.
+
+    >>> word_label("--corpus=/home/me/pairs.tsv")
+    '--corpus=pairs.tsv'
+    """
+    name, equals, value = word.partition("=")
+    return f"{name}={path_label(value)}" if equals and "://" not in name else path_label(word)
 
 
 def counted(count: SupportsIndex, noun: str) -> str:

@@ -31,10 +31,12 @@ from .run import generate as generate
 from .run import load as load
 from .run import score_language_model as score_language_model
 from .run import score_run as score_run
+from .run import settings_here as settings_here
 from .run import short_pairs as short_pairs
 from .run import translate as translate
 from .run import translate_ids as translate_ids
 from .run import unknown_texts as unknown_texts
+from .run_folder import LOCAL as LOCAL
 from .run_folder import SETTINGS as SETTINGS
 from .run_folder import STUDIES as STUDIES
 from .run_folder import WEIGHTS as WEIGHTS
@@ -45,9 +47,11 @@ from .run_folder import check_not_run_file as check_not_run_file
 from .run_folder import check_task as check_task
 from .run_folder import is_run as is_run
 from .run_folder import no_run as no_run
+from .run_folder import read_local as read_local
 from .run_folder import read_record as read_record
 from .run_folder import run_paths as run_paths
 from .run_folder import task_of as task_of
+from .run_folder import write_local as write_local
 from .run_replacement import prepare_folder as prepare_folder
 from .run_replacement import recover as recover
 from .run_replacement import report_replaced as report_replaced

@@ -1,9 +1,18 @@
 """Models with a plan as folders that plain transformers runs."""
 
 from pathlib import Path
+from typing import Any
 
 from attnlab.attention import PLAN_FILE, AttentionPlan, is_card, model_with_layer_types
-from attnlab.core import InputError, reason, replacing_result
+from attnlab.core import (
+    InputError,
+    path_label,
+    read_json,
+    reason,
+    replacing_result,
+    set_usual_permissions,
+    write_json,
+)
 from attnlab.models.loaded import Model
 from attnlab.models.run_folder import check_not_run
 
@@ -49,6 +58,24 @@ def export_layer_types(
         except ValueError as error:
             msg = f"The tokenizer of {model.label} cannot be written ({reason(error)}); restore its files."
             raise InputError(msg) from error
+        _leave_paths_out(aside)
+        set_usual_permissions(aside)
+
+
+def _leave_paths_out(folder: Path) -> None:
+    """Makes labels of what configurations say of places on the machine where the model came about.
+
+    Some of what writes tokenizers notes from which files they were read.
+    """
+    for path in folder.glob("*config.json"):
+        values = read_json(path, dict[str, Any], finite=False)
+        write_json(path, {name: _without_place(name, value) for name, value in values.items()})
+
+
+def _without_place(name: str, value: Any) -> Any:
+    # Tokens may look like paths.
+    is_text = isinstance(value, str) and "\n" not in value and not name.endswith("_token")
+    return path_label(value) if is_text else value
 
 
 def _older(folder: Path) -> list[Path]:

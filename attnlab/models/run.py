@@ -35,7 +35,9 @@ from attnlab.models.metrics import read_metrics
 from attnlab.models.model import LanguageModel, OwnModel, TranslationModel, model_class
 from attnlab.models.run_folder import (
     WEIGHTS,
+    LocalPaths,
     check_task,
+    read_local,
     read_record,
     replaced_run,
     ways_on,
@@ -163,7 +165,7 @@ class Run(Model):
             InputError: the corpus is no longer where it was.
             AttnlabError: the text is no longer the same as in training.
         """
-        corpus = recorded_corpus(self.folder, self.settings, self.record)
+        corpus = recorded_corpus(self.folder, self.settings)
         if corpus.checksum != self.record["corpus"]["checksum"]:
             msg = (
                 f"The corpus '{corpus.name}' is not the one that {self.folder} was trained on "
@@ -308,22 +310,60 @@ def corpus_of(settings: RunSettings) -> ParallelCorpus:
     )
 
 
-def recorded_corpus(folder: Path, settings: RunSettings, record: dict[str, Any]) -> ParallelCorpus:
+def labelled(settings: RunSettings) -> RunSettings:
+    """The settings as `settings.json` has them: paths are those that were typed, or else labels.
+
+    A label looks like a path, so that nobody takes it for the name of a corpus on the hub.
+    """
+    corpus, start = settings.corpus.name, settings.embeddings.start
+    return replace(
+        settings,
+        corpus=replace(settings.corpus, name=_labelled(corpus)),
+        embeddings=replace(settings.embeddings, start=start and _labelled(start)),
+    )
+
+
+def _labelled(name: str) -> str:
+    label = path_label(name)
+    return label if label == name or looks_like_a_path(label) else f"./{label}"
+
+
+def local_paths(settings: RunSettings) -> LocalPaths:
+    """Where on this machine lies what a run with these settings is made from."""
+    corpus, start = local_path(settings.corpus.name), settings.embeddings.start
+    embeddings = Path(start).absolute() if start is not None and Path(start).exists() else None
+    return LocalPaths(
+        **{
+            name: None if path is None else str(path)
+            for name, path in (("corpus", corpus), ("embeddings", embeddings))
+        }
+    )
+
+
+def settings_here(folder: Path, settings: RunSettings) -> RunSettings:
+    """The settings of a run, with the paths of `local_paths.json` for the labels."""
+    paths = read_local(folder)
+    corpus = replace(settings.corpus, name=paths.corpus or settings.corpus.name)
+    start = paths.embeddings or settings.embeddings.start
+    return replace(settings, corpus=corpus, embeddings=replace(settings.embeddings, start=start))
+
+
+def recorded_corpus(folder: Path, settings: RunSettings) -> ParallelCorpus:
     """The corpus of the run in `folder`: where it lay in training, or where its name leads from here.
 
-    It keeps the name that was typed.
+    It keeps the name that the settings have.
 
     Raises:
         InputError: it was a file or folder, and is at neither path.
     """
     name = settings.corpus.name
-    written = record["corpus"].get("path")
+    written = read_local(folder).corpus
     for path in filter(None, (written, name)):
         found = local_path(path)
         if found is not None:
             moved = replace(settings, corpus=replace(settings.corpus, name=str(found)))
             return replace(corpus_of(moved), name=name)
-    # Runs of the first versions hold the name alone.
+    # A run that was handed on holds the name alone.
     if written is not None or looks_like_a_path(name):
         where = written or name
         msg = (
@@ -338,15 +378,13 @@ def new_record(
     settings: RunSettings, corpus: ParallelCorpus, dropped: dict[str, int], command: str
 ) -> dict[str, Any]:
     """What `settings.json` says of a new run: settings, corpus with checksum, versions, command."""
-    path = local_path(settings.corpus.name)
     return {
         "format": RUN_FORMAT,
         "attnlab": __version__,
         "command": command,
-        "settings": settings.as_dict(),
+        "settings": labelled(settings).as_dict(),
         "corpus": {
-            "name": corpus.name,
-            "path": None if path is None else str(path),
+            "name": path_label(corpus.name),
             "checksum": corpus.checksum,
             "pairs": {name: len(corpus.part(name)) for name in SPLITS},
             "dropped_over_max_tokens": dropped,

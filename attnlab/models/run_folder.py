@@ -6,7 +6,7 @@ import re
 import shutil
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,10 +27,13 @@ from attnlab.core import (
     reason,
     set_usual_permissions,
     similar_folder,
+    write_json,
 )
 from attnlab.models.training_settings import OWN_TYPES, RUN_FORMAT, TRANSLATION, settings_from
 
 SETTINGS = RUN_MARK
+# The one file of a run that says where on this machine something lies; a run is handed on without it.
+LOCAL = "local_paths.json"
 WEIGHTS = "model.safetensors"
 _ADVICE = "restore it or train again into another folder"
 # What takes hours to make; it is never deleted along with the model that it is of.
@@ -58,7 +61,6 @@ class _Corpus:
     name: str
     checksum: str
     pairs: _Pairs
-    path: str | None = None
     dropped_over_max_tokens: Mapping[str, Annotated[int, Field(ge=0)]] = field(default_factory=dict)
 
 
@@ -151,6 +153,41 @@ def read_record(folder: str | Path) -> dict[str, Any]:
         )
         raise InputError(msg)
     return record
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalPaths:
+    """Where on this machine lies what a run was made from, as absolute paths; None for what is in no file.
+
+    Attributes:
+        corpus: the file or folder, or what the names of the files begin with.
+        embeddings: those that training started from.
+        note: what a reader of the file is told.
+    """
+
+    corpus: str | None = None
+    embeddings: str | None = None
+    note: str = "Paths on this machine. Leave this file out when you hand the run on."
+
+
+def write_local(folder: str | Path, paths: LocalPaths) -> None:
+    """Writes `local_paths.json`, atomically, where there is a path to write.
+
+    Raises:
+        AttnlabError: the disk is full or the folder cannot be written.
+    """
+    if paths != LocalPaths():
+        write_json(Path(folder) / LOCAL, asdict(paths))
+
+
+def read_local(folder: str | Path) -> LocalPaths:
+    """The paths of `local_paths.json`; none where there is no such file, as in a run that was handed on.
+
+    Raises:
+        InputError: it is damaged.
+    """
+    path = Path(folder) / LOCAL
+    return read_json(path, LocalPaths, advice=_ADVICE) if path.exists() else LocalPaths()
 
 
 def no_run(source: str | Path) -> InputError:
@@ -262,7 +299,7 @@ CHECKPOINTS = "checkpoints"
 ANALYSIS = "analysis"
 # The settings come first: a folder without them is no run, so that half a run is never one.
 RUN_FILES = (
-    SETTINGS, "config.json", "generation_config.json", "model.safetensors", "metrics.jsonl",
+    SETTINGS, LOCAL, "config.json", "generation_config.json", "model.safetensors", "metrics.jsonl",
     "tokenizer.json", "tokenizer_config.json", "token_counts.json", CHECKPOINTS,
     "source_tokenizer", "target_tokenizer", ANALYSIS,
 )  # fmt: skip

@@ -196,13 +196,16 @@ class TranslationTrainer(Seq2SeqTrainer):
             with new_checkpoint(folder, step) as unfinished:
                 self._writing_to = str(unfinished)
                 super()._save_checkpoint(model, trial)
-                if self.state.best_global_step:
-                    kept = checkpoint_path(folder, self.state.best_global_step)
-                    self.state.best_model_checkpoint = str(kept)
-                # The Trainer took the folder that is being written for that of the best checkpoint.
+                kept = self.state.best_global_step and checkpoint_path(
+                    folder, self.state.best_global_step
+                )
+                # The Trainer took the folder that is being written for that of the best checkpoint. In the
+                # file is its name alone; `Metrics` says where it is when training goes on.
+                self.state.best_model_checkpoint = kept.name if kept else None
                 self.state.save_to_json(
                     str(unfinished / checkpoint_path(folder, step).name / STATE)
                 )
+                self.state.best_model_checkpoint = str(kept) if kept else None
         except (AttnlabError, OSError, RuntimeError, SafetensorError) as error:
             # What is said of a file names the folder that is being written, which is gone again.
             cause = (

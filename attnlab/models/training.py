@@ -38,14 +38,16 @@ from attnlab.models.preparing import (
     stage,
     tell_batches,
 )
-from attnlab.models.run import corpus_of, new_record, recorded_corpus
+from attnlab.models.run import corpus_of, local_paths, new_record, recorded_corpus, settings_here
 from attnlab.models.run_folder import (
     SETTINGS,
+    LocalPaths,
     checkpoint_step,
     is_run,
     is_trained,
     read_record,
     replaced_run,
+    write_local,
 )
 from attnlab.models.run_replacement import (
     back_up,
@@ -126,7 +128,8 @@ def train(
         record = new_record(prepared.settings, corpus, encoded.dropped, command)
         record["processes"] = processes.count
         with restoring_on_failure(folder) if processes.first else nullcontext():
-            processes.by_first(lambda: _begin(folder, record, tokenizers))
+            paths = local_paths(settings)
+            processes.by_first(lambda: _begin(folder, record, paths, tokenizers))
             trained = _fit(
                 folder, tokenizers, prepared, processes,
                 record=record, console=console, callbacks=callbacks,
@@ -159,13 +162,13 @@ def resume(
         check_writable(folder)
         if epochs is not None:
             record["settings"]["optimizer"]["epochs"] = epochs
-        settings = settings_from(record["settings"])
+        settings = settings_here(folder, settings_from(record["settings"]))
         written = _written_tokenizers(folder)
         start = beginning(folder, settings.model, written)
         check_epochs(folder, start.checkpoint, settings.optimizer.epochs)
         own_console = console if processes.first else None
         with stage("Reading the corpus", own_console):
-            corpus = recorded_corpus(folder, settings, record)
+            corpus = recorded_corpus(folder, settings)
         if corpus.checksum != record["corpus"]["checksum"]:
             msg = f"The corpus '{corpus.name}' changed since {folder} was begun; train into a new folder."
             raise AttnlabError(msg)
@@ -218,10 +221,12 @@ def _tell_damaged(start: Beginning, console: Console) -> None:
         )
 
 
-def _begin(folder: Path, record: dict[str, Any], tokenizers: Tokenizers) -> None:
+def _begin(folder: Path, record: dict[str, Any], paths: LocalPaths, tokenizers: Tokenizers) -> None:
     if is_run(folder):
         back_up(folder)
-    _write_beginning(folder, record, tokenizers)
+    _write_beginning(folder, record, None)
+    write_local(folder, paths)
+    tokenizers.save(folder)
 
 
 def _write_beginning(folder: Path, record: dict[str, Any], tokenizers: Tokenizers | None) -> None:

@@ -8,16 +8,20 @@ given, begun or not, and a cluster's own limit of deaths may be any number.
 import json
 import logging
 import secrets
+import signal
+import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
+from ipaddress import ip_address
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from attnlab.core import AttnlabError, InputError, check_installed, fitting, parse_json
+from attnlab.core import AttnlabError, InputError, check_installed, fitting, parse_json, reason
 from attnlab.studies.computing import ATTEMPTS, Outcome, compute
-from attnlab.studies.study import Cell
+from attnlab.studies.study import Cell, RunningSettings
 
 LOOPBACK = "127.0.0.1"
 # A cell that was never begun, because workers die before they begin, is not handed out for ever.
@@ -25,26 +29,85 @@ MOST_SUBMISSIONS = 10
 # How many attempts at a cell did not end with rows, and the outcome of the last if its worker outlived it.
 NEVER_BEGUN = (0, None)
 SECONDS_TO_ANSWER = 10
-# Ctrl-C and the end of a terminal reach workers too, whose client ends them in order; what a worker that is
-# ended in the middle of a cell cannot put away is no matter for the terminal. Dask runs this in each.
-LEAVE_QUIETLY = (
-    "import signal, sys; [signal.signal(one, signal.SIG_IGN) for one in (signal.SIGINT, signal.SIGHUP)]; "
-    "sys.unraisablehook = lambda _: None"
-)
 # Dask has workers give freed memory back at once, so that every tensor is paid for in page faults.
 KEEP_FREED_MEMORY = {"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None}
 ENDED = ("finished", "error", "cancelled")
+# What Dask encrypts, or keeps within this process.
+SAFE_SCHEMES = ("tls", "wss", "inproc")
+# Of each HTTP server that Dask opens; any user of the machine could read tasks and logs.
+NO_PAGES = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 GONE = "The cluster went away; what was finished is kept: give the command again to go on."
 # What computes shares global state, so that cells take turns where a worker has several threads.
 _TURN = threading.Lock()
 
 
+def check_cluster(settings: RunningSettings) -> None:
+    """Raises where cells cannot be computed on other processes, or whoever reads along could take part.
+
+    Raises:
+        InputError: a part is not installed, the address is none or neither encrypted nor on loopback, or
+            Dask's configuration has no certificates for TLS.
+    """
+    if settings.jobs is None and settings.cluster is None:
+        return
+    check_installed("distributed", *(["cryptography"] if settings.cluster is None else []))
+    if settings.dashboard:
+        check_installed("bokeh")
+    if settings.cluster is not None:
+        _check_address(settings.cluster)
+
+
+def _check_address(address: str) -> None:
+    from distributed import Security
+    from distributed.comm.addressing import parse_address, parse_host_port
+
+    try:
+        scheme, location = parse_address(address)
+        host = "" if scheme == "inproc" else parse_host_port(location)[0]
+    except (ValueError, TypeError) as error:
+        msg = f"{address} is no address of a Dask scheduler; write one such as tls://host:8786."
+        raise InputError(msg) from error
+    if scheme not in SAFE_SCHEMES and not _is_loopback(host):
+        msg = (
+            f"Whoever reaches {address} can run code there, since nothing encrypts it; start the scheduler "
+            "with TLS and name tls://HOST:PORT, or forward its port to 127.0.0.1, for example with ssh -L."
+        )
+        raise InputError(msg)
+    if scheme == "inproc":
+        return
+    try:
+        context = Security().get_connection_args("client")["ssl_context"]
+    except (OSError, ValueError) as error:
+        msg = f"The certificates of Dask's configuration cannot be used ({reason(error)}); check them."
+        raise InputError(msg) from error
+    if context is None and scheme in SAFE_SCHEMES:
+        msg = (
+            f"{address} needs certificates; set ca-file, client.cert and client.key below "
+            "distributed.comm.tls in Dask's configuration, such as ~/.config/dask/tls.yaml."
+        )
+        raise InputError(msg)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def dask_setup(worker: Any) -> None:  # noqa: ARG001 - Dask calls it in each worker that preloads this module
+    """Has a worker leave quietly, whose client ends it in order.
+
+    Ctrl-C and the end of a terminal reach workers too; what a worker that is ended in the middle of a cell
+    cannot put away is no matter for the terminal.
+    """
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    sys.unraisablehook = lambda _: None
+
+
 def compute_on_cluster(
-    cells: Sequence[Cell],
-    *,
-    jobs: int | None,
-    cluster: str | None,
-    connected: Callable[[Any], None] | None,
+    cells: Sequence[Cell], settings: RunningSettings
 ) -> Generator[tuple[Outcome, int], None, None]:
     """Computes cells on `jobs` processes of this machine, or on the workers of `cluster`.
 
@@ -53,17 +116,16 @@ def compute_on_cluster(
 
     Args:
         cells: what to compute.
-        jobs: number of processes, one torch thread each, reached through loopback alone.
-        cluster: address of a scheduler instead, such as `tcp://host:8786`.
-        connected: called with Dask's client once the cluster answers.
+        settings: `jobs` have one torch thread each, and are reached through loopback with certificates that
+            this process alone has; `connected` is called once the cluster answers.
 
     Raises:
-        InputError: Dask is not installed, or no scheduler answers.
+        InputError: no scheduler answers.
         AttnlabError: the scheduler went away.
     """
-    with _client(jobs, cluster) as client:
-        if connected is not None:
-            connected(client)
+    with _client(settings) as client:
+        if settings.connected is not None:
+            settings.connected(client)
         try:
             yield from _compute(client, cells)
         except OSError as error:
@@ -151,35 +213,43 @@ def _outcome_of(cell: Cell, future: Any) -> Outcome:
 
 
 @contextmanager
-def _client(jobs: int | None, cluster: str | None) -> Iterator[Any]:
-    check_installed("distributed")
+def _client(settings: RunningSettings) -> Iterator[Any]:
     from dask import config
-    from distributed import Client, LocalCluster
+    from distributed import Client, LocalCluster, Security
 
     with ExitStack() as stack:
-        if cluster is None:
-            stack.enter_context(config.set(KEEP_FREED_MEMORY))
+        if settings.cluster is None:
+            # Dask imports from this folder, so that nobody else may write to it.
+            private = stack.enter_context(TemporaryDirectory(prefix="attnlab-"))
+            pages = {} if settings.dashboard else NO_PAGES
+            stack.enter_context(
+                config.set({**KEEP_FREED_MEMORY, **pages, "temporary-directory": private})
+            )
             address = stack.enter_context(
                 LocalCluster(
-                    n_workers=jobs,
+                    n_workers=settings.jobs,
                     threads_per_worker=1,
                     host=LOOPBACK,
+                    # Whoever reaches a scheduler or worker has it run code.
+                    security=Security.temporary(),
                     dashboard_address=f"{LOOPBACK}:0",
+                    scheduler_kwargs={"dashboard": settings.dashboard},
                     # Rows are small, so that a large process has nothing that Dask could put elsewhere.
                     memory_limit=None,
-                    preload=[LEAVE_QUIETLY],
+                    preload=[__name__],
                     silence_logs=logging.CRITICAL,
                 )
             )
         else:
-            address = cluster
+            address = settings.cluster
         try:
             client = stack.enter_context(
                 Client(address, timeout=SECONDS_TO_ANSWER, set_as_default=False)
             )
         except (OSError, ValueError, TypeError) as error:
             msg = (
-                f"No Dask scheduler answers at {cluster} ({error}); start one with: dask scheduler"
+                f"No Dask scheduler answers at {settings.cluster} ({error}); start one with: "
+                "dask scheduler"
             )
             raise InputError(msg) from error
         yield client

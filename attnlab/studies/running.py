@@ -38,7 +38,7 @@ from attnlab.core import (
 )
 from attnlab.models import check_not_run
 from attnlab.results import table_html, table_of, together
-from attnlab.studies.cluster import compute_on_cluster
+from attnlab.studies.cluster import check_cluster, compute_on_cluster
 from attnlab.studies.computing import Outcome, compute_in_turn, study_named
 from attnlab.studies.study import Cell, Plan, RunningSettings, cell_of, plain_settings
 
@@ -183,6 +183,7 @@ def run_study(study: str, settings: RunningSettings) -> Collected:
         InputError: no such study, or an option, the corpus, the folder or the cluster cannot be used.
         AttnlabError: another process runs the study, the cluster went away, or the disk is full.
     """
+    check_cluster(settings)
     folder = settings.folder_of(study)
     check_not_run(folder, "study")
     check_writable(folder)
@@ -230,9 +231,7 @@ def _computed(
 ) -> Generator[tuple[Outcome, int], None, None]:
     if not missing or (settings.jobs is None and settings.cluster is None):
         return compute_in_turn(_announced(missing, plan, settings))
-    return compute_on_cluster(
-        missing, jobs=settings.jobs, cluster=settings.cluster, connected=settings.connected
-    )
+    return compute_on_cluster(missing, settings)
 
 
 def _announced(cells: Sequence[Cell], plan: Plan, settings: RunningSettings) -> Iterator[Cell]:

@@ -155,7 +155,7 @@ class RunningSettings(FolderSettings):
         connected: called with Dask's client once the cluster answers.
 
     Raises:
-        InputError: both ways to run on several processes at once.
+        InputError: both ways to run on several processes at once, or the dashboard of none.
     """
 
     jobs: Annotated[
@@ -169,8 +169,15 @@ class RunningSettings(FolderSettings):
     ] = None
     cluster: Annotated[
         str | None,
-        Option("Address of a running Dask scheduler, such as tcp://host:8786, instead of --jobs."),
+        Option("Address of a running Dask scheduler, such as tls://host:8786, instead of --jobs."),
     ] = None
+    dashboard: Annotated[
+        bool,
+        Option(
+            "Open the dashboard of --jobs on loopback, where every user of this machine can read it.",
+            ("--dashboard",),
+        ),
+    ] = False
     options: Mapping[str, Any] | None = None
     progress: Progress | None = None
     begun: Callable[[Plan, Cell], None] | None = None
@@ -180,6 +187,9 @@ class RunningSettings(FolderSettings):
         super().__post_init__()
         if self.jobs is not None and self.cluster is not None:
             msg = "Give either jobs or cluster, not both."
+            raise InputError(msg)
+        if self.dashboard and self.jobs is None:
+            msg = "dashboard is that of the processes of jobs; give jobs too."
             raise InputError(msg)
 
 

@@ -15,13 +15,12 @@ import sys
 import tomllib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
 from rich.console import Console
 
-from attnlab.core import path_label, quiet, write_json, write_table
+from attnlab.core import path_label, quiet, word_label, write_json, write_table
 from attnlab.figures import draw_heads, draw_training, write_figure
 from attnlab.models import (
     IGNORED_LABEL,
@@ -76,7 +75,7 @@ def main() -> None:
     write_table(out / "metrics.csv", metrics)
     # A run may have been trained by another experiment: this command makes it and its result again.
     command = f"experiments/real_text/run.py {chosen.name} {path_label(chosen.corpus)}"
-    write_json(out / "settings.json", published_record(run.record) | {"command": command})
+    write_json(out / "settings.json", run.record | {"command": command})
     write_figure(draw_training(metrics), out, "figure")
     with quiet():
         describe_heads(run, out)
@@ -89,21 +88,6 @@ def main() -> None:
     )  # fmt: skip
     write_readme(out, readme(out))
     print(scores.to_string(index=False))
-
-
-def published_record(record: dict[str, Any]) -> dict[str, Any]:
-    """What `settings.json` of a run says, without where on this machine the corpus and the run lie.
-
-    The corpus is told by its name and checksum.
-    """
-    corpus = {key: value for key, value in record["corpus"].items() if key != "path"}
-    settings = record["settings"]
-    named = settings["corpus"] | {"name": path_label(settings["corpus"]["name"])}
-    return record | {
-        "command": shlex.join(map(path_label, shlex.split(record["command"]))),
-        "settings": settings | {"corpus": named},
-        "corpus": corpus | {"name": path_label(corpus["name"])},
-    }
 
 
 def trained_run(name: str, corpus: Path, folder: Path) -> Run:
@@ -119,7 +103,12 @@ def trained_run(name: str, corpus: Path, folder: Path) -> Run:
         if not same:
             sys.exit(f"{folder} was trained with other settings; move it away first.")
         return run
-    train(folder, settings, command=shlex.join(sys.argv), console=Console(stderr=True))
+    train(
+        folder,
+        settings,
+        command=shlex.join(map(word_label, sys.argv)),
+        console=Console(stderr=True),
+    )
     return load(folder)
 
 

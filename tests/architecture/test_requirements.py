@@ -79,7 +79,7 @@ def test_what_is_imported_is_declared_and_what_is_optional_only_when_needed() ->
     )
     later = {one: file for one, file in foreign(now=False).items() if one not in required}
     assert {one: file for one, file in later.items() if one not in used} == {}
-    assert used - set(later) == {"bokeh"}
+    assert used - set(later) == {"bokeh", "cryptography"}
 
 
 def test_the_extra_of_a_part_holds_it() -> None:

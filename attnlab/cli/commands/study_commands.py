@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -106,7 +107,7 @@ def _run_command(wanted: "Study") -> Callable[..., None]:
                     options=typed(wanted.options, options),
                     progress=tell,
                     begun=lambda plan, cell: tell.name(_cell_in_words(plan, cell)),
-                    connected=_print_connection,
+                    connected=partial(_print_connection, settings),
                 )
                 found = run_study(wanted.name, **own.keywords())
         except KeyboardInterrupt:
@@ -152,9 +153,12 @@ def _cell_in_words(plan: "Plan", cell: "Cell") -> str:
     return f"Cell {plan.cells.index(cell) + 1:,} of {len(plan.cells):,} ({varied})"
 
 
-def _print_connection(client: Any) -> None:
-    workers = counted(len(client.nthreads()), "worker")
-    messages().print(f"Dask dashboard: {client.dashboard_link} ({workers} so far)", soft_wrap=True)
+def _print_connection(settings: RunningSettings, client: Any) -> None:
+    told = f"Dask: {counted(len(client.nthreads()), 'worker')} so far"
+    # That of a scheduler that somebody else started is whatever they made it.
+    if settings.dashboard or settings.cluster is not None:
+        told += f"; dashboard: {client.dashboard_link}"
+    messages().print(told, soft_wrap=True)
 
 
 def _write(found: "Collected", folder: "Path") -> None:

@@ -21,7 +21,7 @@ from attnlab.cli.command_options import (
 )
 from attnlab.cli.output import messages
 from attnlab.cli.progress import progress_bars
-from attnlab.core import INTERRUPTED, InputError, counted, one_of_several, read_toml
+from attnlab.core import INTERRUPTED, InputError, counted, one_of_several, read_toml, word_label
 from attnlab.evaluation import DeviceSettings
 from attnlab.models import (
     LANGUAGE_MODEL,
@@ -249,7 +249,7 @@ def _train(
     from attnlab.models import resume, train
 
     console = messages()
-    command = shlex.join(["attnlab", *sys.argv[1:]])
+    command = shlex.join(["attnlab", *map(word_label, sys.argv[1:])])
     with quiet():
         if settings is None:
             trained = resume(folder, epochs=epochs, device=device, console=console)
@@ -286,9 +286,9 @@ def _from_run(run: Path | None) -> dict[str, Any]:
     """All settings of a run; none without one."""
     if run is None:
         return {}
-    from attnlab.models import read_record
+    from attnlab.models import read_record, settings_here
 
-    return settings_from(read_record(run)["settings"]).as_dict()
+    return settings_here(run, settings_from(read_record(run)["settings"])).as_dict()
 
 
 def _said(value: Any) -> str:

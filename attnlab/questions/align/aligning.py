@@ -25,7 +25,7 @@ from attnlab.alignment import (
     whisper_heads,
     write_heads,
 )
-from attnlab.core import InputError, Note, options_of, usable_device, write_text
+from attnlab.core import InputError, Note, options_of, path_label, usable_device, write_text
 from attnlab.evaluation import notes_on_training, notes_on_unknown, versions_in_words
 from attnlab.labels import AER
 from attnlab.models import Model, Source, model_of
@@ -288,7 +288,7 @@ def _with_given_heads(model: Model, back: Model | None, settings: AlignmentSetti
         tables={"systems": pd.DataFrame(systems), "heads": table},
         about={
             "Pairs": f"{both.aligned} from {corpus.origin}",
-            "Heads from": str(settings.heads),
+            "Heads from": path_label(settings.heads),
         },
         notes=[
             *notes_on_pairs(

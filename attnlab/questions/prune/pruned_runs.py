@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.core import UNFINISHED, AttnlabError, InputError, write_json
-from attnlab.models import SETTINGS, STUDIES, check_no_results, is_run, read_record, run_paths
+from attnlab.models import (
+    SETTINGS,
+    STUDIES,
+    check_no_results,
+    is_run,
+    read_local,
+    read_record,
+    run_paths,
+    write_local,
+)
 from attnlab.questions.prune.question import PruningSettings
 from attnlab.results import Extra, QuestionFiles
 
@@ -78,6 +87,7 @@ def write_pruned_run(
         run.model.load_state_dict(start)
     run.tokenizers.save(folder)
     write_json(folder / SETTINGS, run.record | {"pruned": dict(facts)})
+    write_local(folder, read_local(run.folder))
 
 
 def _copy(run: Path, record: Mapping[str, Any], folder: Path) -> None:

@@ -96,8 +96,6 @@ def test_rows_are_the_same_bytes_wherever_they_are_computed(tmp_path: Path, sche
     def connected(client: Client) -> None:
         limits.extend(client.run(os.getenv, "MALLOC_TRIM_THRESHOLD_").values())
         assert len(client.nthreads()) == 2
-        assert client.scheduler.address.startswith("tcp://127.0.0.1:")
-        assert client.dashboard_link.startswith("http://127.0.0.1:")
 
     here = toy(tmp_path / "here")
     run_study("toy", folder=tmp_path / "jobs", jobs=2, connected=connected)

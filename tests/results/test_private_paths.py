@@ -1,0 +1,143 @@
+"""What commands publish says nothing of the machine, its user, or passwords in addresses."""
+
+import json
+import os
+import shlex
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_run import SETTINGS
+from zoo.analyzed import ANALYZED
+from zoo.random_models import marian, tokenizer
+
+from attnlab.attention.plan import plan_of, write_plan
+from attnlab.cli.app import main
+from attnlab.core import write_json
+from attnlab.models.run_folder import LOCAL
+from attnlab.results.question import questions
+
+PASSWORD = "hunter2"
+# A file in a folder of this name can be read, and its name is an address with a password.
+ADDRESS = f"https://me:{PASSWORD}@host/pairs.tsv"
+# HOME stands for an absolute path; how each question is asked briefly.
+ASKED = {
+    "align": "HOME/run --pairs HOME/pairs.tsv --quick --links HOME/out/links.jsonl",
+    "align with heads": "HOME/run --pairs HOME/pairs.tsv --heads HOME/out/align/heads.json "
+    "--links HOME/out/links.pharaoh",
+    "analyze": f"HOME/run --text {ADDRESS} --no-labels --fit-sentences 0 --keep-matrices 2 -n 4",
+    "approximate": "HOME/matrices.npy",
+    "check": "HOME/model --tokens 12",
+    "compare": f"HOME/run --text {ADDRESS} --budget 2 --mechanisms band --quick -n 4",
+    "compare plans": "HOME/run --text HOME/pairs.tsv --calibration-text HOME/pairs.tsv --mechanisms band "
+    "--budget 2 --quick -n 4 --plan HOME/plan.json --against plan.json",
+    "detect": "HOME/run -n 4",
+    "importance": "HOME/run --text HOME/pairs.tsv --replacements zero --bleu none -n 9",
+    "inspect": "HOME/run 'the dog sleeps'",
+    "neighbours": "HOME/vectors.txt dog",
+    "plan": "HOME/run --budget 2 --families none,band -n 4",
+    "prune": "HOME/run --penalty 1 --steps 1 --no-random --quick -n 4",
+    "rollout": "HOME/run 'the dog sleeps'",
+}
+
+
+def attnlab(*words: object) -> int:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "argv", ["attnlab", *map(str, words)])
+        try:
+            main()
+        except SystemExit as end:
+            return end.code if isinstance(end.code, int) else 0
+    return 0
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The home of a user, in which the command line trained a run of a corpus there."""
+    home = tmp_path_factory.mktemp("alices_home")
+    address = home / Path(ADDRESS)
+    address.parent.mkdir(parents=True)
+    rows = "".join(f"the dog sees {n} cats\til cane vede {n} gatti\n" for n in range(60))
+    for path in (address, home / "pairs.tsv"):
+        path.write_text(rows, encoding="utf-8")
+    (home / "vectors.txt").write_text("2 3\ndog 1 0 0\ncat 1 1 0\n", encoding="utf-8")
+    np.save(home / "matrices.npy", np.eye(5, dtype=np.float32)[None, None])
+    write_plan(home / "plan.json", plan_of({"decoder": "band(window=3)"}))
+    for name, model in (("model", marian()), ("decoder", ANALYZED["mistral"]())):
+        model.save_pretrained(home / name)
+        tokenizer().save_pretrained(home / name)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(home)
+        patched.setenv("HOME", str(home))
+        settings = {**SETTINGS, "corpus": {"max_tokens": 40}}
+        settings["optimizer"] = SETTINGS["optimizer"] | {"epochs": 1}
+        lines = [
+            f"[{name}]\n" + "".join(f"{key} = {json.dumps(one)}\n" for key, one in keys.items())
+            for name, keys in settings.items()
+        ]
+        (home / "settings.toml").write_text("".join(lines))
+        words = ["--corpus", ADDRESS, "--settings", home / "settings.toml"]
+        assert attnlab("train", home / "run", *words) == 0
+        yield home
+
+
+def private_files(folder: Path, home: Path) -> list[str]:
+    """Files in a folder that hold the path of the home, or the password; local ones are no matter."""
+    secrets = [str(home).encode(), home.name.encode(), PASSWORD.encode()]
+    paths = [path for path in folder.rglob("*") if path.is_file() and path.name != LOCAL]
+    assert paths
+    return [str(path) for path in paths if any(one in path.read_bytes() for one in secrets)]
+
+
+def test_every_question_is_here() -> None:
+    assert set(questions()) == {name.split()[0] for name in ASKED}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ASKED)
+def test_a_result_names_no_path(name: str, home: Path) -> None:
+    folder = home / "out" / name.replace(" ", "_")
+    words = shlex.split(ASKED[name].replace("HOME", str(home)))
+    assert attnlab(name.split(maxsplit=1)[0], *words, "--out", folder) == 0
+    assert attnlab("report", folder) == 0
+    assert private_files(home / "out", home) == []
+
+
+def test_a_run_names_paths_in_one_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = home / "run"
+    assert private_files(run, home) == []
+    assert str(home) in (run / LOCAL).read_text()
+    state = json.loads(next(run.glob("checkpoints/*/trainer_state.json")).read_text())
+    assert state["best_model_checkpoint"] == f"checkpoint-{state['best_global_step']}"
+    # From another folder, in which nothing of this name is.
+    monkeypatch.chdir(run / "checkpoints")
+    assert attnlab("train", run, "--resume", "--epochs", 2) == 0
+    assert attnlab("score", run) == 0
+    assert private_files(run, home) == []
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_an_export_names_no_path_and_can_be_read_as_any_file(home: Path, mask: int) -> None:
+    path = home / "decoder" / "tokenizer_config.json"
+    more = {"vocab_file": str(home / "vocab.json"), "name_or_path": str(home / "decoder")}
+    write_json(path, json.loads(path.read_text()) | more | {"source_address": ADDRESS})
+    folder = home / f"exported_{mask}"
+    before = os.umask(mask)
+    try:
+        assert attnlab("export", home / "plan.json", home / "decoder", "--out", folder) == 0
+    finally:
+        os.umask(before)
+    assert private_files(folder, home) == []
+    modes = {stat.S_IMODE(one.stat().st_mode) for one in folder.iterdir()}
+    assert modes == {0o666 & ~mask}
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o777 & ~mask
+
+
+@pytest.mark.slow
+def test_embeddings_name_no_path(home: Path) -> None:
+    words = ["--corpus", home / "pairs.tsv", "--dim", 16, "--vocabulary", 100]
+    assert attnlab("embed", home / "vectors", *words) == 0
+    assert private_files(home / "vectors", home) == []
