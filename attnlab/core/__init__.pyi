@@ -38,12 +38,14 @@ from .files import check_files_in as check_files_in
 from .files import check_regular as check_regular
 from .files import check_writable as check_writable
 from .files import csv_of as csv_of
+from .files import delete as delete
 from .files import delete_leftovers as delete_leftovers
 from .files import expand_user as expand_user
 from .files import file_checksum as file_checksum
 from .files import flush_to_disk as flush_to_disk
 from .files import inert_texts as inert_texts
 from .files import is_matrix_file as is_matrix_file
+from .files import last_in_place as last_in_place
 from .files import open_regular as open_regular
 from .files import read_tensors as read_tensors
 from .files import read_text_cell as read_text_cell
@@ -57,7 +59,9 @@ from .folders import PRETRAINED_MARKS as PRETRAINED_MARKS
 from .folders import RESULT_MARK as RESULT_MARK
 from .folders import RUN_MARK as RUN_MARK
 from .folders import UNFINISHED as UNFINISHED
+from .folders import is_of_attnlab as is_of_attnlab
 from .folders import locked as locked
+from .folders import recorded_result as recorded_result
 from .folders import replacing_result as replacing_result
 from .folders import similar_folder as similar_folder
 from .hub import HUB_NAME as HUB_NAME
@@ -88,6 +92,9 @@ from .options import OptionField as OptionField
 from .options import Settings as Settings
 from .options import option_fields as option_fields
 from .options import options_of as options_of
+from .outputs import check_no_links as check_no_links
+from .outputs import check_not_read as check_not_read
+from .outputs import paths_in as paths_in
 from .pretrained import MECHANISM_NAME as MECHANISM_NAME
 from .pretrained import READ_WITH_PLAN as READ_WITH_PLAN
 from .pretrained import read_pretrained as read_pretrained

@@ -10,18 +10,20 @@ import json
 import os
 import re
 import secrets
+import shutil
 import stat
 import sys
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from errno import EINVAL, ENOTSUP, ENXIO
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.core.errors import AttnlabError, InputError, reason
-from attnlab.core.signals import note_written
+from attnlab.core.signals import note_written, undisturbed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,6 +42,8 @@ _KINDS = {
     stat.S_IFSOCK: "a socket",
     stat.S_IFDIR: "a folder",
 }
+# Files that take their places later, by path: where they are written, or None as long as they are not.
+_LATER: ContextVar[dict[Path, Path | None] | None] = ContextVar("later", default=None)
 # Enough for a file system that has room for names alone to refuse it.
 _TRIED_BYTES = 1 << 16
 
@@ -134,26 +138,72 @@ def replacing(path: str | Path) -> Iterator[Path]:
     path = Path(path)
     temporary = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary, permissions = _temporary_file(path)
-        yield temporary
-        # Afterwards, because a writer may have put a new file in this one's place.
-        temporary.chmod(permissions)
-        flush_to_disk(temporary)
+        with _telling(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary, permissions = _temporary_file(path)
+            yield temporary
+            # Afterwards, because a writer may have put a new file in this one's place.
+            temporary.chmod(permissions)
+            flush_to_disk(temporary)
+            _put_in_place(temporary, path)
+    finally:
+        # Where it cannot be deleted either, the first error is the one to tell.
+        with suppress(OSError):
+            if temporary is not None and temporary not in (_LATER.get() or {}).values():
+                temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def last_in_place(paths: Iterable[str | Path]) -> Iterator[None]:
+    """Files of these paths that `replacing` writes inside the block take their places when it ends well.
+
+    If the block raises, all of them are as they were.
+
+    Raises:
+        AttnlabError: one of them cannot take its place.
+    """
+    later: dict[Path, Path | None] = dict.fromkeys(map(Path, paths))
+    outer = _LATER.set(later)
+    try:
+        yield
+        _LATER.reset(outer)
+        with undisturbed():
+            for path, temporary in later.items():
+                if temporary is not None:
+                    with _telling(path):
+                        _put_in_place(temporary, path)
+                    later[path] = None
+    finally:
+        if _LATER.get() is later:
+            _LATER.reset(outer)
+        for temporary in later.values():
+            with suppress(OSError):
+                if temporary is not None:
+                    temporary.unlink(missing_ok=True)
+
+
+def _put_in_place(temporary: Path, path: Path) -> None:
+    """Renames a written file to `path`, or leaves that to `last_in_place`."""
+    later = _LATER.get()
+    if later is not None and path in later:
+        later[path] = temporary
+    else:
         temporary.replace(path)
         flush_to_disk(path.parent)
         note_written(path)
+
+
+@contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    """Raises AttnlabError for a file that cannot be written, whichever library writes it."""
+    try:
+        yield
     except Exception as error:
         if not isinstance(error, OSError | _safetensors_error()):
             raise
         cause = (error.strerror if isinstance(error, OSError) else None) or error
         msg = f"Could not write {path}: {cause}; what was there before is unchanged."
         raise AttnlabError(msg) from error
-    finally:
-        # Where it cannot be deleted either, the first error is the one to tell.
-        with suppress(OSError):
-            if temporary is not None:
-                temporary.unlink(missing_ok=True)
 
 
 def _temporary_file(path: Path) -> tuple[Path, int]:
@@ -212,6 +262,19 @@ def delete_leftovers(folder: str | Path, names: Iterable[str]) -> None:
         for path in Path(folder).glob(f".{glob.escape(name)}.*"):
             if _TEMPORARY.fullmatch(path.name.removeprefix(f".{name}")):
                 path.unlink(missing_ok=True)
+
+
+def delete(path: str | Path) -> None:
+    """Deletes a file, a link or a folder with all that is in it; nothing is deleted through a link.
+
+    Raises:
+        OSError: it cannot be deleted; part of a folder may be gone.
+    """
+    path = Path(path)
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def set_usual_permissions(folder: str | Path) -> None:

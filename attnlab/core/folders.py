@@ -6,9 +6,12 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+from attnlab.core.documents import read_json
 from attnlab.core.errors import AttnlabError, InputError
 from attnlab.core.files import check_no_dangling_link, delete_leftovers, flush_to_disk
+from attnlab.core.outputs import check_no_links
 from attnlab.core.signals import note_written, noting_written, undisturbed
 from attnlab.core.texts import nearest
 
@@ -130,7 +133,7 @@ def replacing_result(
         older: the files of an older result in a folder; those that the new one lacks are deleted.
 
     Raises:
-        InputError: another process writes there.
+        InputError: another process writes there, or a link leads out of the folder.
         AttnlabError: the disk is full or cannot be written; the message tells whether an older result
             is still whole.
     """
@@ -138,6 +141,8 @@ def replacing_result(
     with locked(folder):
         aside = folder / UNFINISHED
         try:
+            if aside.is_symlink():
+                aside.unlink()
             with suppress(FileNotFoundError):
                 shutil.rmtree(aside)
             aside.mkdir()
@@ -153,8 +158,35 @@ def replacing_result(
             with undisturbed():
                 _put_in_place(aside, folder, last, older)
                 note_written(folder)
-        finally:
+        except _MixedResultError:
+            # By what is left in it the folder is known for attnlab's, where no mark is.
+            raise
+        except BaseException:
             shutil.rmtree(aside, ignore_errors=True)
+            raise
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+class _MixedResultError(AttnlabError):
+    """A folder holds files of two results, and no mark."""
+
+
+def recorded_result(folder: str | Path) -> str | None:
+    """The kind of result whose record stands in a folder; None where there is none that can be read."""
+    path = Path(folder) / RESULT_MARK
+    if not path.is_file():
+        return None
+    try:
+        kind = read_json(path, dict[str, Any], finite=False).get("result")
+    except InputError:
+        return None
+    return kind if isinstance(kind, str) else None
+
+
+def is_of_attnlab(folder: str | Path, marks: Iterable[str] = ()) -> bool:
+    """Whether attnlab wrote to a folder: it holds a record, a mark, or what a writer left that was cut short."""
+    named = (Path(folder) / name for name in (*marks, UNFINISHED))
+    return recorded_result(folder) is not None or any(path.exists() for path in named)
 
 
 def _put_in_place(
@@ -166,9 +198,10 @@ def _put_in_place(
     try:
         for path in new:
             flush_to_disk(aside / path)
+        replaced = {path.relative_to(folder) for path in older(folder)} | set(new)
+        check_no_links(folder, replaced)
         for path in new:
             delete_leftovers((folder / path).parent, [path.name])
-        replaced = {path.relative_to(folder) for path in older(folder)} | set(new)
         superfluous = replaced - set(new)
         changed = True
         for path in (Path(last), *sorted(one for one in replaced if one.name in MARKS)):
@@ -182,12 +215,13 @@ def _put_in_place(
             flush_to_disk((folder / path).parent)
     except OSError as error:
         reason = error.strerror or error
-        msg = f"Could not write to {folder}: {reason}; nothing in it is changed."
         if changed:
             msg = (
                 f"Could not write to {folder}: {reason}; it holds files of an older and of a new result, "
                 f"and no {last}: mend the cause and do it again, with overwrite."
             )
+            raise _MixedResultError(msg) from error
+        msg = f"Could not write to {folder}: {reason}; nothing in it is changed."
         raise AttnlabError(msg) from error
 
 

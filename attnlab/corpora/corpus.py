@@ -272,6 +272,14 @@ def read_corpus(name: str, languages: tuple[str, str], *, plain: bool = False) -
     return read_hub(name, languages)
 
 
+def corpus_paths(name: str) -> list[Path]:
+    """The file or folder of a corpus on this machine, or the files whose names begin so; none of others."""
+    path = expand_user(name)
+    if name == EMBEDDED or path.exists():
+        return [] if name == EMBEDDED else [path]
+    return [entry.path for entry in list_split_files(path)]
+
+
 def check_corpus_there(name: str) -> None:
     """Raises InputError for a path where there is nothing."""
     if looks_like_a_path(name) and local_path(name) is None:

@@ -36,6 +36,7 @@ from .run import short_pairs as short_pairs
 from .run import translate as translate
 from .run import translate_ids as translate_ids
 from .run import unknown_texts as unknown_texts
+from .run_folder import ANALYSIS as ANALYSIS
 from .run_folder import LOCAL as LOCAL
 from .run_folder import SETTINGS as SETTINGS
 from .run_folder import STUDIES as STUDIES
@@ -45,6 +46,8 @@ from .run_folder import check_no_results as check_no_results
 from .run_folder import check_not_run as check_not_run
 from .run_folder import check_not_run_file as check_not_run_file
 from .run_folder import check_task as check_task
+from .run_folder import corpus_paths_of as corpus_paths_of
+from .run_folder import is_model as is_model
 from .run_folder import is_run as is_run
 from .run_folder import no_run as no_run
 from .run_folder import read_local as read_local
@@ -53,7 +56,7 @@ from .run_folder import run_paths as run_paths
 from .run_folder import task_of as task_of
 from .run_folder import write_local as write_local
 from .run_replacement import prepare_folder as prepare_folder
-from .run_replacement import recover as recover
+from .run_replacement import prepare_resuming as prepare_resuming
 from .run_replacement import report_replaced as report_replaced
 from .safe_loading import UNREADABLE as UNREADABLE
 from .safe_loading import check_generation_config as check_generation_config

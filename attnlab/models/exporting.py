@@ -1,22 +1,31 @@
 """Models with a plan as folders that plain transformers runs."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from attnlab.attention import PLAN_FILE, AttentionPlan, is_card, model_with_layer_types
 from attnlab.core import (
+    RESULT_MARK,
     InputError,
+    check_not_read,
+    is_of_attnlab,
     path_label,
+    paths_in,
     read_json,
     reason,
+    recorded_result,
     replacing_result,
     set_usual_permissions,
     write_json,
 )
+from attnlab.core.installed import __version__
 from attnlab.models.loaded import Model
 from attnlab.models.run_folder import check_not_run
 
-_WEIGHTS, _CONFIGURATION = "model.safetensors", "config.json"
+# As `result.json` calls what is written.
+EXPORT = "export"
+_WEIGHTS = "model.safetensors"
 _READ_TOO = (
     "model*.safetensors", "model*.safetensors.index.json", "generation_config.json",
     "chat_template.jinja", PLAN_FILE,
@@ -40,10 +49,7 @@ def export_layer_types(
         AttnlabError: it could not be written.
     """
     folder = Path(folder)
-    check_export_free(folder, overwrite=overwrite)
-    if model.name and Path(model.name).exists() and folder.resolve() == Path(model.name).resolve():
-        msg = f"{folder} is the model itself; name another folder."
-        raise InputError(msg)
+    check_export_free(folder, overwrite=overwrite, inputs=paths_in({"model": model.name}))
     if model.model.config.is_encoder_decoder:
         msg = (
             "An encoder-decoder has no layer types in its configuration, so transformers alone cannot run "
@@ -52,6 +58,7 @@ def export_layer_types(
         raise InputError(msg)
     made = model_with_layer_types(model.model, plan)
     with replacing_result(folder, _WEIGHTS, _older) as aside:
+        write_json(aside / RESULT_MARK, {"result": EXPORT, "attnlab": __version__})
         made.save_pretrained(aside)
         try:
             model.both_tokenizers.source.save_pretrained(aside)
@@ -84,8 +91,11 @@ def _older(folder: Path) -> list[Path]:
     return cards + [path for pattern in _READ_TOO for path in folder.glob(pattern)]
 
 
-def check_export_free(folder: str | Path, *, overwrite: bool) -> None:
-    """Raises InputError where `folder` is no place for a model, or holds one that is not to be replaced."""
+def check_export_free(folder: str | Path, *, overwrite: bool, inputs: Mapping[Path, str]) -> None:
+    """Raises InputError where `folder` is no place for a model, or holds one that is not to be replaced.
+
+    With `overwrite` it may hold one that was exported, but for `inputs`, which are by path.
+    """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         msg = f"{folder} is a file; name a folder to write the model to."
@@ -93,8 +103,9 @@ def check_export_free(folder: str | Path, *, overwrite: bool) -> None:
     check_not_run(folder, "export")
     if not folder.exists() or not any(folder.iterdir()):
         return
-    if not (folder / _CONFIGURATION).exists():
-        msg = f"{folder} holds something else than a model; name another folder."
+    check_not_read([*folder.iterdir()], inputs)
+    if not is_of_attnlab(folder) or recorded_result(folder) not in {None, EXPORT}:
+        msg = f"{folder} holds something else than an exported model; name another folder."
         raise InputError(msg)
     if not overwrite:
         msg = (

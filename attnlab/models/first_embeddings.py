@@ -1,7 +1,8 @@
 """The token vectors that a model starts from: skip-gram of its own corpus, or those of a file."""
 
+import os
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -15,13 +16,16 @@ from attnlab.core import (
     InputError,
     Side,
     check_installed,
+    check_not_read,
     check_writable,
+    is_of_attnlab,
     path_label,
+    paths_in,
     replacing_result,
     versions,
     write_json,
 )
-from attnlab.corpora import ROWS_AT_ONCE, ParallelCorpus, Progress
+from attnlab.corpora import ROWS_AT_ONCE, ParallelCorpus, Progress, corpus_paths
 from attnlab.models.embedding_settings import SideSettings, SkipGramSettings
 from attnlab.models.embeddings import (
     TENSORS,
@@ -86,7 +90,8 @@ def embed(
         AttnlabError: the folder cannot be written.
     """
     folder = Path(folder)
-    check_embeddings_free(folder, overwrite=overwrite)
+    inputs = paths_in({"corpus": corpus_paths((corpus or CorpusSettings()).name)})
+    check_embeddings_free(folder, overwrite=overwrite, inputs=inputs)
     check_installed("gensim")
     chosen, cut = skip_gram or SkipGramSettings(), tokenizer or TokenizerSettings()
     sides = side or SideSettings()
@@ -116,14 +121,23 @@ def embed(
     return found
 
 
-def check_embeddings_free(folder: str | Path, *, overwrite: bool) -> None:
-    """Raises InputError where `folder` is a file or a run, or holds what `embed` would write."""
+def check_embeddings_free(
+    folder: str | Path, *, overwrite: bool, inputs: Mapping[Path, str]
+) -> None:
+    """Raises InputError where `folder` is a file or a run, or holds what `embed` would write.
+
+    With `overwrite` it may hold what `embed` wrote, but for `inputs`, which are by path.
+    """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         msg = f"{folder} is a file; name a folder to write the embeddings to."
         raise InputError(msg)
     check_not_run(folder, "training of embeddings")
-    taken = [name for name in (TENSORS, TEXT, RECORD) if (folder / name).exists()]
+    taken = [name for name in (TENSORS, TEXT, RECORD) if os.path.lexists(folder / name)]
+    check_not_read((folder / name for name in taken), inputs)
+    if taken and not is_of_attnlab(folder, [RECORD]):
+        msg = f"{folder} holds {', '.join(taken)}, and no embeddings of attnlab embed; name another folder."
+        raise InputError(msg)
     if taken and not overwrite:
         msg = (
             f"{folder} already holds {', '.join(taken)}; name another folder, or set overwrite to "

@@ -18,6 +18,7 @@ from attnlab.core import (
     RUN_MARK,
     AttnlabError,
     InputError,
+    delete,
     delete_leftovers,
     document_text,
     fitting,
@@ -29,6 +30,7 @@ from attnlab.core import (
     similar_folder,
     write_json,
 )
+from attnlab.corpora import corpus_paths
 from attnlab.models.training_settings import OWN_TYPES, RUN_FORMAT, TRANSLATION, settings_from
 
 SETTINGS = RUN_MARK
@@ -91,11 +93,25 @@ def is_run(folder: str | Path) -> bool:
 
 def _holds_own_model(folder: Path) -> bool:
     """Whether the `config.json` of a folder is that of a model that attnlab trains."""
+    return _configuration(folder / "config.json").get("model_type") in OWN_TYPES
+
+
+def is_model(folder: str | Path) -> bool:
+    """Whether `folder` is a run, or what `save_pretrained` wrote of a model or an adapter."""
+    marks = (Path(folder) / name for name in PRETRAINED_MARKS)
+    return is_run(folder) or any(_OF_MODELS & set(_configuration(path)) for path in marks)
+
+
+# One of them is in every configuration of a model or an adapter, and in hardly any other file of the name.
+_OF_MODELS = {"model_type", "architectures", "peft_type"}
+
+
+def _configuration(path: Path) -> dict[str, Any]:
+    """What a file of JSON holds; nothing where it is no table."""
     try:
-        found = fitting(dict[str, Any], parse_json(document_text(folder / "config.json")))
+        return fitting(dict[str, Any], parse_json(document_text(path)))
     except InputError:
-        return False
-    return found.get("model_type") in OWN_TYPES
+        return {}
 
 
 def check_has_sentences(source: str | Path, options: str) -> None:
@@ -188,6 +204,18 @@ def read_local(folder: str | Path) -> LocalPaths:
     """
     path = Path(folder) / LOCAL
     return read_json(path, LocalPaths, advice=_ADVICE) if path.exists() else LocalPaths()
+
+
+def corpus_paths_of(folder: str | Path) -> list[Path]:
+    """The files and folders on this machine that hold the corpus of a run; none where `folder` is no run."""
+    try:
+        record = read_record(folder) if is_run(folder) else None
+    except InputError:  # told by whoever reads the run
+        record = None
+    if record is None:
+        return []
+    names = read_local(folder).corpus, settings_from(record["settings"]).corpus.name
+    return [path for name in names if name for path in corpus_paths(name)]
 
 
 def no_run(source: str | Path) -> InputError:
@@ -295,13 +323,14 @@ def ways_on(folder: str | Path) -> str:
 
 
 CHECKPOINTS = "checkpoints"
+TOKENIZERS = ("source_tokenizer", "target_tokenizer")
 # A result in the folder of a run, which training deletes with the run alone.
 ANALYSIS = "analysis"
 # The settings come first: a folder without them is no run, so that half a run is never one.
 RUN_FILES = (
     SETTINGS, LOCAL, "config.json", "generation_config.json", "model.safetensors", "metrics.jsonl",
     "tokenizer.json", "tokenizer_config.json", "token_counts.json", CHECKPOINTS,
-    "source_tokenizer", "target_tokenizer", ANALYSIS,
+    *TOKENIZERS, ANALYSIS,
 )  # fmt: skip
 STATE = "trainer_state.json"
 # The Trainer begins with a new optimizer where either of the last two is missing.
@@ -358,20 +387,9 @@ def delete_unfinished(folder: Path) -> None:
     for path in folder.glob(".model-*"):
         delete(path)
     delete_leftovers(folder, RUN_FILES)
-    for tokenizer in ("source_tokenizer", "target_tokenizer"):
-        delete_leftovers(folder / tokenizer, ("tokenizer.json", "tokenizer_config.json"))
-
-
-def delete(path: Path) -> None:
-    """Deletes a file, a link or a folder with all that is in it; nothing is deleted through a link.
-
-    Raises:
-        OSError: it cannot be deleted; part of a folder may be gone.
-    """
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
+    for tokenizer in TOKENIZERS:
+        if not (folder / tokenizer).is_symlink():
+            delete_leftovers(folder / tokenizer, ("tokenizer.json", "tokenizer_config.json"))
 
 
 def remove_run(folder: Path) -> None:
@@ -434,6 +452,8 @@ def new_checkpoint(folder: Path, step: int) -> Iterator[Path]:
     """
     target = checkpoint_path(folder, step)
     unfinished = target.parent / UNFINISHED
+    if unfinished.is_symlink():
+        unfinished.unlink()
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
         yield unfinished

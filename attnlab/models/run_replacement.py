@@ -12,27 +12,33 @@ where the old files return, the settings last. So `.moving-run` never stands bes
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from errno import EEXIST
 from pathlib import Path
+from typing import Any
 
 from attnlab.core import (
     AttnlabError,
+    check_no_links,
+    check_not_read,
     check_writable,
+    delete,
     reason,
 )
 from attnlab.models.run_folder import (
+    CHECKPOINTS,
     DELETED,
     MOVING,
     REPLACED,
     SETTINGS,
+    TOKENIZERS,
     check_no_run,
     check_not_run_file,
-    delete,
     delete_unfinished,
     is_aside,
     is_trained,
+    read_record,
     remove_run,
     replaced_run,
     run_paths,
@@ -49,11 +55,13 @@ def recover(folder: Path, *, overwrite: bool = False) -> None:
             of it is trained.
 
     Raises:
+        InputError: where an older run would be set aside there is a link.
         AttnlabError: an older run was put back and `overwrite` is False, so that nobody trains
             another run than intended; or files cannot be moved or deleted.
     """
     if not folder.is_dir():
         return
+    check_no_links(folder, [f"{name}/*" for name in (MOVING, REPLACED)])
     with suppress(OSError):  # what stays of it does no harm
         delete_unfinished(folder)
         if (folder / DELETED).is_dir():
@@ -72,8 +80,15 @@ def recover(folder: Path, *, overwrite: bool = False) -> None:
         raise AttnlabError(msg)
 
 
-def prepare_folder(folder: Path, *, overwrite: bool) -> None:
+def prepare_folder(
+    folder: Path, *, overwrite: bool, inputs: Mapping[Path, str] | None = None
+) -> None:
     """Brings `folder` into a state in which a new run can be trained in it, or refuses.
+
+    Args:
+        folder: of the run.
+        overwrite: whether an older run is replaced.
+        inputs: what the training reads, by path, with the name of its setting.
 
     Raises:
         InputError: something is there that training would damage, or nothing can be written there.
@@ -82,7 +97,22 @@ def prepare_folder(folder: Path, *, overwrite: bool) -> None:
     check_not_run_file(folder)
     recover(folder, overwrite=overwrite)
     check_no_run(folder, overwrite=overwrite)
+    check_not_read(run_paths(folder), inputs or {}, result=folder)
     check_writable(folder)
+
+
+def prepare_resuming(folder: Path) -> dict[str, Any]:
+    """Brings `folder` into a state in which its run can be trained on, or refuses; returns its record.
+
+    Raises:
+        InputError: there is no run, nothing can be written there, or what is written would go behind a link.
+        AttnlabError: see `recover`.
+    """
+    recover(folder)
+    record = read_record(folder)
+    check_no_links(folder, [f"{name}/*" for name in (CHECKPOINTS, *TOKENIZERS)])
+    check_writable(folder)
+    return record
 
 
 @contextmanager

@@ -16,14 +16,14 @@ from attnlab.core import (
     Processes,
     ShortRepr,
     check_installed,
-    check_writable,
     launched_processes,
     locked,
     one_of_several,
+    paths_in,
     seeded,
     write_json,
 )
-from attnlab.corpora import ParallelCorpus
+from attnlab.corpora import ParallelCorpus, corpus_paths
 from attnlab.models.callbacks import Metrics, Patience, ProgressBar
 from attnlab.models.checkpoints import Beginning, beginning, check_epochs, save_model
 from attnlab.models.first_embeddings import check_embeddings
@@ -53,7 +53,7 @@ from attnlab.models.run_replacement import (
     back_up,
     delete_replaced,
     prepare_folder,
-    recover,
+    prepare_resuming,
     restoring_on_failure,
 )
 from attnlab.models.scoring import scorer
@@ -110,7 +110,10 @@ def train(
     """
     folder, settings = Path(folder), settings or RunSettings()
     with _sharing(folder, device) as processes:
-        processes.by_first(lambda: prepare_folder(folder, overwrite=overwrite))
+        inputs = paths_in(
+            {"corpus": corpus_paths(settings.corpus.name), "embeddings": settings.embeddings.start}
+        )
+        processes.by_first(lambda: prepare_folder(folder, overwrite=overwrite, inputs=inputs))
         check_tokenizer(settings.tokenizer.kind, settings.tokenizer.vocabulary)
         check_learnable(settings.model)
         check_model_size(settings)
@@ -156,10 +159,9 @@ def resume(
     """
     folder = Path(folder)
     with _sharing(folder, device) as processes:
-        processes.by_first(lambda: recover(folder))
+        processes.by_first(lambda: prepare_resuming(folder))
         record = read_record(folder)
         _check_not_pruned(folder, record)
-        check_writable(folder)
         if epochs is not None:
             record["settings"]["optimizer"]["epochs"] = epochs
         settings = settings_here(folder, settings_from(record["settings"]))

@@ -58,8 +58,11 @@ from .result_files import Extra as Extra
 from .result_files import QuestionFiles as QuestionFiles
 from .result_files import check_file_free as check_file_free
 from .result_files import check_free as check_free
+from .result_files import check_not_taken as check_not_taken
 from .result_files import check_record_there as check_record_there
+from .result_files import check_writes as check_writes
 from .result_files import files_of as files_of
+from .result_files import inputs_of as inputs_of
 from .terminal_tables import TerminalTable as TerminalTable
 from .terminal_tables import print_shown as print_shown
 from .terminal_tables import rows_shown as rows_shown

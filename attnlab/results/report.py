@@ -4,13 +4,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from attnlab.core import InputError, check_writable, delete_leftovers, locked, reason
+from attnlab.core import (
+    InputError,
+    check_no_links,
+    check_writable,
+    delete_leftovers,
+    locked,
+    reason,
+)
 from attnlab.results.notes import kinds_of_notes
 from attnlab.results.page.result_page import ContentsOf, write_result_page
 from attnlab.results.question import question_of
 from attnlab.results.records import read_record
 from attnlab.results.result import Result
-from attnlab.results.result_files import PAGE, RECORD
+from attnlab.results.result_files import FIGURES, PAGE, RECORD
 
 
 def write_report(folder: str | Path, others: Mapping[str, ContentsOf] | None = None) -> Path:
@@ -24,6 +31,7 @@ def write_report(folder: str | Path, others: Mapping[str, ContentsOf] | None = N
 
     Raises:
         InputError: the folder lacks `result.json` or a table, or holds a result of another attnlab.
+        InputError: its figures stand behind a link.
         InputError: another process writes there.
         AttnlabError: something could not be written.
     """
@@ -33,9 +41,10 @@ def write_report(folder: str | Path, others: Mapping[str, ContentsOf] | None = N
     if result not in others and question is None:
         msg = f"{Path(folder) / RECORD} is of '{result}', which this version of attnlab has no page for."
         raise InputError(msg)
+    check_no_links(folder, [f"{FIGURES}/*"])
     check_writable(folder)
     with locked(folder):
-        for part in (Path(folder), Path(folder) / "figures"):
+        for part in (Path(folder), Path(folder) / FIGURES):
             delete_leftovers(part, [PAGE, *(path.name for path in part.glob("*.[sp][vn]g"))])
         with _fitting_together(folder):
             if question is not None:

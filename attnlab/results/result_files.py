@@ -1,5 +1,6 @@
 """The files of a result in its folder, and whether they may be written; nothing heavy is imported."""
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,12 +8,19 @@ from typing import Any
 
 from attnlab.core import (
     RESULT_MARK,
+    UNFINISHED,
     InputError,
+    Settings,
+    check_no_links,
+    check_not_read,
     check_writable,
-    read_json,
+    is_of_attnlab,
+    paths_in,
+    recorded_result,
     similar_folder,
 )
-from attnlab.models import check_not_run, check_not_run_file
+from attnlab.corpora import corpus_paths
+from attnlab.models import check_not_run, check_not_run_file, corpus_paths_of, is_model
 from attnlab.results.question import Question
 
 # What a page is made of, and the page, which is written last.
@@ -29,11 +37,13 @@ class ResultFiles:
         what: the result in a word or two, such as `analysis`.
         others: every file and folder that the result writes beside its record and its page.
         last: the file that is written last: a folder with it always holds the whole result.
+        marks: files that tell of what is not finished, where there is no record yet.
     """
 
     what: str
     others: tuple[str, ...]
     last: str = PAGE
+    marks: tuple[str, ...] = ()
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -42,7 +52,7 @@ class ResultFiles:
 
     def taken(self, folder: str | Path) -> list[str]:
         """The names in `folder` that this result would write."""
-        return [name for name in self.all if (Path(folder) / name).exists()]
+        return [name for name in self.all if os.path.lexists(Path(folder) / name)]
 
     def older(self, folder: str | Path) -> list[Path]:
         """The files in `folder` that have the names of this result; what stands in folders is left out."""
@@ -72,11 +82,22 @@ def check_not_taken(folder: str | Path, result: ResultFiles, *, overwrite: bool)
         msg = f"{nearest} is a file; name a folder to write the {result.what} to."
         raise InputError(msg)
     check_not_run(folder, result.what)
-    other = _recorded(folder)
+    if is_model(folder):
+        msg = f"{folder} is the folder of a model; name another folder, or one in it."
+        raise InputError(msg)
+    check_no_links(folder, [path.relative_to(folder) for path in result.older(folder)])
+    other = recorded_result(folder)
     if other not in {None, result.what}:
         msg = (
             f"{folder} holds another result ({other}), of which some files would stay beside those of the "
             f"{result.what}; name another folder with --out."
+        )
+        raise InputError(msg)
+    taken = result.taken(folder)
+    if taken and not is_of_attnlab(folder, result.marks):
+        msg = (
+            f"{folder} holds {', '.join(taken)} and no {RECORD} of attnlab, so something else wrote that; "
+            "name another folder with --out."
         )
         raise InputError(msg)
     if not overwrite:
@@ -131,25 +152,17 @@ def check_record_there(folder: str | Path) -> None:
 
 def _holds_finished(folder: Path, result: ResultFiles) -> bool:
     """Whether a whole result of this kind stands in a folder."""
-    return (folder / result.last).exists() and _recorded(folder) == result.what
+    return (folder / result.last).exists() and recorded_result(folder) == result.what
 
 
-def _recorded(folder: Path) -> str | None:
-    """The kind of result whose record stands in a folder; None where there is none that can be read."""
-    if not (folder / RECORD).is_file():
-        return None
-    try:
-        kind = read_json(folder / RECORD, dict[str, Any], finite=False).get("result")
-    except InputError:
-        return None
-    return kind if isinstance(kind, str) else None
-
-
-def check_file_free(path: str | Path, *, overwrite: bool, option: str = "--out") -> None:
-    """Raises when a file to be written exists and may not be replaced, is a folder, or of a run.
+def check_file_free(
+    path: str | Path, inputs: Mapping[Path, str], *, overwrite: bool, option: str = "--out"
+) -> None:
+    """Raises when a file to be written exists and may not be replaced, is a folder, or of a model.
 
     Args:
         path: of the file.
+        inputs: what is read, by path, with the name of its setting; nothing of it is ever replaced.
         overwrite: whether it may be replaced.
         option: that names it.
 
@@ -161,7 +174,15 @@ def check_file_free(path: str | Path, *, overwrite: bool, option: str = "--out")
     if path.is_dir():
         msg = f"{path} is a folder; name a file to write to."
         raise InputError(msg)
-    if path.exists() and not overwrite:
+    if os.path.lexists(path):
+        check_not_read([path], inputs)
+    if os.path.lexists(path) and is_model(path.parent):
+        msg = (
+            f"{path} stands in the folder of a model, where no file is replaced; name another file with "
+            f"{option}."
+        )
+        raise InputError(msg)
+    if os.path.lexists(path) and not overwrite:
         msg = (
             f"{path} exists; add --overwrite (in Python: overwrite=True) to replace it, or name another file "
             f"with {option}."
@@ -232,7 +253,12 @@ def files_of(question: Question) -> QuestionFiles:
 
 
 def check_free(
-    folder: str | Path, files: QuestionFiles, extra: Iterable[str], *, overwrite: bool
+    folder: str | Path,
+    files: QuestionFiles,
+    extra: Iterable[str],
+    *,
+    overwrite: bool,
+    inputs: Mapping[Path, str] | None = None,
 ) -> None:
     """Raises where a result cannot be written to a folder, before it is computed or when it is saved.
 
@@ -241,9 +267,66 @@ def check_free(
         files: those of its question.
         extra: paths in the folder of what it has beside its tables.
         overwrite: whether an older result may be replaced.
+        inputs: what is read, by path, with the name of its setting; nothing of it is replaced.
 
     Raises:
-        InputError: see `check_not_taken` and `QuestionFiles.refuse`.
+        InputError: see `check_not_taken` and `QuestionFiles.refuse`, or a link leads out of the folder.
     """
+    extra = list(extra)
+    check_no_links(folder, [*extra, f"{FIGURES}/*"])
+    if inputs:
+        check_not_read(files.older(folder), inputs, result=folder)
     check_not_taken(folder, files, overwrite=overwrite)
     files.refuse(folder, extra)
+
+
+def check_writes(
+    question: Question,
+    source: object,
+    settings: Settings,
+    *,
+    overwrite: bool,
+    out: str | Path | None = None,
+) -> None:
+    """Raises where a file that answering a question writes may not be written, or is one of its result.
+
+    Args:
+        question: with the names of the settings that name such files.
+        source: what it is asked about.
+        settings: its settings.
+        overwrite: whether a file that exists may be replaced, where it is no input.
+        out: the folder of the result; None: there is none.
+
+    Raises:
+        InputError: see above.
+    """
+    inputs = inputs_of(question, source, settings)
+    for name in question.writes:
+        path = getattr(settings, name)
+        if path is None:
+            continue
+        if out is not None:
+            _check_apart(Path(path), Path(out), question, settings, f"--{name}")
+        check_file_free(path, inputs, overwrite=overwrite, option=f"--{name}")
+
+
+def _check_apart(
+    path: Path, out: Path, question: Question, settings: Settings, option: str
+) -> None:
+    files, place, folder = files_of(question), path.resolve(), out.resolve()
+    names = {*files.all, *files.named(settings), FIGURES, UNFINISHED}
+    if place in {folder, *folder.parents} or any(
+        folder / name in {place, *place.parents} for name in names
+    ):
+        msg = f"{path} is where the {question.what} is written ({out}); name another file with {option}."
+        raise InputError(msg)
+
+
+def inputs_of(question: Question, source: object, settings: Settings) -> dict[Path, str]:
+    """What answering a question reads, by path, with the name of its setting: the corpora of runs too."""
+    named = settings.keywords() | {"source": getattr(source, "name", source)}
+    found = paths_in({name: one for name, one in named.items() if name not in question.writes})
+    for path, name in list(found.items()):
+        found |= dict.fromkeys(corpus_paths_of(path), name)
+    corpus = named.get("corpus")
+    return found | dict.fromkeys(corpus_paths(corpus) if isinstance(corpus, str) else (), "corpus")

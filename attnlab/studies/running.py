@@ -25,25 +25,29 @@ from attnlab.core import (
     AttnlabError,
     InputError,
     ShortRepr,
-    check_writable,
+    check_no_links,
+    check_not_read,
+    delete,
     inert_texts,
     open_regular,
     option_fields,
     options_of,
+    paths_in,
     read_json,
     stopped_by_signals,
     write_json,
     write_table,
     write_text,
 )
-from attnlab.models import check_not_run
-from attnlab.results import table_html, table_of, together
+from attnlab.results import STUDY, check_not_taken, table_html, table_of, together
 from attnlab.studies.cluster import check_cluster, compute_on_cluster
 from attnlab.studies.computing import Outcome, compute_in_turn, study_named
 from attnlab.studies.study import Cell, Plan, RunningSettings, cell_of, plain_settings
 
 PLAN, RECORD, ROWS = "study.json", "cell.json", "rows.csv"
 TABLE, CELLS = "table.csv", "cells.csv"
+# Folders, of cells that are finished and of those that failed.
+FINISHED, FAILED = "cells", "failed"
 # Locked while a process computes cells, and how many it computes at a time.
 LOCK, AT_A_TIME = ".running", ".at_a_time.json"
 # So long is tried to lock it, since somebody may be looking at it.
@@ -185,9 +189,10 @@ def run_study(study: str, settings: RunningSettings) -> Collected:
     """
     check_cluster(settings)
     folder = settings.folder_of(study)
-    check_not_run(folder, "study")
-    check_writable(folder)
+    _check_free(folder)
     plan = plan_study(study, folder, settings.options)
+    written = (folder / name for name in (*STUDY.taken(folder), PLAN))
+    check_not_read(written, paths_in(plan.options), result=folder)
     with _alone_in(folder) as tell_others, stopped_by_signals():
         write_json(folder / PLAN, asdict(plan))
         missing = [cell for cell in plan.cells if read_cell(folder, cell) is None]
@@ -199,6 +204,28 @@ def run_study(study: str, settings: RunningSettings) -> Collected:
                 _tell(settings, ended, missing)
                 tell_others(at_a_time)
     return collect(folder, plan)
+
+
+def _check_free(folder: Path) -> None:
+    """Raises InputError where no study can be kept in `folder`, or files of others have its names."""
+    check_no_links(folder, [f"{name}/*" for name in (FINISHED, FAILED)])
+    _lock_of(folder)
+    names = (FINISHED, FAILED, AT_A_TIME)
+    files = replace(STUDY, others=(*STUDY.others, *names), marks=(PLAN, LOCK))
+    check_not_taken(folder, files, overwrite=True)
+
+
+def _lock_of(folder: Path) -> Path:
+    """The file that is locked while cells are computed.
+
+    Raises:
+        InputError: it is a link, which is not followed.
+    """
+    lock = folder / LOCK
+    if lock.is_symlink():
+        msg = f"{lock} is a link to {lock.readlink()}, which is not followed; delete the link."
+        raise InputError(msg)
+    return lock
 
 
 def plan_study(study: str, folder: str | Path, options: Mapping[str, Any] | None = None) -> Plan:
@@ -256,7 +283,7 @@ def _alone_in(folder: Path) -> Iterator[Callable[[int], None]]:
         AttnlabError: one computes them already.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / LOCK)
+    lock = FileLock(_lock_of(folder))
     try:
         lock.acquire(timeout=LOCK_SECONDS, poll_interval=0.02)
     except Timeout as error:
@@ -272,8 +299,8 @@ def _alone_in(folder: Path) -> Iterator[Callable[[int], None]]:
 
     try:
         # What a process that was killed left half written.
-        for left in (folder / "cells").glob(".*"):
-            shutil.rmtree(left)
+        for left in (folder / FINISHED).glob(".*"):
+            delete(left)
         yield tell
     finally:
         (folder / AT_A_TIME).unlink(missing_ok=True)
@@ -283,10 +310,11 @@ def _alone_in(folder: Path) -> Iterator[Callable[[int], None]]:
 def _at_a_time(folder: Path) -> int:
     """How many cells a process computes in this folder now; 0 where none does."""
     # Without a right to the lock nobody can tell.
-    if not os.access(folder / LOCK, os.W_OK):
+    lock = _lock_of(folder)
+    if not os.access(lock, os.W_OK):
         return 0
     try:
-        with FileLock(folder / LOCK, blocking=False):
+        with FileLock(lock, blocking=False):
             return 0
     except Timeout:
         pass
@@ -309,12 +337,12 @@ def read_plan(folder: str | Path) -> Plan | None:
 
 def cell_folder(folder: str | Path, cell: Cell) -> Path:
     """Where a finished cell lies."""
-    return Path(folder) / "cells" / cell.address
+    return Path(folder) / FINISHED / cell.address
 
 
 def failure_file(folder: str | Path, cell: Cell) -> Path:
     """Where the failure of a cell is written down."""
-    return Path(folder) / "failed" / f"{cell.address}.json"
+    return Path(folder) / FAILED / f"{cell.address}.json"
 
 
 def read_cell(folder: str | Path, cell: Cell) -> Outcome | None:
@@ -352,8 +380,8 @@ def write_cell(folder: str | Path, outcome: Outcome) -> None:
         made.mkdir(parents=True)
         (made / ROWS).write_bytes(rows.encode())
         (made / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-        if path.exists():  # damaged
-            shutil.rmtree(path)
+        if os.path.lexists(path):  # damaged
+            delete(path)
         made.rename(path)
         failure.unlink(missing_ok=True)
     except OSError as error:

@@ -64,10 +64,11 @@ def demo(
     A demo in the folder whose training was interrupted is trained to the end; with --overwrite a new one is
     trained where that cannot be.
     """
-    from attnlab.core import locked
-    from attnlab.models import prepare_folder
+    from attnlab.core import check_no_links, locked
+    from attnlab.models import ANALYSIS, prepare_folder
 
     settings = chosen(DemoSettings, options)
+    check_no_links(folder, [f"{ANALYSIS}/*"])
     begun = _is_begun(folder, settings)
     if not begun:
         with locked(folder):
@@ -92,9 +93,9 @@ def demo(
         say("Looking at every attention head on held-out sentences")
         with progress_bars() as tell:
             analysis = analyze(folder, quick=settings.quick, device=settings.device, progress=tell)
-            analysis.save(folder / "analysis", overwrite=begun or overwrite)
-    page = folder / "analysis" / PAGE
-    print_result(analysis, folder / "analysis", run=folder, scores=scores, report=page)
+            analysis.save(folder / ANALYSIS, overwrite=begun or overwrite)
+    page = folder / ANALYSIS / PAGE
+    print_result(analysis, folder / ANALYSIS, run=folder, scores=scores, report=page)
     if not output().as_json:
         results().print(f"Report: {page}", soft_wrap=True)
 

@@ -40,9 +40,11 @@ def export(
     if form not in FORMS:
         msg = f"--as must be one of {', '.join(FORMS)}, not '{form}'."
         raise InputError(msg)
+    from attnlab.core import paths_in
     from attnlab.models import check_export_free
 
-    check_export_free(out, overwrite=overwrite)
+    inputs = paths_in({"plan": plan, "model": model})
+    check_export_free(out, overwrite=overwrite, inputs=inputs)
 
     from attnlab.attention import load_plan
     from attnlab.core import quiet

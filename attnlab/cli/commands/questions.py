@@ -25,7 +25,14 @@ from attnlab.cli.output import (
     print_text,
 )
 from attnlab.cli.progress import progress_bars
-from attnlab.core import InputError, Settings, launched, one_of_several
+from attnlab.core import (
+    InputError,
+    Settings,
+    check_no_links,
+    last_in_place,
+    launched,
+    one_of_several,
+)
 from attnlab.results import Question
 
 if TYPE_CHECKING:
@@ -58,19 +65,23 @@ def command_of(question: Question) -> Callable[..., None]:
         check_form(form)
         settings = chosen(question.settings, options)
         if out is None and own is not None:
-            out = Path(source) / own if Path(source).is_dir() else Path(own)
+            around = source if Path(source).is_dir() else "."
+            # Only what a user types may be a link.
+            check_no_links(around, [f"{own}/*"])
+            out = Path(around) / own
         check_overwrite(overwrite, out=out)
+        written = [path for name in question.writes if (path := getattr(settings, name))]
 
         def check() -> None:
             _check_beforehand(question, source, settings, out, overwrite=overwrite)
 
-        result = _answer(question, source, settings, check)
-        if result is None:
-            return
-        written = [path for name in question.writes if (path := getattr(settings, name))]
-        if out is not None:
-            result.save(out, overwrite=overwrite)
-            written += [out, *(out / name for name in result.extra)]
+        with last_in_place(written):
+            result = _answer(question, source, settings, check, overwrite=overwrite)
+            if result is None:
+                return
+            if out is not None:
+                result.save(out, overwrite=overwrite)
+                written += [out, *(out / name for name in result.extra)]
         for path in written:
             messages().print(f"Wrote {path}.", soft_wrap=True)
         print_result(result, out, form)
@@ -84,25 +95,29 @@ def _check_beforehand(
 ) -> None:
     """Raises InputError for what can be told before the work, and before libraries that load slowly."""
     if out is not None:
-        from attnlab.results import check_free, files_of
+        from attnlab.results import check_free, files_of, inputs_of
 
-        files = files_of(question)
-        check_free(out, files, files.named(settings), overwrite=overwrite)
+        files, inputs = files_of(question), inputs_of(question, source, settings)
+        check_free(out, files, files.named(settings), overwrite=overwrite, inputs=inputs)
     if "model" not in question.sources:
         check_matrices_there(Path(source))
     elif "embeddings" not in question.sources or not Path(source).exists():
         check_source_there(source, matrices="matrices" in question.sources)
-    for name in question.writes:
-        if (path := getattr(settings, name)) is not None:
-            from attnlab.results import check_file_free
+    if question.writes:
+        from attnlab.results import check_writes
 
-            check_file_free(path, overwrite=overwrite, option=f"--{name}")
+        check_writes(question, source, settings, overwrite=overwrite, out=out)
     settings.check_source(source)
     check_texts_there(settings)
 
 
 def _answer(
-    question: Question, source: str, settings: Settings, check: Callable[[], None]
+    question: Question,
+    source: str,
+    settings: Settings,
+    check: Callable[[], None],
+    *,
+    overwrite: bool,
 ) -> "Result | None":
     """The result, after `check`; None in all but the first of several processes that share the work."""
     given = settings.keywords()
@@ -119,8 +134,8 @@ def _answer(
         from attnlab.results import Result
 
         processes = Processes(*described) if described else Processes()
-        # Not every question has something to count, or work to share.
-        own = {"progress": tell, "processes": processes}
+        # Not every question has something to count, work to share or a file to write.
+        own = {"progress": tell, "processes": processes, "overwrite": overwrite}
         with quiet(), processes.together():
             if processes.count > 1:
                 check()

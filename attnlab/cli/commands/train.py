@@ -21,7 +21,15 @@ from attnlab.cli.command_options import (
 )
 from attnlab.cli.output import messages
 from attnlab.cli.progress import progress_bars
-from attnlab.core import INTERRUPTED, InputError, counted, one_of_several, read_toml, word_label
+from attnlab.core import (
+    INTERRUPTED,
+    RUN_MARK,
+    InputError,
+    counted,
+    one_of_several,
+    read_toml,
+    word_label,
+)
 from attnlab.evaluation import DeviceSettings
 from attnlab.models import (
     LANGUAGE_MODEL,
@@ -215,21 +223,24 @@ def train(
                 _tell_taken(like, settings_from(taken), wanted)
     # Several processes are told of a refusal together, which needs their libraries.
     if not one_of_several():
-        _check_one_way(folder, resume=resume, overwrite=overwrite)
+        _check_one_way(
+            folder, resume=resume, overwrite=overwrite,
+            inputs=words | {"settings": settings, "like": like and like / RUN_MARK},
+        )  # fmt: skip
     _train(folder, wanted, epochs=words.get("epochs"), overwrite=overwrite, device=device)
 
 
-def _check_one_way(folder: Path, *, resume: bool, overwrite: bool) -> None:
-    from attnlab.core import check_writable, locked
-    from attnlab.models import prepare_folder, read_record, recover
+def _check_one_way(
+    folder: Path, *, resume: bool, overwrite: bool, inputs: Mapping[str, Any]
+) -> None:
+    from attnlab.core import locked, paths_in
+    from attnlab.models import prepare_folder, prepare_resuming
 
     with locked(folder):
         if resume:
-            recover(folder)
-            read_record(folder)
-            check_writable(folder)
+            prepare_resuming(folder)
         else:
-            prepare_folder(folder, overwrite=overwrite)
+            prepare_folder(folder, overwrite=overwrite, inputs=paths_in(inputs))
 
 
 def _train(

@@ -176,13 +176,14 @@ def score(
 
     Of a language model: loss per token in nats, perplexity, and bits per character.
     """
-    from attnlab.models import read_record, task_of
+    from attnlab.models import corpus_paths_of, read_record, task_of
     from attnlab.results import check_file_free
 
     settings = chosen(ScoreSettings, options)
     check_overwrite(overwrite, out=out)
     if out is not None:
-        check_file_free(out, overwrite=overwrite)
+        inputs = {run: "run"} | dict.fromkeys(corpus_paths_of(run), "corpus")
+        check_file_free(out, inputs, overwrite=overwrite)
     writes = task_of(read_record(run)) == LANGUAGE_MODEL
     if writes and (options.get("beams") is not None or out is not None):
         msg = f"{run} is a language model and has no translations or BLEU; leave --beams and --out out."

@@ -25,7 +25,15 @@ from attnlab.alignment import (
     whisper_heads,
     write_heads,
 )
-from attnlab.core import InputError, Note, options_of, path_label, usable_device, write_text
+from attnlab.core import (
+    InputError,
+    Note,
+    last_in_place,
+    options_of,
+    path_label,
+    usable_device,
+    write_text,
+)
 from attnlab.evaluation import notes_on_training, notes_on_unknown, versions_in_words
 from attnlab.labels import AER
 from attnlab.models import Model, Source, model_of
@@ -91,7 +99,7 @@ from attnlab.questions.align.word_reading import (
 )
 from attnlab.questions.align.word_times import align_audio
 from attnlab.reading import reads_audio
-from attnlab.results import Result
+from attnlab.results import Result, check_writes
 
 # Of so many pairs the page shows the links.
 SHOWN = 8
@@ -124,8 +132,15 @@ def align(source: Source, settings: AlignmentSettings) -> Result:
         `heads.json` and the links.
 
     Raises:
-        InputError: the source has no cross-attention, a file cannot be read, or no pair can be aligned.
+        InputError: the source has no cross-attention, a file cannot be read, no pair can be aligned, or the
+            links would replace what is read, or a file without `overwrite`.
     """
+    check_writes(QUESTION, source, settings, overwrite=settings.overwrite)
+    with last_in_place([] if settings.links is None else [settings.links]):
+        return _aligned(source, settings)
+
+
+def _aligned(source: Source, settings: AlignmentSettings) -> Result:
     device = usable_device(settings.device)
     loaded = model_of(source, scores=False)
     if reads_audio(loaded.model):

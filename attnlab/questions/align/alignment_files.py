@@ -1,13 +1,16 @@
 """`heads.json` and the links as files in the folder of a result; nothing heavy is imported."""
 
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from attnlab.core import write_text
 from attnlab.results import Extra, QuestionFiles
 
 HEADS_FILE, REVERSE_HEADS_FILE = "heads.json", "reverse_heads.json"
 LINKS_FILE = "links.pharaoh"
+EXTRA = (HEADS_FILE, REVERSE_HEADS_FILE, LINKS_FILE)
 
 
 class AlignmentFiles(QuestionFiles):
@@ -21,6 +24,11 @@ class AlignmentFiles(QuestionFiles):
         """The files of an older result, its heads and links among them."""
         return [*super().older(folder), *_extra(folder)]
 
+    def named(self, settings: Any) -> Iterable[str]:
+        """What it may write beside its tables."""
+        del settings
+        return EXTRA
+
     def load(self, folder: str | Path) -> Extra:
         """The heads and links in a folder, as they are."""
         return {
@@ -30,5 +38,5 @@ class AlignmentFiles(QuestionFiles):
 
 
 def _extra(folder: str | Path) -> list[Path]:
-    there = (Path(folder) / name for name in (HEADS_FILE, REVERSE_HEADS_FILE, LINKS_FILE))
+    there = (Path(folder) / name for name in EXTRA)
     return [path for path in there if path.is_file()]

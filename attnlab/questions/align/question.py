@@ -323,6 +323,7 @@ class AlignmentSettings(DeviceSettings):
     """What `attnlab align` can be told.
 
     Attributes:
+        overwrite: whether the file that `links` names may be replaced.
         progress: called with (what is being done, done, in all).
     """
 
@@ -419,6 +420,7 @@ class AlignmentSettings(DeviceSettings):
     ] = BATCH_SIZE
     memory: Annotated[float | None, MEMORY] = None
     seed: Annotated[int, SEED] = 0
+    overwrite: bool = False
     progress: Progress | None = None
 
     def __post_init__(self) -> None:

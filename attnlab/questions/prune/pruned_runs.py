@@ -1,5 +1,6 @@
 """The models of a pruning: runs in the folder of its result; nothing heavy is imported."""
 
+import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -33,7 +34,7 @@ class PruningFiles(QuestionFiles):
 
     def taken(self, folder: str | Path) -> list[str]:
         """The names in `folder` that a pruning would write, or may."""
-        return [*super().taken(folder), *([MODELS] if (Path(folder) / MODELS).exists() else [])]
+        return [*super().taken(folder), *([MODELS] if _runs(folder) else [])]
 
     def older(self, folder: str | Path) -> list[Path]:
         """The files of an older pruning and of its models."""
@@ -53,7 +54,7 @@ class PruningFiles(QuestionFiles):
         for path in older:
             check_no_results(path, ("analysis", *STUDIES))
         for path in (Path(folder) / name for name in extra):
-            if path.exists() and path not in older and not _cut_short(path, Path(folder)):
+            if os.path.lexists(path) and path not in older and not _cut_short(path, Path(folder)):
                 msg = (
                     f"{path} is no pruned run of an older pruning; move it, or name another folder."
                 )

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from attnlab.core import HEAD_COLUMNS, Column, Table, write_text
+from attnlab.core import HEAD_COLUMNS, Column, Table, check_no_links, write_text
 from attnlab.figures import write_figure
 from attnlab.results.export import cell, columns_named, declared_columns, head_names
 from attnlab.results.note_words import describe_notes
@@ -150,6 +150,7 @@ def write_contents(
         AttnlabError: something could not be written.
     """
     folder = Path(folder)
+    check_no_links(folder, [f"{figures}/*"])
 
     def written(drawn: Iterable[DrawnFigure]) -> tuple[PageFigure, ...]:
         return tuple(
