@@ -337,8 +337,8 @@ def over_models(
 ) -> pd.DataFrame:
     """The mean of each measure over the models that share the keys.
 
-    Models are the units: an interval says what another training would give on the same sentences, and
-    with few models it is wide. Rows are estimates; `contrasts` tests the few that were named beforehand.
+    Models are the units: an interval is of the mean over all trainings on the same sentences, not of one
+    more training, and with few models it is wide. Rows are estimates; `contrasts` tests the few that were named beforehand.
 
     Args:
         table: a row a model and set of keys.
@@ -380,7 +380,8 @@ def contrasts(differences: Mapping[str, Sequence[float]]) -> pd.DataFrame:
         A row a contrast: `contrast`, `models`, `same_sign` (how many models differ in the direction of
         the mean), `difference` with `difference_low` and `difference_high`, the ends of the 95 % t
         interval over models, and `p_value` of the t-test after Holm's correction over the contrasts.
-        Fewer than two models, or equal differences, have neither interval nor p-value.
+        Fewer than two models, or equal differences, have neither interval nor p-value; differences that are
+        all 0 have the interval [0, 0].
 
     Raises:
         InputError: a difference is no finite number.

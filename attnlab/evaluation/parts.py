@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from attnlab.core import InputError
 from attnlab.evaluation.evaluator import loss_kind, scored
-from attnlab.evaluation.shared_settings import Progress, TextsAsked, no_training_sentences
+from attnlab.evaluation.shared_settings import Progress, TextsAsked
 from attnlab.evaluation.sources import Texts, first_pairs, read_texts
 from attnlab.models import Model
 from attnlab.reading import Observed, Sentences, Text, observe, read_sentences, source_of
@@ -33,7 +33,7 @@ def parts_of(
 ) -> Parts:
     """Training sentences to learn on and validation sentences to choose on, beside those to report on.
 
-    Where there is no validation part, every other training sentence is one.
+    Where there is no validation part, every other training sentence is one; see `split_texts` too.
 
     Args:
         model: with its tokenizer.
@@ -61,6 +61,8 @@ def parts_of(
         chosen = tuple(text for text in validation if source_of(text) not in used)
     elif texts.corpus is not None:
         chosen = first_pairs(texts.corpus(), "validation", validation, without=used)
+    else:
+        chosen = texts.validation
     if not chosen:
         most = validation if isinstance(validation, int) else None
         # A sentence that stands there twice must not be in both halves.
@@ -101,8 +103,14 @@ def training_texts(
         there = read_texts(path, lowercase=model.lowercase)
     elif texts.corpus is not None:
         there = first_pairs(texts.corpus(), "train", wanted, without=used)
+    elif texts.training:
+        there = texts.training
     else:
-        raise no_training_sentences(model.name or "A model without a folder")
+        msg = (
+            f"{model.name or 'A model without a folder'} brings no training sentences; give a file of them "
+            "(calibration_text), or in Python a list (calibration)."
+        )
+        raise InputError(msg, options=["calibration_text"])
     found = tuple(text for text in there if source_of(text) not in used)[:count]
     if not found:
         msg = (

@@ -3,7 +3,7 @@
 Nothing heavy is imported here, so that the command line can show them at once.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, TypeVar
@@ -16,6 +16,7 @@ from attnlab.core import (
     Option,
     Settings,
     check_site_names,
+    read_lines,
     sites_named,
     versions,
 )
@@ -28,8 +29,8 @@ HELD_OUT = Option(
     "Maximum number of held-out sentences, the first of their file.", SENTENCE_FLAGS, least=1
 )
 CALIBRATION_TEXT = Option(
-    "File of training sentences, written like text; a run brings its own. Of a model that is no run, every "
-    "other one is a validation sentence.",
+    "File of training sentences, written like text, every other one for validation; a run brings its own. "
+    "Without it other models take the sentences of text in turn: held out, for training, for validation.",
     listed="calibration",
 )
 # On so many of the first sentences each head is ablated, beside its label and by itself.
@@ -136,31 +137,44 @@ class CorpusTextSettings(TextSettings):
             raise InputError(msg)
 
 
-def no_training_sentences(name: str) -> InputError:
-    """What is wrong where a model that brings no training sentences is to learn on some."""
-    msg = (
-        f"{name} brings no training sentences; give a file of them (calibration_text), or in Python a list "
-        "(calibration)."
-    )
-    return InputError(msg, options=["calibration_text"])
-
-
 @dataclass(frozen=True, kw_only=True)
 class CalibratedSettings(TextSettings):
-    """Of a study that learns on training sentences, which only a run brings."""
+    """Of a study that chooses on validation sentences what it learned on training sentences."""
 
     calibration: TextsAsked
+    validation: TextsAsked
     calibration_text: Annotated[str | Path | None, CALIBRATION_TEXT] = None
 
+    @property
+    def learns_apart(self) -> bool:
+        """Whether sentences to learn on are given beside those that are held out."""
+        return self.calibration_text is not None or not isinstance(self.calibration, int)
+
+    @property
+    def purposes(self) -> tuple[str, ...]:
+        """What sentences are split for in turn, where none are given or brought to learn on."""
+        chooses = ("for validation",) if isinstance(self.validation, int) else ()
+        return ("held out", "for training", *chooses)
+
     def check_source(self, source: object) -> None:
-        """Raises InputError where a model that is named is no run, and has no training sentences."""
+        """Raises InputError where a file has too few sentences for a model that brings none to learn on."""
         from attnlab.models import is_run
 
-        given = self.calibration_text is not None or not isinstance(self.calibration, int)
-        # Who gives no sentences at all is told that first.
-        reads = self.text is not None or not isinstance(self.wanted, int)
-        if reads and not given and isinstance(source, str | Path) and not is_run(source):
-            raise no_training_sentences(str(source))
+        named = isinstance(source, str | Path) and not is_run(source)
+        if self.text is not None and named and not self.learns_apart:
+            lines = read_lines(self.text)
+            self.check_can_be_split({line.split("\t")[0].strip(" ") for line in lines} - {""})
+
+    def check_can_be_split(self, sources: Collection[str]) -> None:
+        """Raises InputError for fewer different sentences than purposes."""
+        least = len(self.purposes)
+        if len(sources) < least:
+            msg = (
+                f"Sentences are split into {least} parts ({', '.join(self.purposes)}), so at least {least} "
+                f"different ones are needed, not {len(sources)}; give more, or a file of training sentences "
+                "(calibration_text), or in Python a list (calibration)."
+            )
+            raise InputError(msg, options=["calibration_text"])
 
 
 LOSS_OPTION = Option(
@@ -219,6 +233,21 @@ class FewerThanAsked(Note):
     asked: int
     origin: str
     there: int
+
+
+@dataclass(frozen=True)
+class SplitTexts(Note):
+    """The sentences that were handed in serve in turn for several purposes.
+
+    Attributes:
+        held_out: on how many all figures are.
+        training: on how many something is learned.
+        validation: on how many something is chosen; None where others were handed in for that.
+    """
+
+    held_out: int
+    training: int
+    validation: int | None
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,12 @@ from attnlab.corpora import DEFAULT_PAIR, EMBEDDED, ParallelCorpus, load_corpus
 from attnlab.evaluation.shared_settings import (
     MANY_REPEATED,
     MANY_UNKNOWN,
+    CalibratedSettings,
     FewerThanAsked,
     NoTranslations,
     OtherLanguages,
     RepeatedTexts,
+    SplitTexts,
     TextsAsked,
     TranslationsUnread,
     UnknownTokens,
@@ -50,6 +52,9 @@ class Texts(ShortRepr):
         texts: sentences, or pairs (source, target).
         origin: where they come from, in words.
         there: how many there are where these come from; None where they were handed in.
+        beyond: the texts behind them in their file.
+        training: those that were set apart to learn on, see `split_texts`.
+        validation: those that were set apart to choose on.
         gold: what is known of them, where that was asked for.
         corpus: the corpus that sentences can come from, if there is one, loaded when first called.
         languages: of a corpus that was named, such as `en-it`.
@@ -58,6 +63,9 @@ class Texts(ShortRepr):
     texts: tuple[Text, ...]
     origin: str = "sentences handed in"
     there: int | None = None
+    beyond: tuple[Text, ...] = ()
+    training: tuple[Text, ...] = ()
+    validation: tuple[Text, ...] = ()
     gold: Gold | None = None
     corpus: Callable[[], ParallelCorpus] | None = None
     languages: str | None = None
@@ -107,7 +115,7 @@ def model_and_texts(
         found = _of_treebank(treebank, sentences, lowercase=model.lowercase)
     elif text is not None:
         lines = read_texts(text, lowercase=model.lowercase)
-        found = Texts(lines[:sentences], path_label(text), len(lines))
+        found = Texts(lines[:sentences], path_label(text), len(lines), lines[sentences:])
     elif more is not None:
         own = run is not None and corpus is None
         found = _test_part(more(), sentences, None if own else _languages(run, pair))
@@ -120,6 +128,52 @@ def model_and_texts(
     brought = text is None and isinstance(sentences, int)
     name = corpus or (run.settings.corpus.name if run is not None and brought else None)
     return model, replace(found, gold=_gold(found, name, lowercase=model.lowercase))
+
+
+def calibrated_texts(source: Source, settings: CalibratedSettings) -> tuple[Model, Texts]:
+    """The model at `source` with the texts of a study that learns on some and is reported on others.
+
+    Where the model brings no training sentences and none are given, the texts are split by `split_texts`.
+
+    Raises:
+        InputError: see `model_and_texts` and `split_texts`.
+    """
+    settings.check_source(source)
+    model, texts = model_and_texts(
+        source, sentences=settings.wanted, text=settings.text, scores=True, corpora=False
+    )
+    if texts.corpus is None and not settings.learns_apart:
+        texts = split_texts(texts, settings)
+    return model, texts
+
+
+def split_texts(texts: Texts, settings: CalibratedSettings) -> Texts:
+    """The texts split in turn: the first held out, the second for training, the third for validation.
+
+    Texts of one source are in one part, and turns are those of sources, by their first text. Where
+    validation sentences are given, the texts beside them are split in two.
+
+    Args:
+        texts: those that were handed in.
+        settings: how many texts each part has at most.
+
+    Raises:
+        InputError: there are fewer sources than purposes.
+    """
+    most = settings.wanted, settings.calibration, settings.validation
+    given = () if isinstance(settings.validation, int) else settings.validation
+    elsewhere = set(map(source_of, given))
+    every = [text for text in (*texts.texts, *texts.beyond) if source_of(text) not in elsewhere]
+    sources = dict.fromkeys(map(source_of, every))
+    settings.check_can_be_split(sources)
+    turns = {source: number % len(settings.purposes) for number, source in enumerate(sources)}
+    held_out, training, validation = (
+        tuple(text for text in every if turns[source_of(text)] == turn)[
+            : count if isinstance(count, int) else None
+        ]
+        for turn, count in enumerate(most)
+    )
+    return replace(texts, texts=held_out, beyond=(), training=training, validation=validation)
 
 
 def _check_one_source(
@@ -264,7 +318,10 @@ def notes_on_texts(
         sites: that were asked for; None for all.
     """
     notes = [*notes_on_training(model), *notes_on_unknown(parts)]
-    if isinstance(asked, int) and len(found.texts) < asked:
+    if found.training:
+        parts_of_texts = len(found.texts), len(found.training), len(found.validation) or None
+        notes.append(SplitTexts(*parts_of_texts))
+    elif isinstance(asked, int) and len(found.texts) < asked:
         notes.append(FewerThanAsked(asked, found.origin, len(found.texts)))
     both = model.model.config.is_encoder_decoder
     # Of pairs those of one source too: their encoder heads and most of their words are the same.

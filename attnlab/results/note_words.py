@@ -12,6 +12,7 @@ from attnlab.evaluation import (
     OlderWeights,
     OtherLanguages,
     RepeatedTexts,
+    SplitTexts,
     TableWiderThanPage,
     TranslationsUnread,
     UnknownTokens,
@@ -84,6 +85,15 @@ def _kept_in_part(note: KeptInPart) -> str:
     )
 
 
+def _split_texts(note: SplitTexts) -> str:
+    counts = {"to learn on": note.training, "to choose on": note.validation}
+    parts = [f"{count} {purpose}" for purpose, count in counts.items() if count is not None]
+    return (
+        f"The sentences are split in turn: {', '.join([f'{note.held_out} held out', *parts])}. Figures are "
+        "of those held out; to have more of them, give training sentences apart (--calibration-text)."
+    )
+
+
 def _unknown_tokens(note: UnknownTokens) -> str:
     """Such as `Of the word tokens 85% (held-out), 84% (training) are unknown to the tokenizer: ...`."""
     shares = ", ".join(
@@ -115,6 +125,7 @@ WORDS: Mapping[type[Note], Words] = {
     "translation can be read: its attention will change with more training (attnlab train {run} "
     "--resume --epochs N).",
     FewerThanAsked: "{asked} sentences were asked for; {origin} has {there}.",
+    SplitTexts: _split_texts,
     RepeatedTexts: lambda note: (
         f"{note.repeated} of {note.texts} sentences "
         f"{'repeats an earlier one' if note.repeated == 1 else 'repeat earlier ones'} (of pairs their "

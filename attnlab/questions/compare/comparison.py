@@ -37,8 +37,8 @@ from attnlab.evaluation import (
     FewForIntervals,
     Parts,
     Texts,
+    calibrated_texts,
     evaluator_of,
-    model_and_texts,
     notes_on_texts,
     observe_part,
     parts_of,
@@ -104,13 +104,10 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
             used, or a model that cannot be compared.
         AttnlabError: the corpus is no longer the one of the training.
     """
-    settings.check_source(source)
     plans = [named_plan(one) for one in settings.plans]
     _check_names(plans, settings)
     device = usable_device(settings.device)
-    model, texts = model_and_texts(
-        source, sentences=settings.wanted, text=settings.text, scores=True, corpora=False
-    )
+    model, texts = calibrated_texts(source, settings)
     model.move_to(device)
     scores_them = _has_loss(model, texts)
     _check_loss(model, settings, has_loss=scores_them)

@@ -26,8 +26,8 @@ from attnlab.evaluation import (
     FewerThanAsked,
     Parts,
     Steps,
+    calibrated_texts,
     evaluator_of,
-    model_and_texts,
     observe_part,
     parts_of,
 )
@@ -97,11 +97,8 @@ def plan(source: Source, settings: PlanSettings) -> Result:
         AttnlabError: the corpus changed since the training.
     """
     check_families(settings.families)
-    settings.check_source(source)
     device = usable_device(settings.device)
-    model, texts = model_and_texts(
-        source, sentences=settings.wanted, text=settings.text, scores=True, corpora=False
-    )
+    model, texts = calibrated_texts(source, settings)
     types = settings.granularity == LAYER_TYPES
     families = settings.families
     if types:

@@ -30,8 +30,8 @@ from attnlab.evaluation import (
     Progress,
     ScoredBatch,
     Texts,
+    calibrated_texts,
     evaluator_of,
-    model_and_texts,
     parts_of,
 )
 from attnlab.models import IGNORED_LABEL, Model, Run, Source, read_record
@@ -208,10 +208,7 @@ def load_pruner(source: Source, settings: PruningSettings) -> Pruner:
         InputError: the source or its sentences cannot be used, or it is a run that was pruned before.
         AttnlabError: the corpus is no longer the one of the training.
     """
-    settings.check_source(source)
-    model, texts = model_and_texts(
-        source, sentences=settings.wanted, text=settings.text, scores=True, corpora=False
-    )
+    model, texts = calibrated_texts(source, settings)
     if isinstance(model, Run):
         _check_not_pruned(model.folder)
     else:
