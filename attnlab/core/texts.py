@@ -6,7 +6,7 @@ import re
 import reprlib
 import unicodedata
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from operator import index
 from pathlib import Path
@@ -208,15 +208,44 @@ def check_characters(text: str, where: str) -> None:
         raise InputError(msg)
 
 
-def check_sentences(sentences: Iterable[str | Iterable[str]]) -> None:
-    """Refuses half characters, see `check_characters`, in sentences or in pairs of such.
+def texts_of(given: Any, name: str = "sentences") -> list[str | tuple[str, str]]:
+    """Sentences, or pairs (source, target), as a list.
+
+    Args:
+        given: any sequence or iterator of them.
+        name: of the argument, for errors.
 
     Raises:
-        InputError: see above.
+        InputError: a single text, something else than texts (token ids, lists of words, bytes), pairs beside
+            sentences without a translation, half characters, or nothing at all.
+
+    >>> texts_of(("a dog", "a cat"))
+    ['a dog', 'a cat']
     """
-    for sentence in sentences:
-        for side in (sentence,) if isinstance(sentence, str) else sentence:
+    if isinstance(given, str):
+        msg = f"{name} must be a list of texts, not the text {briefly(given)}; write [{briefly(given)}]."
+        raise InputError(msg)
+    if not isinstance(given, Iterable) or isinstance(given, bytes | Mapping):
+        msg = f"{name} must be a list of texts or of pairs (source, target), not {briefly(given)}."
+        raise InputError(msg)
+    texts = list(given)
+    for number, text in enumerate(texts, start=1):
+        sides = text if isinstance(text, tuple) and len(text) == 2 else (text,)
+        if not all(isinstance(side, str) for side in sides):
+            msg = (
+                f"Sentence {number} is {briefly(text)}, and sentences are texts or pairs (source, target) of "
+                "texts; hand in the text itself, since the model's tokenizer makes the tokens."
+            )
+            raise InputError(msg)
+        for side in sides:
             check_characters(side, f"The sentence {briefly(side)}")
+    if not texts:
+        msg = "There are no sentences to read; hand in at least one."
+        raise InputError(msg)
+    if len({isinstance(text, tuple) for text in texts}) > 1:
+        msg = "Either every sentence has a translation or none has; hand in one kind at a time."
+        raise InputError(msg)
+    return texts
 
 
 def has_half_character(text: str) -> bool:

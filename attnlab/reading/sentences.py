@@ -16,6 +16,7 @@ from attnlab.core import (
     check_memory,
     exceeds_memory,
     input_device,
+    texts_of,
 )
 from attnlab.models import IGNORED_LABEL, Model
 from attnlab.reading.reading_notes import SentencesDropped
@@ -395,18 +396,12 @@ def read_sentences(
         origin: where they come from, in words.
 
     Raises:
-        InputError: no text, or no text that the model can take.
+        InputError: no texts, see `attnlab.core.texts_of`, or no text that the model can take.
     """
     if reads_audio(model.model):
         msg = f"{model.label} reads audio, and was given text; give a model that reads text."
         raise InputError(msg)
-    if not texts:
-        msg = "There are no sentences to read; hand in at least one."
-        raise InputError(msg)
-    if any(isinstance(text, tuple) != isinstance(texts[0], tuple) for text in texts):
-        msg = "Either every sentence has a translation or none has; hand in one kind at a time."
-        raise InputError(msg)
-    return read_tokens(model, tokenize(model, texts), origin)
+    return read_tokens(model, tokenize(model, texts_of(texts)), origin)
 
 
 def read_tokens(model: Model, tokenized: Sequence[TokenizedText], origin: str) -> Sentences:

@@ -23,7 +23,7 @@ from attnlab.alignment import (
     read_pairs,
     word_weights,
 )
-from attnlab.core import InputError, NothingUsableError, check_memory, check_sentences, path_label
+from attnlab.core import InputError, NothingUsableError, check_memory, path_label, texts_of
 from attnlab.corpora import DEFAULT_PAIR, read_pair_file, readers_by_ending, split_pair
 from attnlab.evaluation import model_and_texts
 from attnlab.labels import Alignment, Gold, align_corpus, gold_of_texts
@@ -241,7 +241,7 @@ def _words_of(model: Model, asked: AskedPairs) -> Iterable[tuple[Words, Words]]:
     if not all(isinstance(side, str) for pair in pairs for side in pair):
         msg = "Pairs must be of two texts for a model that reads text; give a Whisper for audio."
         raise InputError(msg)
-    check_sentences(pairs)
+    texts_of(pairs, "pairs")
     return [(tuple(source.split()), tuple(target.split())) for source, target in pairs]
 
 
