@@ -125,4 +125,5 @@ from .texts import printable as printable
 from .texts import read_lines as read_lines
 from .texts import read_text as read_text
 from .texts import shown as shown
+from .texts import spelled_alike as spelled_alike
 from .texts import texts_of as texts_of

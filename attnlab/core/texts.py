@@ -300,11 +300,27 @@ def _escaped(letter: str) -> str:
     return letter
 
 
+def spelled_alike(name: str, names: Iterable[str]) -> str | None:
+    """The one of some names that has the same letters and digits as another; None where none has.
+
+    >>> spelled_alike("Top_K", ["band", "top-k"]), spelled_alike("top", ["top-k"])
+    ('top-k', None)
+    """
+    names = list(names)
+    if name in names:
+        return name
+    return next((one for one in names if _letters_alone(one) == _letters_alone(name)), None)
+
+
+def _letters_alone(name: str) -> str:
+    return "".join(filter(str.isalnum, name)).casefold()
+
+
 def nearest(name: str, names: Iterable[str]) -> str | None:
     """The one of some names that is most like another; None where none is near.
 
-    >>> nearest("top-k", ["band", "topk"]), nearest("x", ["band"])
-    ('topk', None)
+    >>> nearest("bend", ["band", "topk"]), nearest("x", ["band"])
+    ('band', None)
     """
     return next(iter(get_close_matches(name, list(names), n=1)), None)
 
@@ -312,8 +328,8 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
 def nearest_in_words(name: str, names: Iterable[str]) -> str:
     """The nearest of some names as a question in brackets; nothing where none is near.
 
-    >>> nearest_in_words("top-k", ["band", "topk"]), nearest_in_words("x", ["band"])
-    (" (did you mean 'topk'?)", '')
+    >>> nearest_in_words("bend", ["band", "topk"]), nearest_in_words("x", ["band"])
+    (" (did you mean 'band'?)", '')
     """
     near = nearest(name, names)
     return f" (did you mean '{near}'?)" if near else ""

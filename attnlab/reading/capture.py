@@ -403,8 +403,8 @@ def _sentences(model: Model, given: Read | str) -> Sentences:
     read = read_sentences(model, cast("Sequence[Text]", given))
     if isinstance(read.texts[0].text, tuple) and not model.model.config.is_encoder_decoder:
         msg = (
-            f"{model.label} has one stack, which would read the first text of each pair alone; hand in single "
-            "texts, or give an encoder-decoder."
+            f"{model.label} has one stack, which would read the first text of each pair alone; hand in "
+            "single texts, or give an encoder-decoder."
         )
         raise InputError(msg)
     return read
@@ -515,7 +515,8 @@ def capture(
             `attnlab.load` returned, or a pair (model, tokenizer; or an object with tokenizers `.source` and
             `.target`). The model is used where it stands, in eval mode, and left as it was.
         sentences: a text, a list of texts, or one of pairs (source, target) for the decoder of an
-            encoder-decoder; for Whisper pairs (audio, transcript), see `attnlab.reading.audio_of`. Its own encoder's weights are not read.
+            encoder-decoder; for Whisper pairs (audio, transcript), see `attnlab.reading.audio_of`. Its own
+            encoder's weights are not read.
         sites: which attention to look at; None for all that the sentences allow.
         layers: numbers of the layers to look at, from 0; None for all. Sites that lack one do without it.
         heads: numbers of the heads to look at in each of them, from 0; None for all.
