@@ -5,8 +5,10 @@ import json
 from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -16,13 +18,15 @@ from attnlab.cli.commands.train import _from_file as load_settings
 from attnlab.cli.commands.translate import _sentences
 from attnlab.core.columns import Column
 from attnlab.core.errors import InputError
-from attnlab.core.texts import check_characters, check_sentences, shown
+from attnlab.core.options import option_fields
+from attnlab.core.texts import check_characters, shown, texts_of
 from attnlab.corpora.readers import read_line_pair, read_rows
 from attnlab.evaluation.sources import read_texts
 from attnlab.figures.canvas import write_figure
 from attnlab.figures.heatmaps import draw_heads
 from attnlab.labels.treebank import load_treebank
 from attnlab.results.page.rendering import PageFigure, Section, page_table, render_page
+from attnlab.results.question import own_questions
 
 SENTENCES = ["A cat", "öäü ß", "last one"]
 TREE = "1\t{}\t_\tX\t_\t_\t0\troot\t_\t_\n\n"
@@ -140,11 +144,47 @@ def test_other_encodings_are_refused(reader: str, encoding: str, tmp_path: Path)
     assert str(path) in str(refused.value)
 
 
-def test_half_characters_are_refused_in_sentences_and_on_either_side_of_pairs() -> None:
-    check_sentences(["a b", ("c", "d")])
-    for sentences in (["\ud800 a"], ["a", ("b", "\udc00")], [("\ud800", "b")]):
-        with pytest.raises(InputError, match="^The sentence .* half a character"):
-            check_sentences(sentences)
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("a b", r"must be a list of texts, not the text 'a b'; write \['a b'\]"),
+        ([[5, 2], [7]], r"Sentence 1 is \[5, 2\], .* hand in the text itself"),
+        (["a", 5], "Sentence 2 is 5, "),
+        ([b"a"], "Sentence 1 is b'a', "),
+        ([None], "Sentence 1 is None, "),
+        ([["a", "b"]], r"Sentence 1 is \['a', 'b'\], "),
+        ([("a", "b", "c")], r"Sentence 1 is \('a', 'b', 'c'\), "),
+        ([("a", None)], r"Sentence 1 is \('a', None\), "),
+        (["\ud800 a"], "^The sentence .* half a character"),
+        (["a", "b\udc00"], "^The sentence .* half a character"),
+        ([("\ud800", "b")], "^The sentence .* half a character"),
+        ([("b", "\udc00")], "^The sentence .* half a character"),
+        ({"a": "b"}, "must be a list of texts or of pairs"),
+        (b"a", "must be a list of texts or of pairs"),
+        ([], "There are no sentences"),
+        (["a", ("b", "c")], "Either every sentence has a translation or none"),
+    ],
+)
+def test_sentences_are_texts_or_pairs_of_texts_in_every_question(given: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        texts_of(given)
+    asked = 0
+    for question in own_questions().values():
+        for name in {"sentences", "calibration", "validation"} & {
+            field.name
+            for field in option_fields(question.settings)
+            if "tuple[str, str]" in str(field.kind)
+        }:
+            asked += 1
+            with pytest.raises(InputError, match=message):
+                question.verb("nowhere", **{name: given})
+    assert asked >= 8
+
+
+def test_sentences_may_come_as_any_sequence_of_texts() -> None:
+    for given in (["a b"], ("a b",), iter(["a b"]), np.array(["a b"]), pd.Series(["a b"])):
+        assert texts_of(given) == ["a b"]
+    assert texts_of([("a", "b")]) == [("a", "b")]
 
 
 def test_half_characters_are_refused(tmp_path: Path) -> None:

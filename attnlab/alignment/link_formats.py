@@ -4,7 +4,8 @@ Four forms are read. Indices are turned into those of words from 0, source befor
 that are also sure are sure.
 
 * Pharaoh, a line a sentence: `0-0 1p2`, from 0, `-` for sure and `p` or `?` for possible links. Read so by
-  lilt/alignment-scripts scripts/aer.py (`-`, `p`) and clab/sp2016.11-731 hw1/grade (`-`, `?`).
+  lilt/alignment-scripts scripts/aer.py (`-`, `p`) and clab/sp2016.11-731 hw1/grade (`-`, `?`). The number of
+  the sentence, from 0 or from 1, and a tab may stand before the links.
 * NAACL, a line a link: `sentence source target [S|P] [confidence]`, all from 1, `S` unless told, the last two
   in any order. Read so by wa_eval_align.pl of the workshops of 2003 and 2005 (robertostling/eflomal
   3rdparty/). Word 0, which stands for no word, is refused; `awk '$2 && $3'` removes such lines.
@@ -20,7 +21,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, repeat
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 from attnlab.alignment.links import GoldLinks, Link, gold_links
 from attnlab.core import InputError, briefly, check_there, counted, iterate_lines, replacing
@@ -32,13 +33,16 @@ _LINK = re.compile(r"([0-9]{1,9})([-p?])([0-9]{1,9})")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _CONFIDENCE = re.compile(r"[0-9.]+(?:[eE][-+]?[0-9]+)?")
 _GIZA = re.compile(r"#.*?\(([0-9]{1,9})\)")
-# How the names of files end, without .gz.
+_NUMBERED = re.compile(r"([0-9]{1,9})\t(.*)", re.DOTALL)
+# How the names of files end, without .gz; where another ending stands, their first line decides.
 _ENDINGS: Mapping[str, LinkForm] = {
     "pharaoh": "pharaoh", "talp": "pharaoh", "align": "pharaoh", "links": "pharaoh",
     "naacl": "naacl", "wa": "naacl", "nonullalign": "naacl",
     "tsv": "xlwa",
     "a3": "giza", "final": "giza",
 }  # fmt: skip
+# Of these names the first line decides too, since not all such files are of one form.
+_UNSURE = {"tsv"}
 
 
 @dataclass(frozen=True)
@@ -51,22 +55,40 @@ class LinkedPair:
 
 
 def form_of(path: str | Path) -> LinkForm:
-    """The form of a file of links by the end of its name.
+    """The form of a file of links by the end of its name, or else by its first line.
 
     Raises:
-        InputError: the name does not tell.
+        InputError: neither tells.
 
     >>> form_of("test.en-it.naacl.gz"), form_of("en-it.A3.final")
     ('naacl', 'giza')
     """
     ending = Path(path).name.removesuffix(".gz").rpartition(".")[2].lower()
-    if ending not in _ENDINGS:
+    if ending in _ENDINGS and ending not in _UNSURE:
+        return _ENDINGS[ending]
+    check_there(path, "name a file of word alignments")
+    line = next(line for _, line in _lines(path) if line.strip())
+    form = _form_of_line(line) or _ENDINGS.get(ending)
+    if form is None:
         msg = (
-            f"The name of {path} does not tell the form of its links; give it one of the endings "
-            f"{', '.join('.' + one for one in _ENDINGS)}, or name the form: {', '.join(get_args(LinkForm))}."
+            f"Neither the name of {path} nor its first line, {briefly(line)}, tells the form of its links; "
+            "write links such as 0-0 1-1 (Pharaoh), or give the name one of the endings "
+            f"{', '.join('.' + one for one in _ENDINGS)}."
         )
         raise InputError(msg)
-    return _ENDINGS[ending]
+    return form
+
+
+def _form_of_line(line: str) -> LinkForm | None:
+    """The form that a first line is of; None of a line that could be of none or of any."""
+    numbered = _NUMBERED.fullmatch(line)
+    if all(map(_LINK.fullmatch, (numbered[2] if numbered else line).split())):
+        return "pharaoh"
+    if line.startswith("#"):
+        return "giza"
+    if len(line.split()) >= 3 and all(map(_NUMBER.fullmatch, line.split()[:3])):
+        return "naacl"
+    return "xlwa" if line.count("\t") == 2 else None
 
 
 def read_links(
@@ -74,6 +96,7 @@ def read_links(
     pairs: Iterable[tuple[Words, Words]] | None = None,
     *,
     form: LinkForm | None = None,
+    first_index: int | None = None,
 ) -> Iterator[LinkedPair]:
     """The sentence pairs of a file of links, one after another; the file may end in .gz.
 
@@ -82,20 +105,25 @@ def read_links(
         pairs: the words of both sides, without which Pharaoh and NAACL have no sentences; a file that has
             its own must have the same.
         form: None: as `form_of` says.
+        first_index: of the first word of a sentence, 0 or 1; None: 1 in NAACL and GIZA, else 0.
 
     Raises:
         InputError: the file cannot be read, is empty or not UTF-8, a line is not of the form, a link is
             outside its sentence, or there are more or fewer sentences than pairs; with the line.
     """
-    form = form or form_of(path)
     check_there(path, "name a file of word alignments")
+    form = form or form_of(path)
+    first = int(form in ("naacl", "giza")) if first_index is None else first_index
+    if form == "giza" and first == 0:
+        msg = f"{path} is of the form GIZA, whose words are counted from 1; leave first_index out."
+        raise InputError(msg, options=["first_index"])
     if form in ("xlwa", "giza"):
-        found, lines = (_xlwa(path), 1) if form == "xlwa" else (_giza(path), 3)
+        found, lines = (_xlwa(path, first), 1) if form == "xlwa" else (_giza(path), 3)
         return found if pairs is None else _compared(path, found, pairs, lines)
     if pairs is None:
         msg = f"{path} holds links without their sentences; give the sentence pairs too."
         raise InputError(msg)
-    return (_pharaoh if form == "pharaoh" else _naacl)(path, pairs)
+    return (_pharaoh if form == "pharaoh" else _naacl)(path, pairs, first)
 
 
 def read_pairs(path: str | Path) -> Iterator[tuple[Words, Words]]:
@@ -151,42 +179,80 @@ def _pair(columns: Sequence[str], where: str) -> tuple[Words, Words]:
     return source, target
 
 
-def _pharaoh(path: str | Path, pairs: Iterable[tuple[Words, Words]]) -> Iterator[LinkedPair]:
-    rest, lines, sentences = iter(pairs), 0, 0
+def _pharaoh(
+    path: str | Path, pairs: Iterable[tuple[Words, Words]], first: int
+) -> Iterator[LinkedPair]:
+    rest, lines, sentences, start = iter(pairs), 0, 0, None
     for where, line in _lines(path):
         pair = next(rest, None)
         # Blank lines behind the last sentence do no harm.
         lines += pair is not None or bool(line.strip())
         if pair is not None:
+            match = _NUMBERED.fullmatch(line)
+            if match is not None and sentences == 0:
+                start = min(int(match[1]), 1)
+            links = line if start is None else _of_number(match, start + sentences, where)
             sentences += 1
-            yield LinkedPair(*pair, _parsed(line, pair, where))
+            yield LinkedPair(*pair, _parsed(links, pair, where, path, first))
     _check_number(path, lines, sentences + sum(1 for _ in rest))
 
 
-def _parsed(text: str, pair: tuple[Words, Words], where: str) -> GoldLinks:
-    """The links of a line of Pharaoh."""
+def _of_number(match: re.Match[str] | None, number: int, where: str) -> str:
+    """What stands behind the number of a sentence.
+
+    Raises:
+        InputError: the line begins with another number, or none.
+    """
+    if match is None or int(match[1]) != number:
+        begins = "no number of a sentence" if match is None else f"number {int(match[1])}"
+        msg = (
+            f"{where} begins with {begins}, where {number} comes next; number all sentences in order, also "
+            "those without links, or none."
+        )
+        raise InputError(msg)
+    return match[2]
+
+
+def _parsed(
+    text: str, pair: tuple[Words, Words], where: str, path: str | Path, first: int = 0
+) -> GoldLinks:
+    """The links of a line of Pharaoh in `path`, where the first word of a sentence has the index `first`."""
     links: dict[bool, list[Link]] = {True: [], False: []}
     for part in text.split():
         match = _LINK.fullmatch(part)
         if match is None:
             msg = f"{where} has {briefly(part)} for a link; write links such as 0-0, possible ones as 0p0."
             raise InputError(msg)
-        link = int(match[1]), int(match[3])
-        _check_inside(link, pair, where)
+        link = int(match[1]) - first, int(match[3]) - first
+        beyond = [index - len(side) for index, side in zip(link, pair, strict=True)]
+        if first == 0 and max(beyond) == 0 and _counts_from_1(path):
+            _check_inside(link, pair, where, advice=_FROM_1)
+        _check_inside(link, pair, where, first)
         links[match[2] == "-"].append(link)
     return gold_links(links[True], links[False])
 
 
-def _check_inside(link: Link, pair: tuple[Words, Words], where: str, first: int = 0) -> None:
+def _counts_from_1(path: str | Path) -> bool:
+    """Whether no link of a file has the index 0."""
+    links = (_LINK.fullmatch(part) for _, line in _lines(path) for part in line.split())
+    return not any(0 in (int(link[1]), int(link[3])) for link in links if link)
+
+
+_FROM_1 = "no link of the file has the index 0, so it seems to count words from 1: say so with first_index 1"
+_TOGETHER = "check that links and sentences belong together"
+
+
+def _check_inside(
+    link: Link, pair: tuple[Words, Words], where: str, first: int = 0, advice: str = _TOGETHER
+) -> None:
     """Raises InputError for a link to a word that there is not; `first` is the index of first words."""
     for name, index, words in zip(("source", "target"), link, pair, strict=True):
         if not 0 <= index < len(words):
             msg = (
                 f"{where} links {name} word {index + first}, and the {name} sentence has "
-                f"{counted(len(words), 'word')}, from {first} to {len(words) - 1 + first}; check that links "
-                "and sentences belong together."
+                f"{counted(len(words), 'word')}, from {first} to {len(words) - 1 + first}; {advice}."
             )
-            raise InputError(msg)
+            raise InputError(msg, options=["first_index"])
 
 
 def _check_number(path: str | Path, found: int, pairs: int, lines: int = 1) -> None:
@@ -203,9 +269,11 @@ def _check_number(path: str | Path, found: int, pairs: int, lines: int = 1) -> N
     raise InputError(msg)
 
 
-def _naacl(path: str | Path, pairs: Iterable[tuple[Words, Words]]) -> Iterator[LinkedPair]:
+def _naacl(
+    path: str | Path, pairs: Iterable[tuple[Words, Words]], first: int
+) -> Iterator[LinkedPair]:
     rest, sentence = enumerate(pairs, start=1), 0
-    for number, group in groupby(_naacl_lines(path), lambda line: line[1]):
+    for number, group in groupby(_naacl_lines(path, first), lambda line: line[1]):
         lines = list(group)
         where = lines[0][0]
         if number <= sentence:
@@ -222,13 +290,13 @@ def _naacl(path: str | Path, pairs: Iterable[tuple[Words, Words]]) -> Iterator[L
             )
             raise InputError(msg)
         for where, _, link, _ in lines:
-            _check_inside(link, pair, where, first=1)
+            _check_inside(link, pair, where, first)
         sure, possible = ([one[2] for one in lines if one[3] is kind] for kind in (True, False))
         yield LinkedPair(*pair, gold_links(sure, possible))
     yield from (LinkedPair(*pair, gold_links(())) for _, pair in rest)
 
 
-def _naacl_lines(path: str | Path) -> Iterator[tuple[str, int, Link, bool]]:
+def _naacl_lines(path: str | Path, first: int) -> Iterator[tuple[str, int, Link, bool]]:
     """Of every link its line, its sentence from 1, its words from 0, and whether it is sure."""
     for where, line in _lines(path):
         if not line.strip():
@@ -248,17 +316,17 @@ def _naacl_lines(path: str | Path) -> Iterator[tuple[str, int, Link, bool]]:
             )
             raise InputError(msg)
         sentence, source, target = map(int, numbers)
-        if 0 in (sentence, source, target):
+        if sentence == 0 or (first and 0 in (source, target)):
             what = ("sentence", "source word", "target word")[(sentence, source, target).index(0)]
             msg = (
-                f"{where} has {what} 0, and all are counted from 1 there; remove links to no word, or add 1 "
-                "to indices from 0."
+                f"{where} has {what} 0, and all are counted from 1 there; remove links to no word, or say "
+                "with first_index 0 that words are counted from 0."
             )
-            raise InputError(msg)
-        yield where, sentence, (source - 1, target - 1), kinds != ["P"]
+            raise InputError(msg, options=["first_index"])
+        yield where, sentence, (source - first, target - first), kinds != ["P"]
 
 
-def _xlwa(path: str | Path) -> Iterator[LinkedPair]:
+def _xlwa(path: str | Path, first: int) -> Iterator[LinkedPair]:
     for where, line in _to_the_last(_lines(path)):
         columns = line.split("\t")
         if len(columns) != 3:
@@ -266,7 +334,7 @@ def _xlwa(path: str | Path) -> Iterator[LinkedPair]:
             msg = f"{where} has {noun} instead of three: source, tab, target, tab, links."
             raise InputError(msg)
         pair = _pair(columns, where)
-        yield LinkedPair(*pair, _parsed(columns[2], pair, where))
+        yield LinkedPair(*pair, _parsed(columns[2], pair, where, path, first))
 
 
 def _giza(path: str | Path) -> Iterator[LinkedPair]:

@@ -25,7 +25,7 @@ from attnlab.attention.mechanisms.static import StaticAttention
 from attnlab.attention.mechanisms.synthesizer import SynthesizerAttention
 from attnlab.attention.mechanisms.topk import TopKAttention
 from attnlab.attention.specification import Specification, name_and_options, specified
-from attnlab.core import InputError, briefly, nearest_in_words, with_plugins
+from attnlab.core import InputError, briefly, nearest_in_words, spelled_alike, with_plugins
 
 # As mechanisms are called, or called elsewhere.
 _NAME = re.compile(r"[\w-]+", re.ASCII)
@@ -77,29 +77,32 @@ def _is_mechanism(kind: object) -> bool:
 
 
 def parse(text: str) -> Specification:
-    """The specification that `text` writes down.
+    """The specification that `text` writes down; hyphens, underscores and capitals of its name do not count.
 
     Raises:
         InputError: unknown mechanism, unknown or missing option, or a value out of range.
 
     >>> parse("band(window=3)")
     Band(window=3)
+    >>> str(parse("top-k(k=3)"))
+    'topk(k=3)'
     >>> str(parse("band(window=(3, 0))"))
     'band(window=(3, 0))'
     >>> str(parse("fixed(pattern=next)"))
     "fixed(pattern='next')"
     """
-    # Nothing is read behind a name such as top-k.
+    # What is no name of Python, such as top-k, could not be read with what stands behind it.
     before = text.partition("(")[0].strip()
     if _NAME.fullmatch(before):
-        _specification_of(before)
+        text = text.replace(before, _specification_of(before).name, 1)
     name, options = name_and_options(text)
     return specified(_specification_of(name), options)
 
 
 def _specification_of(name: str) -> type[Specification]:
     known = mechanisms()
-    kind = known.get(name)
+    spelled = spelled_alike(name, known)
+    kind = None if spelled is None else known[spelled]
     if kind is None or kind.specification is None:
         near = nearest_in_words(name, known)
         msg = f"There is no mechanism {briefly(name)}{near}; choose from: {', '.join(known)}."

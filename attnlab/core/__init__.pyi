@@ -126,7 +126,6 @@ from .texts import TREEBANK as TREEBANK
 from .texts import briefly as briefly
 from .texts import check_characters as check_characters
 from .texts import check_has_lines as check_has_lines
-from .texts import check_sentences as check_sentences
 from .texts import check_there as check_there
 from .texts import counted as counted
 from .texts import duration as duration
@@ -139,4 +138,6 @@ from .texts import printable as printable
 from .texts import read_lines as read_lines
 from .texts import read_text as read_text
 from .texts import shown as shown
+from .texts import spelled_alike as spelled_alike
+from .texts import texts_of as texts_of
 from .texts import word_label as word_label

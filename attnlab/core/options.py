@@ -32,7 +32,7 @@ from typing import (
 
 from attnlab.core.errors import InputError
 from attnlab.core.limits import LARGEST_NUMBER
-from attnlab.core.texts import briefly, nearest
+from attnlab.core.texts import briefly, check_characters, nearest, texts_of
 
 # Sentences in one forward pass, where nothing else is said.
 BATCH_SIZE = 32
@@ -149,7 +149,16 @@ class OptionField:
         return list(get_args(self.kind)) if several else [self.kind]
 
     def several(self, value: Any) -> Any:
-        """A number alone as a sequence of one, a text as the command line reads it, where that is wanted."""
+        """A value as a sequence, where one is wanted.
+
+        A number alone is a sequence of one, a text is read as on the command line, and sentences are as
+        `texts_of` gives them.
+
+        Raises:
+            InputError: what should be sentences is something else.
+        """
+        if any(tuple[str, str] in _inner_kinds(kind) for kind in self.kinds()):
+            return value if value is None or isinstance(value, Real) else texts_of(value, self.name)
         kinds = [kind for kind in self.kinds() if _inner_kinds(kind)]
         if len(kinds) < len([kind for kind in self.kinds() if kind is not type(None)]):
             return value
@@ -185,6 +194,8 @@ class OptionField:
         ):
             msg = f"{name} must be a table of texts, not {briefly(value)}."
             raise InputError(msg)
+        if isinstance(value, str):
+            check_characters(value, name)
         self.option.refuse(name, value)
 
 

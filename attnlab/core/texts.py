@@ -6,7 +6,7 @@ import re
 import reprlib
 import unicodedata
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from operator import index
 from pathlib import Path
@@ -210,15 +210,44 @@ def check_characters(text: str, where: str) -> None:
         raise InputError(msg)
 
 
-def check_sentences(sentences: Iterable[str | Iterable[str]]) -> None:
-    """Refuses half characters, see `check_characters`, in sentences or in pairs of such.
+def texts_of(given: Any, name: str = "sentences") -> list[str | tuple[str, str]]:
+    """Sentences, or pairs (source, target), as a list.
+
+    Args:
+        given: any sequence or iterator of them.
+        name: of the argument, for errors.
 
     Raises:
-        InputError: see above.
+        InputError: a single text, something else than texts (token ids, lists of words, bytes), pairs beside
+            sentences without a translation, half characters, or nothing at all.
+
+    >>> texts_of(("a dog", "a cat"))
+    ['a dog', 'a cat']
     """
-    for sentence in sentences:
-        for side in (sentence,) if isinstance(sentence, str) else sentence:
+    if isinstance(given, str):
+        msg = f"{name} must be a list of texts, not the text {briefly(given)}; write [{briefly(given)}]."
+        raise InputError(msg)
+    if not isinstance(given, Iterable) or isinstance(given, bytes | Mapping):
+        msg = f"{name} must be a list of texts or of pairs (source, target), not {briefly(given)}."
+        raise InputError(msg)
+    texts = list(given)
+    for number, text in enumerate(texts, start=1):
+        sides = text if isinstance(text, tuple) and len(text) == 2 else (text,)
+        if not all(isinstance(side, str) for side in sides):
+            msg = (
+                f"Sentence {number} is {briefly(text)}, and sentences are texts or pairs (source, target) of "
+                "texts; hand in the text itself, since the model's tokenizer makes the tokens."
+            )
+            raise InputError(msg)
+        for side in sides:
             check_characters(side, f"The sentence {briefly(side)}")
+    if not texts:
+        msg = "There are no sentences to read; hand in at least one."
+        raise InputError(msg)
+    if len({isinstance(text, tuple) for text in texts}) > 1:
+        msg = "Either every sentence has a translation or none has; hand in one kind at a time."
+        raise InputError(msg)
+    return texts
 
 
 def has_half_character(text: str) -> bool:
@@ -273,11 +302,27 @@ def _escaped(letter: str) -> str:
     return letter
 
 
+def spelled_alike(name: str, names: Iterable[str]) -> str | None:
+    """The one of some names that has the same letters and digits as another; None where none has.
+
+    >>> spelled_alike("Top_K", ["band", "top-k"]), spelled_alike("top", ["top-k"])
+    ('top-k', None)
+    """
+    names = list(names)
+    if name in names:
+        return name
+    return next((one for one in names if _letters_alone(one) == _letters_alone(name)), None)
+
+
+def _letters_alone(name: str) -> str:
+    return "".join(filter(str.isalnum, name)).casefold()
+
+
 def nearest(name: str, names: Iterable[str]) -> str | None:
     """The one of some names that is most like another; None where none is near.
 
-    >>> nearest("top-k", ["band", "topk"]), nearest("x", ["band"])
-    ('topk', None)
+    >>> nearest("bend", ["band", "topk"]), nearest("x", ["band"])
+    ('band', None)
     """
     return next(iter(get_close_matches(name, list(names), n=1)), None)
 
@@ -285,8 +330,8 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
 def nearest_in_words(name: str, names: Iterable[str]) -> str:
     """The nearest of some names as a question in brackets; nothing where none is near.
 
-    >>> nearest_in_words("top-k", ["band", "topk"]), nearest_in_words("x", ["band"])
-    (" (did you mean 'topk'?)", '')
+    >>> nearest_in_words("bend", ["band", "topk"]), nearest_in_words("x", ["band"])
+    (" (did you mean 'band'?)", '')
     """
     near = nearest(name, names)
     return f" (did you mean '{near}'?)" if near else ""

@@ -37,6 +37,7 @@ from attnlab.reading import (
     GREEDY,
     Sentences,
     Text,
+    check_embedded,
     few_tokens,
     inputs_of,
     read_sentences,
@@ -381,7 +382,9 @@ def _labelled(model: Model, sentences: Sentences, loss: LossKind, seed: int) -> 
     found = scored(model, sentences, loss)
     if loss != "masked tokens":
         return found
-    return mask_tokens(found, model.both_tokenizers.source.mask_token_id, seed)
+    masked = mask_tokens(found, model.both_tokenizers.source.mask_token_id, seed)
+    check_embedded(model, masked)
+    return masked
 
 
 def evaluator_of(

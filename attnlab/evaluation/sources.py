@@ -11,10 +11,10 @@ from attnlab.core import (
     Note,
     ShortRepr,
     check_has_lines,
-    check_sentences,
     check_word_length,
     path_label,
     read_lines,
+    texts_of,
 )
 from attnlab.corpora import DEFAULT_PAIR, EMBEDDED, ParallelCorpus, load_corpus
 from attnlab.evaluation.shared_settings import (
@@ -109,8 +109,7 @@ def model_and_texts(
     run = model if isinstance(model, Run) else None
     more = _corpus(run, corpus, pair)
     if not isinstance(sentences, int):
-        check_sentences(sentences)
-        found = Texts(tuple(sentences))
+        found = Texts(tuple(texts_of(sentences)))
     elif treebank is not None:
         found = _of_treebank(treebank, sentences, lowercase=model.lowercase)
     elif text is not None:

@@ -61,7 +61,6 @@ from .run_replacement import report_replaced as report_replaced
 from .safe_loading import UNREADABLE as UNREADABLE
 from .safe_loading import check_generation_config as check_generation_config
 from .safe_loading import check_has_tokenizer as check_has_tokenizer
-from .safe_loading import check_vocabulary as check_vocabulary
 from .safe_loading import load_body as load_body
 from .scoring import length_ratio as length_ratio
 from .scoring import score as score

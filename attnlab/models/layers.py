@@ -376,6 +376,10 @@ class Decoder(nn.Module):
         )
         self.norm = nn.LayerNorm(config.dim) if config.norm == "pre" else nn.Identity()
 
+    def get_input_embeddings(self) -> nn.Embedding:
+        """The embedding of what is predicted."""
+        return self.embedding.tokens
+
     def forward(
         self,
         ids: Int[Tensor, "batch query"],

@@ -435,6 +435,10 @@ class RecurrentDecoder(nn.Module):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
 
+    def get_input_embeddings(self) -> nn.Embedding:
+        """The embedding of what is predicted."""
+        return self.embedding.tokens
+
     def forward(
         self,
         ids: Int[Tensor, "batch query"],

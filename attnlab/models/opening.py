@@ -13,7 +13,6 @@ from attnlab.models.safe_loading import (
     DamagedModelError,
     check_generation_config,
     check_has_tokenizer,
-    check_vocabulary,
     load_body,
 )
 from attnlab.models.tokenizer import read_tokenizer
@@ -85,7 +84,7 @@ def load_transformers(source: str | Path, *, scores: bool, tokenizes: bool = Tru
             kind = AutoModelForMaskedLM
         check_generation_config(name)
         model = load_body(kind, name, scores=scores)
-        tokenizer = _tokenizer(name, model) if tokenizes else None
+        tokenizer = _tokenizer(name) if tokenizes else None
     except UNREADABLE as error:
         found = "is a folder" if Path(source).is_dir() else "is no folder here"
         msg = (
@@ -101,18 +100,16 @@ def load_transformers(source: str | Path, *, scores: bool, tokenizes: bool = Tru
     return Model(model, tokenizer, str(source))
 
 
-def _tokenizer(name: str, model: Any) -> Any:
-    """That of a model; raises one of `UNREADABLE` where there is none that fits."""
+def _tokenizer(name: str) -> Any:
+    """That of a model; raises one of `UNREADABLE` where there is none that can be used."""
     from transformers import AutoTokenizer
 
     check_has_tokenizer(name)
     try:
-        tokenizer = read_tokenizer(AutoTokenizer, name)
+        return read_tokenizer(AutoTokenizer, name)
     except Exception as error:
         msg = f"its tokenizer cannot be used: {reason(error)}"
         raise DamagedModelError(msg) from error
-    check_vocabulary(tokenizer, model)
-    return tokenizer
 
 
 def _scores_masked(config: Any) -> bool:

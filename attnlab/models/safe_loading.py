@@ -121,15 +121,6 @@ def check_has_tokenizer(source: str | Path) -> None:
         raise DamagedModelError(msg)
 
 
-def check_vocabulary(tokenizer: Any, model: PreTrainedModel) -> None:
-    """Raises DamagedModelError where the tokenizer has ids that the input embedding does not hold."""
-    largest = max(tokenizer.get_vocab().values(), default=-1)
-    types = len(model.get_input_embeddings().weight)
-    if largest >= types:
-        msg = f"its tokenizer has ids up to {largest}, its embedding holds {types} types"
-        raise DamagedModelError(msg)
-
-
 def _loaded(kind: Any, source: str | Path) -> tuple[Any, dict[str, Any]]:
     # What is missing is drawn at random before it is refused.
     with torch.random.fork_rng(devices=[]):

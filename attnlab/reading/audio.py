@@ -22,6 +22,8 @@ from attnlab.reading.sentences import (
     Sentences,
     TokenizedText,
     Tokens,
+    check_embedded,
+    input_tables,
     most_positions,
     reads_audio,
     shifted,
@@ -192,7 +194,8 @@ def read_audio(
         raise InputError(msg)
     start, most = config.decoder_start_token_id, most_positions(config)
     frames = Frames(config.max_source_positions)
-    target = Vocabulary(model.both_tokenizers.target, start)
+    table = input_tables(model.model)["target"]
+    target = Vocabulary(model.both_tokenizers.target, start, table=table)
     # Whisper has learned words with the space before them.
     texts = [f" {text.strip()}" for _, text in pairs]
     written = tokens_of(model.both_tokenizers.target, texts, target=True)
@@ -210,7 +213,9 @@ def read_audio(
         usable.append(Sentence(number, ids, read[:-1], read[1:], _padded(audio, config)))
         side = Tokens(ids, tuple(one in frames.special for one in ids), None)
         tokenized.append(TokenizedText((audio.name, text), side, tokens))
-    return Sentences(tuple(tokenized), tuple(usable), (), frames, target, most, origin)
+    read = Sentences(tuple(tokenized), tuple(usable), (), frames, target, most, origin)
+    check_embedded(model, read)
+    return read
 
 
 def check_fits(audio: Audio, config: Any) -> None:

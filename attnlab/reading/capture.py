@@ -389,14 +389,25 @@ class _Batch:
 Read = Sequence[Text | tuple[Audio, str]]
 
 
-def _sentences(model: Model, given: Read) -> Sentences:
-    heard = [isinstance(one, tuple) and isinstance(one[0], Audio) for one in given]
+def _sentences(model: Model, given: Read | str) -> Sentences:
+    if isinstance(given, str):
+        given = [given]
+    # Others are refused where they are read.
+    listed = given if isinstance(given, Sequence) else ()
+    heard = [isinstance(one, tuple) and isinstance(one[0], Audio) for one in listed if one]
     if any(heard) and not all(heard):
         msg = "Either all that is read is audio with a transcript or nothing is; hand in one kind at a time."
         raise InputError(msg)
     if any(heard):
         return read_audio(model, cast("Sequence[tuple[Audio, str]]", given))
-    return read_sentences(model, cast("Sequence[Text]", given))
+    read = read_sentences(model, cast("Sequence[Text]", given))
+    if isinstance(read.texts[0].text, tuple) and not model.model.config.is_encoder_decoder:
+        msg = (
+            f"{model.label} has one stack, which would read the first text of each pair alone; hand in "
+            "single texts, or give an encoder-decoder."
+        )
+        raise InputError(msg)
+    return read
 
 
 CAPTURE_ROWS = "capture some of its rows in Python (rows= of attnlab.capture)"
@@ -472,7 +483,7 @@ class Capture(ShortRepr):
 
 def capture(
     source: Source,
-    sentences: Read,
+    sentences: Read | str | None = None,
     *,
     sites: Sequence[str] | None = None,
     layers: Sequence[int] | None = None,
@@ -503,8 +514,9 @@ def capture(
         source: a run or its folder, a transformers folder, the name of a model on the hub, what
             `attnlab.load` returned, or a pair (model, tokenizer; or an object with tokenizers `.source` and
             `.target`). The model is used where it stands, in eval mode, and left as it was.
-        sentences: texts, or pairs (source, target) for the decoder of an encoder-decoder; for Whisper pairs
-            (audio, transcript), see `attnlab.reading.audio_of`. Its own encoder's weights are not read.
+        sentences: a text, a list of texts, or one of pairs (source, target) for the decoder of an
+            encoder-decoder; for Whisper pairs (audio, transcript), see `attnlab.reading.audio_of`. Its own
+            encoder's weights are not read.
         sites: which attention to look at; None for all that the sentences allow.
         layers: numbers of the layers to look at, from 0; None for all. Sites that lack one do without it.
         heads: numbers of the heads to look at in each of them, from 0; None for all.
@@ -525,6 +537,12 @@ def capture(
             whose weights need more memory; a layer, head or row that there is not.
         AttnlabError: a layer whose weights are no attention weights.
     """
+    if sentences is None:
+        msg = (
+            "capture reads the texts that it is given; write capture(source, ['A text.']), or "
+            "attnlab.analyze(source) for the sentences that a run brings."
+        )
+        raise InputError(msg)
     selection = selection_of(layers, heads, rows, seed)
     statistics = HeadStatistics(selection.heads)
     keeper = MatrixKeeper(keep_matrices, keep_bytes, keep_dtype, heads=selection.heads)

@@ -1,12 +1,13 @@
 """Sentences as token ids, in batches of like length; knows tokenizers, nothing of attention."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnlab.attention import BLOCK_WEIGHTS
 from attnlab.core import (
@@ -16,6 +17,8 @@ from attnlab.core import (
     check_memory,
     exceeds_memory,
     input_device,
+    shown,
+    texts_of,
 )
 from attnlab.models import IGNORED_LABEL, Model
 from attnlab.reading.reading_notes import SentencesDropped
@@ -395,18 +398,12 @@ def read_sentences(
         origin: where they come from, in words.
 
     Raises:
-        InputError: no text, or no text that the model can take.
+        InputError: no texts, see `attnlab.core.texts_of`, or no text that the model can take.
     """
     if reads_audio(model.model):
         msg = f"{model.label} reads audio, and was given text; give a model that reads text."
         raise InputError(msg)
-    if not texts:
-        msg = "There are no sentences to read; hand in at least one."
-        raise InputError(msg)
-    if any(isinstance(text, tuple) != isinstance(texts[0], tuple) for text in texts):
-        msg = "Either every sentence has a translation or none has; hand in one kind at a time."
-        raise InputError(msg)
-    return read_tokens(model, tokenize(model, texts), origin)
+    return read_tokens(model, tokenize(model, texts_of(texts)), origin)
 
 
 def read_tokens(model: Model, tokenized: Sequence[TokenizedText], origin: str) -> Sentences:
@@ -428,16 +425,53 @@ def read_tokens(model: Model, tokenized: Sequence[TokenizedText], origin: str) -
         for number, one in enumerate(tokenized)
     ]
     limit = token_limit(model)
-    vocabulary = Vocabulary(both.source)
+    tables = input_tables(model.model)
+    vocabulary = Vocabulary(both.source, table=tables["source"])
     usable, dropped = _usable(sentences, limit, vocabulary)
     if not usable:
         reasons = ", ".join(f"{one.reason}: {one.count}" for one in dropped)
         msg = f"None of the {len(tokenized)} sentences can be used ({reasons})."
         raise NothingUsableError(msg)
-    target = Vocabulary(both.target, start)
-    return Sentences(
+    target = Vocabulary(both.target, start, table=tables["target"])
+    read = Sentences(
         tuple(tokenized), tuple(usable), tuple(dropped), vocabulary, target, limit, origin
     )
+    check_embedded(model, read)
+    return read
+
+
+def input_tables(model: Any) -> dict[Side, nn.Embedding | None]:
+    """The input embedding of each side; None where none is a table (CANINE hashes its characters)."""
+    stacks: dict[Side, Any] = {"source": model, "target": model}
+    if model.config.is_encoder_decoder:
+        stacks["target"] = model.get_decoder()
+    tables: dict[Side, nn.Embedding | None] = {}
+    for side, stack in stacks.items():
+        # FSMT's decoder has the table and not the method.
+        table = getattr(stack, "embed_tokens", None)
+        with suppress(AttributeError, NotImplementedError):
+            table = stack.get_input_embeddings()
+        tables[side] = table if hasattr(table, "num_embeddings") else None
+    return tables
+
+
+def check_embedded(model: Model, sentences: Sentences) -> None:
+    """Raises InputError for a token of some text that the input embedding has no row for."""
+    tables = input_tables(model.model)
+    for one in sentences.usable:
+        # Of audio the source are frames.
+        read = {"source": one.source if one.features is None else (), "target": one.target or ()}
+        for side, table in tables.items():
+            largest = max(read[side], default=0)
+            if table is not None and largest >= table.num_embeddings:
+                (token,) = getattr(sentences, side).tokens([largest])
+                msg = (
+                    f"Text {one.number + 1} has token {shown(token)} with id {largest}, and the input "
+                    f"embedding of {model.label} has {table.num_embeddings} rows; make it larger with "
+                    "model.resize_token_embeddings(len(tokenizer)), or use the tokenizer that the model was "
+                    "trained with."
+                )
+                raise InputError(msg)
 
 
 def token_limit(model: Model) -> int:

@@ -1,12 +1,13 @@
 """What kind of token every id of a tokenizer is, and the tokens along one side of a batch."""
 
+import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import ModelOutput
 
@@ -55,12 +56,23 @@ _MARKS = ("bos", "eos", "sep", "cls", "mask", "pad")
 class Vocabulary:
     """What kind of token every id of a tokenizer is.
 
+    Args:
+        tokenizer: of transformers.
+        start: the id that a decoder starts with.
+        table: the model's embedding of these ids, which padding must be one of; None: any id is.
+
     Attributes:
         special: ids of special tokens; an unknown word is none.
         unknown: id of what stands for text that the vocabulary lacks; None where nothing does.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, start: int | None = None) -> None:
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        start: int | None = None,
+        *,
+        table: nn.Embedding | None = None,
+    ) -> None:
         self.marks = {getattr(tokenizer, f"{role}_token_id") for role in _MARKS} | {start}
         # One token may be the unknown word and the mark of the beginning too, as in GPT-2.
         unknown = tokenizer.unk_token_id
@@ -70,9 +82,13 @@ class Vocabulary:
         if start is not None:
             self.special.add(start)
         self.closing = {tokenizer.eos_token_id, tokenizer.sep_token_id} - {None}
-        self.padding = next(
-            (i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if i is not None), 0
+        known = (
+            tokenizer.pad_token_id,
+            getattr(table, "padding_idx", None),
+            tokenizer.eos_token_id,
         )
+        rows = math.inf if table is None else table.num_embeddings
+        self.padding = next((i for i in known if i is not None and i < rows), 0)
         self._tokenizer = tokenizer
         self._punctuation: dict[int, bool] = {}
 

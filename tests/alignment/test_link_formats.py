@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,7 @@ def test_every_form_holds_the_same(name: str, packed: bool, write) -> None:
 def test_a_line_that_is_written_is_read_again(links: list, possible: bool) -> None:
     gold = gold_links(links[::2], links[1::2]) if possible else gold_links(links)
     words = ("w",) * 10
-    assert _parsed(pharaoh_line(gold), (words, words), "here") == gold
+    assert _parsed(pharaoh_line(gold), (words, words), "here", "no file") == gold
 
 
 def test_files_that_are_written(tmp_path: Path) -> None:
@@ -200,7 +201,7 @@ def test_files_that_cannot_be_used(name: str, write, tmp_path: Path) -> None:
     refused("is empty; write a line for each", write(name, "\n \n"))
     refused("line 1, is not valid UTF-8", write(name, b"\xff\n"))
     refused("There is no file .*; name a file of word alignments", tmp_path / f"absent.{name}")
-    refused("is a folder", tmp_path, form=form_of(name))
+    refused("is a folder", tmp_path, form=form_of(write(name, FILES[name])))
 
 
 def test_tab_separated(write) -> None:
@@ -224,11 +225,67 @@ def test_blank_lines_at_the_end_do_no_harm(write) -> None:
 
 
 def test_what_a_name_says(write) -> None:
-    with pytest.raises(InputError, match="does not tell the form of its links; give it one of"):
-        form_of("gold.txt")
-    found = list(read_links(write("gold.txt", PHARAOH), PAIRS, form="pharaoh"))
+    with pytest.raises(
+        InputError, match="Neither the name of .* nor its first line, 'a b', tells"
+    ) as error:
+        form_of(write("gold.xyz", "\na b\n"))
+    assert "name the form" not in str(error.value)
+    found = list(read_links(write("gold.naacl", PHARAOH), PAIRS, form="pharaoh"))
     assert [one.links for one in found] == GOLD
     refused("holds links without their sentences", write("gold.naacl", NAACL), None)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("ending", ["gold", "txt", "txt.gz", "tsv", "GOLD", "xyz"])
+def test_where_the_name_does_not_tell_the_first_line_does(name: str, ending: str, write) -> None:
+    text = FILES[name].encode()
+    path = write(f"it.{ending}", gzip.compress(text) if ending.endswith("gz") else text)
+    assert form_of(path) == form_of(write(name, text))
+    assert list(read_links(path, PAIRS)) == list(read_links(write(name, text), PAIRS))
+
+
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize("name", ["gold.pharaoh", "gold.txt", "gold.tsv"])
+def test_numbers_may_stand_before_links(name: str, start: int, write) -> None:
+    lines = PHARAOH.splitlines()
+    numbered = "".join(f"{n}\t{line}\n" for n, line in enumerate(lines, start=start))
+    assert [one.links for one in read_links(write(name, numbered), PAIRS)] == GOLD
+    for old, new, message in (
+        (
+            f"{start + 2}\t",
+            f"{start + 5}\t",
+            f"line 3, begins with number {start + 5}, where {start + 2} comes",
+        ),
+        (f"{start + 1}\t", "", f"line 2, begins with no number of a sentence, where {start + 1}"),
+        (f"{start}\t", "7\t", "line 1, begins with number 7, where 1 comes next"),
+    ):
+        refused(message, write("it.pharaoh", numbered.replace(old, new, 1)))
+
+
+def from_1(text: str) -> str:
+    return re.sub(r"\b(\d)([-p?])(\d)\b", lambda m: f"{int(m[1]) + 1}{m[2]}{int(m[3]) + 1}", text)
+
+
+@pytest.mark.parametrize(("name", "text"), [("gold.pharaoh", PHARAOH), ("gold.tsv", XLWA)])
+def test_words_that_are_counted_from_1_are_recognized(name: str, text: str, write) -> None:
+    path = write(name, from_1(text))
+    assert [one.links for one in read_links(path, PAIRS, first_index=1)] == GOLD
+    refused("no link of the file has the index 0, so it .* with first_index 1", path)
+    refused("links source word 0, .* from 1 to 2", write(name, text), first_index=1)
+    # A 0 further on, or an index beyond the one behind the last: something else is wrong.
+    for other in (from_1(text).rstrip() + " 0-0\n", from_1(text).replace("2-2", "5-2", 1)):
+        refused("check that links and sentences belong together", write(name, other))
+
+
+def test_words_that_are_counted_from_0_in_naacl(write) -> None:
+    changed = [line.split() for line in NAACL.splitlines()]
+    text = "".join(
+        " ".join([n, str(int(s) - 1), str(int(t) - 1), *rest]) + "\n" for n, s, t, *rest in changed
+    )
+    path = write("gold.naacl", text)
+    assert [one.links for one in read_links(path, PAIRS, first_index=0)] == GOLD
+    refused("with first_index 0 that words are counted from 0", path)
+    refused("GIZA, whose words are counted from 1", write("it.A3", GIZA), first_index=0)
 
 
 @pytest.mark.parametrize("name", sorted({*FILES} - {"gold.naacl"}))

@@ -5,7 +5,14 @@ import pytest
 
 from attnlab.attention.mechanisms.band import Band
 from attnlab.attention.mechanisms.sigma_static import SigmaStatic
-from attnlab.attention.registry import MECHANISMS, catalogue, make, parse
+from attnlab.attention.registry import (
+    MECHANISMS,
+    _specification_of,
+    catalogue,
+    make,
+    mechanisms,
+    parse,
+)
 from attnlab.core import LONGEST_TEXT
 from attnlab.core.errors import InputError
 
@@ -41,6 +48,13 @@ def test_printed_form_reads_back(text: str) -> None:
     assert parse(str(parse(text))) == parse(text)
 
 
+@pytest.mark.parametrize("name", mechanisms())
+def test_hyphens_underscores_and_capitals_of_names_do_not_count(name: str) -> None:
+    for spelled in (name, name.upper(), *(mark.join(name) for mark in "-_")):
+        assert _specification_of(spelled) is _specification_of(name)
+    assert parse("Top-K(k=4)") == parse("top_k(k=4)") == parse("topk(k=4)")
+
+
 def test_one_number_is_a_pair_of_equal_sides() -> None:
     assert parse("band(window=(2,2))") == Band(window=2)
 
@@ -54,8 +68,8 @@ def test_a_word_needs_no_quotes() -> None:
     ("text", "message"),
     [
         ("bund(window=3)", "choose from: full, band"),
-        ("top-k", "no mechanism 'top-k' (did you mean 'topk'?); choose from: full, band"),
-        ("top_k(k=4)", "no mechanism 'top_k' (did you mean 'topk'?)"),
+        ("top-k", "'topk' needs the option 'k'"),
+        ("top-j(k=4)", "no mechanism 'top-j' (did you mean 'topk'?)"),
         ("(foo)", "no mechanism 'foo'; choose"),
         ("band", "needs the option 'window'"),
         ("band(widow=3)", "no option 'widow'; its options are: window"),

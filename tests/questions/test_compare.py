@@ -21,7 +21,7 @@ from attnlab.attention.mechanism import Context
 from attnlab.attention.plan import plan_of, write_plan
 from attnlab.attention.registry import make
 from attnlab.attention.specification import sides
-from attnlab.budget.choosing import FIXED, Candidate, Choosing, SiteTypes
+from attnlab.budget.choosing import FIXED, Candidate, Choosing, SiteTypes, mechanism_names
 from attnlab.budget.scores import MEASURED, measure_matrices
 from attnlab.budget.uniform import refusals, uniform
 from attnlab.core.addresses import SITES
@@ -30,7 +30,7 @@ from attnlab.evaluation.parts import parts_of
 from attnlab.evaluation.sources import Texts
 from attnlab.models.loaded import Model
 from attnlab.models.run import load
-from attnlab.questions.compare.comparison import compare
+from attnlab.questions.compare.comparison import _with_known_names, compare
 from attnlab.questions.compare.question import (
     BudgetBeyondFull,
     ComparisonSettings,
@@ -212,6 +212,21 @@ def test_causal_rivals_see_nothing_behind_the_query() -> None:
     for name, candidate in made(6, "decoder").items():
         above = candidate.matrices(seen).triu(1)
         assert bool((above == 0).all()), name
+
+
+@pytest.mark.parametrize("name", mechanism_names())
+def test_names_are_read_in_every_spelling(name: str) -> None:
+    for spelled in (
+        name,
+        name.upper(),
+        name.replace(" ", "-"),
+        name.replace("-", "").replace(" ", "_"),
+    ):
+        asked = ComparisonSettings(mechanisms=(spelled,), against=spelled)
+        known = _with_known_names([], asked)
+        assert (known.mechanisms, known.against) == ((name,), name)
+    with pytest.raises(InputError, match="There is no mechanism"):
+        _with_known_names([], ComparisonSettings(mechanisms=(f"{name}x",)))
 
 
 def test_what_a_site_does_not_allow_is_named_and_left_out() -> None:

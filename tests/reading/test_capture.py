@@ -375,6 +375,34 @@ def test_unusable_sentences_are_refused() -> None:
         capture((model, TOKENIZER), ["a dog", ("a dog", "il cane")])
 
 
+def test_a_single_text_is_a_text() -> None:
+    kept = [
+        capture((random_models.bert(), TOKENIZER), given, keep_matrices=9).kept
+        for given in (SENTENCES[0], SENTENCES[:1])
+    ]
+    assert kept[0].tokens == kept[1].tokens
+    assert {number for number, *_ in kept[0].matrices} == {0}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_second_text_is_dropped(name: str) -> None:
+    if name in TWO_STACKS:
+        assert (
+            "cross"
+            in capture((ALL[name](), TOKENIZER), PAIRS[:1]).statistics.heads()["site"].values
+        )
+        return
+    with pytest.raises(InputError, match="would read the first text of each pair alone"):
+        capture((ALL[name](), TOKENIZER), PAIRS[:2])
+
+
+def test_capture_without_texts_says_what_to_type() -> None:
+    with pytest.raises(
+        InputError, match=r"write capture\(source, \['A text.'\]\), or attnlab.analyze"
+    ):
+        capture((random_models.bert(), TOKENIZER))
+
+
 def test_a_model_without_attention_is_refused() -> None:
     model = random_models.bert()
     for block in model.encoder.layer:

@@ -4,17 +4,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 import transformers as hf
 from zoo import random_models
 from zoo.analyzed import ANALYZED, REFUSED
-from zoo.random_models import PAIRS, SENTENCES, seeded, tokenizer
+from zoo.random_models import PAIRS, SENTENCES, TYPES, seeded, tokenizer
 
 from attnlab.ablation.ablation import ablated, close_heads
 from attnlab.ablation.projections import check_apart, projections_of
 from attnlab.core.addresses import Head
-from attnlab.core.errors import AttnlabError
+from attnlab.core.errors import AttnlabError, InputError
 from attnlab.evaluation.evaluator import load_evaluator
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.analysis_notes import LearnedSink
@@ -78,6 +79,26 @@ def test_captured_matrices_are_the_models_own(name: str, untouched_randomness: N
             torch.testing.assert_close(kept[number, at, layer], expected, atol=3e-5, rtol=1e-3)
             checked += 1
     assert checked == len(kept) > 0
+
+
+@pytest.mark.parametrize("name", random_models.ALL | ANALYZED)
+def test_ids_beyond_the_embedding_are_named_and_do_no_harm_where_no_text_has_them(
+    name: str,
+) -> None:
+    model = seeded((random_models.ALL | ANALYZED)[name]).eval()
+    model.get_input_embeddings().weight.data[0] = 0.0
+    larger = tokenizer()
+    larger.add_tokens(["<new>"])
+    larger.add_special_tokens({"pad_token": "<padding>"})
+    read = [capture((model, one), texts(model)).statistics.heads() for one in (TOKENIZER, larger)]
+    pd.testing.assert_frame_equal(*read)
+    both = model.config.is_encoder_decoder
+    for text in [("a <new>", "a"), ("a", "a <new>")] if both else ["a <new>"]:
+        with pytest.raises(
+            InputError,
+            match=f"Text 2 has token <new> with id {TYPES}, .* has {TYPES} rows.*resize_token_embeddings",
+        ):
+            capture((model, larger), [("a", "a") if both else "a", text])
 
 
 @pytest.mark.parametrize("name", REFUSED)

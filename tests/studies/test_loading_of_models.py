@@ -22,8 +22,10 @@ from transformers import (
 )
 from zoo import random_models
 
+import attnlab
 from attnlab.core.errors import InputError
 from attnlab.evaluation.sources import model_and_texts
+from attnlab.reading.capture import capture
 
 TYPES = random_models.TYPES
 
@@ -181,11 +183,45 @@ def test_damaged_weights_of_torch_are_refused(tmp_path: Path) -> None:
     told(folder)
 
 
-def test_a_tokenizer_larger_than_the_embedding_is_refused(folder: Path) -> None:
+def test_a_tokenizer_larger_than_the_embedding_is_read_until_a_text_has_such_an_id(
+    folder: Path,
+) -> None:
     larger = random_models.tokenizer()
     larger.add_tokens(["another"])
     larger.save_pretrained(folder)
-    assert f"tokenizer has ids up to {TYPES}, its embedding holds {TYPES} types" in told(folder)
+    assert capture(folder, "a dog runs").coverage.sentences == 1
+    with pytest.raises(
+        InputError, match=f"token another with id {TYPES}, .*resize_token_embeddings"
+    ):
+        capture(folder, ["a dog runs", "another dog"])
+
+
+SENTENCES = random_models.SENTENCES * 6
+
+
+@pytest.mark.parametrize(
+    ("verb", "named"),
+    [
+        ("analyze", {"sentences": [*SENTENCES, "a <new> dog"]}),
+        ("importance", {"sentences": [*SENTENCES, "a <new> dog"]}),
+        ("compare", {"sentences": [*SENTENCES, "a <new> dog"], "calibration": SENTENCES}),
+        ("compare", {"sentences": SENTENCES, "calibration": [*SENTENCES, "a <new> dog"]}),
+        ("plan", {"sentences": [*SENTENCES, "a <new> dog"], "calibration": SENTENCES}),
+        ("prune", {"sentences": [*SENTENCES, "a <new> dog"]}),
+        ("inspect", {"sentence": "a <new> dog"}),
+        ("rollout", {"sentence": "a <new> dog"}),
+        ("align", {"pairs": [*random_models.PAIRS, ("a dog", "a <new>")]}),
+        ("detect", {"sentences": [*random_models.PAIRS, ("a <new>", "a dog")]}),
+    ],
+)
+def test_ids_beyond_the_embedding_are_named_by_every_question(
+    verb: str, named: dict[str, Any]
+) -> None:
+    tokenizer = random_models.tokenizer()
+    tokenizer.add_tokens(["<new>"])
+    model = random_models.marian() if verb in {"align", "detect"} else random_models.bert()
+    with pytest.raises(InputError, match=f"token <new> with id {TYPES}, .*resize_token_embeddings"):
+        getattr(attnlab, verb)((model, tokenizer), **named)
 
 
 def test_a_tokenizer_that_cannot_be_used_is_refused(tmp_path: Path) -> None:

@@ -150,7 +150,9 @@ def halves(
     read = aligned.read(settings, what, twin)
     whole = part_of(pairs, read)
     if settings.calibration is not None:
-        others = pairs_of(model, AskedPairs(gold=settings.calibration)).in_case_of(pairs)
+        others = pairs_of(
+            model, AskedPairs(gold=settings.calibration, first_index=settings.first_index)
+        ).in_case_of(pairs)
         others = others.turned() if turned else others
         beside = AlignedPairs(model, others, memory=settings.memory)
         return Halves(aligned, read, part_of(others, beside.read(settings, what, twin)), whole)

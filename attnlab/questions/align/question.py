@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from attnlab.alignment import ENGINE_ROW, FromWord, Row, Symmetrization
+from attnlab.alignment import ENGINE_ROW, FromWord, LinkForm, Row, Symmetrization
 from attnlab.core import BATCH_SIZE, Column, Estimate, InputError, Note, Option, Table, check_there
 from attnlab.evaluation import (
     ENOUGH_FOR_INTERVALS,
@@ -349,6 +349,23 @@ class AlignmentSettings(DeviceSettings):
             "(.tsv), which brings its pairs; the embedded corpus brings its links."
         ),
     ] = None
+    gold_format: Annotated[
+        str | None,
+        Option(
+            "Form of the file of gold links.",
+            choices=get_args(LinkForm),
+            shown="by the name of the file or its first line",
+        ),
+    ] = None
+    first_index: Annotated[
+        int | None,
+        Option(
+            "Index of the first word of a sentence in gold links, 0 or 1.",
+            least=0,
+            most=1,
+            shown="1 in NAACL and GIZA, else 0",
+        ),
+    ] = None
     calibration: Annotated[
         str | Path | None,
         Option(
@@ -430,6 +447,10 @@ class AlignmentSettings(DeviceSettings):
             names = ", ".join(name for name, one in options.items() if one is not None)
             msg = f"heads are given, so none are chosen; leave heads or {names} out."
             raise InputError(msg)
+        for name in ("gold_format", "first_index"):
+            if getattr(self, name) is not None and self.gold is None:
+                msg = f"{name} is given without gold; give both, or leave {name} out."
+                raise InputError(msg, options=["gold", name])
         if self.choose in OF_ENGINES and ENGINE_ROW not in self.rows:
             msg = f"choose is {self.choose}, for engines that read the {ENGINE_ROW} row; leave row out."
             raise InputError(msg)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, get_args
 
 import torch
 
@@ -13,6 +13,7 @@ from attnlab.alignment import (
     FromWord,
     GoldGrid,
     GoldLinks,
+    LinkForm,
     Pieces,
     Row,
     Words,
@@ -23,7 +24,7 @@ from attnlab.alignment import (
     read_pairs,
     word_weights,
 )
-from attnlab.core import InputError, NothingUsableError, check_memory, check_sentences, path_label
+from attnlab.core import InputError, NothingUsableError, check_memory, path_label, texts_of
 from attnlab.corpora import DEFAULT_PAIR, read_pair_file, readers_by_ending, split_pair
 from attnlab.evaluation import model_and_texts
 from attnlab.labels import Alignment, Gold, align_corpus, gold_of_texts
@@ -141,12 +142,16 @@ class AskedPairs(NamedTuple):
         gold: a file of links; of XL-WA and GIZA it brings its pairs.
         most: how many at most.
         languages: of a file of several, such as `en-it`; None: those of the run, or `en-it`.
+        form: of the file of links; None: as its name or its first line says.
+        first_index: of words in links; None: as the form has it.
     """
 
     pairs: str | Path | Sequence[tuple[Any, Any]] | None = None
     gold: str | Path | None = None
     most: int | None = None
     languages: str | None = None
+    form: LinkForm | None = None
+    first_index: int | None = None
 
 
 def asked_pairs(settings: AlignmentSettings) -> AskedPairs:
@@ -158,7 +163,10 @@ def asked_pairs(settings: AlignmentSettings) -> AskedPairs:
     if settings.pair is not None and not _is_read_as_corpus(settings.pairs):
         msg = "pair names the languages of a .jsonl file of pairs; give such pairs, or leave pair out."
         raise InputError(msg)
-    return AskedPairs(settings.pairs, settings.gold, settings.sentences, settings.pair)
+    form = next((one for one in get_args(LinkForm) if one == settings.gold_format), None)
+    return AskedPairs(
+        settings.pairs, settings.gold, settings.sentences, settings.pair, form, settings.first_index
+    )
 
 
 def pairs_of(model: Model, asked: AskedPairs) -> WordPairs:
@@ -212,7 +220,9 @@ def _linked_pairs(model: Model, asked: AskedPairs) -> Iterator[_Linked]:
     if asked.gold is None:
         return ((*words, None) for words in islice(_words_of(model, asked), asked.most))
     known = None if asked.pairs is None else _words_of(model, asked)
-    found = islice(read_links(asked.gold, known), asked.most)
+    found = islice(
+        read_links(asked.gold, known, form=asked.form, first_index=asked.first_index), asked.most
+    )
     return ((one.source, one.target, one.links) for one in found)
 
 
@@ -241,7 +251,7 @@ def _words_of(model: Model, asked: AskedPairs) -> Iterable[tuple[Words, Words]]:
     if not all(isinstance(side, str) for pair in pairs for side in pair):
         msg = "Pairs must be of two texts for a model that reads text; give a Whisper for audio."
         raise InputError(msg)
-    check_sentences(pairs)
+    texts_of(pairs, "pairs")
     return [(tuple(source.split()), tuple(target.split())) for source, target in pairs]
 
 

@@ -30,7 +30,15 @@ from attnlab.budget import (
     refusals,
     types_of_site,
 )
-from attnlab.core import InputError, Note, Table, nearest_in_words, options_of, usable_device
+from attnlab.core import (
+    InputError,
+    Note,
+    Table,
+    nearest_in_words,
+    options_of,
+    spelled_alike,
+    usable_device,
+)
 from attnlab.evaluation import (
     ENOUGH_FOR_INTERVALS,
     LOSS_IN_WORDS,
@@ -105,7 +113,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
         AttnlabError: the corpus is no longer the one of the training.
     """
     plans = [named_plan(one) for one in settings.plans]
-    _check_names(plans, settings)
+    settings = _with_known_names(plans, settings)
     device = usable_device(settings.device)
     model, texts = calibrated_texts(source, settings)
     model.move_to(device)
@@ -209,22 +217,32 @@ def _check_loss(model: Model, settings: ComparisonSettings, *, has_loss: bool) -
         raise InputError(msg, options=["fine_tune", "per_head"])
 
 
-def _check_names(plans: Sequence[BudgetedPlan], settings: ComparisonSettings) -> None:
-    """Raises InputError for a mechanism that there is none of, or a row to hold others against."""
-    there = mechanism_names()
+def _with_known_names(
+    plans: Sequence[BudgetedPlan], settings: ComparisonSettings
+) -> ComparisonSettings:
+    """The settings with the names of mechanisms as they are in the table.
+
+    Raises:
+        InputError: there is no such mechanism, or no row to hold others against.
+    """
+    there, named = mechanism_names(), []
     for name in settings.mechanisms or ():
-        if name not in there:
+        spelled = spelled_alike(name, there)
+        if spelled is None:
             near = nearest_in_words(name, there)
             msg = f"There is no mechanism '{name}' here{near}; choose from: {', '.join(there)}."
             raise InputError(msg)
-    mechanisms = mechanism_names() if settings.mechanisms is None else settings.mechanisms
-    known = [*mechanisms, *(plan.name for plan in plans)]
-    if settings.against is not None and settings.against not in known:
+        named.append(spelled)
+    mechanisms = None if settings.mechanisms is None else tuple(named)
+    known = [*(there if mechanisms is None else mechanisms), *(plan.name for plan in plans)]
+    against = settings.against and spelled_alike(settings.against, known)
+    if settings.against is not None and against is None:
         listed = ", ".join(dict.fromkeys(known)) or "none"
         msg = (
             f"against names no row that there will be: '{settings.against}'; choose from: {listed}."
         )
         raise InputError(msg)
+    return replace(settings, mechanisms=mechanisms, against=against)
 
 
 def _chosen(parts: Parts, loaded: Model, settings: ComparisonSettings) -> Choosing:

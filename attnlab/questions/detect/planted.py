@@ -1,5 +1,6 @@
 """Texts in which it is known beforehand where a head of each name attends."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +8,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnlab.core import InputError
 from attnlab.labels import START_MARKS, GoldSentence, Span, align_corpus
@@ -25,6 +26,7 @@ from attnlab.reading import (
     Sentences,
     TokenizedText,
     Tokens,
+    input_tables,
     prepare,
     read_tokens,
     reads_audio,
@@ -120,13 +122,14 @@ def sides_of_model(model: Model) -> tuple[Side, ...]:
     if reads_audio(model.model):
         msg = f"{model.label} reads audio; detectors need a model that reads text."
         raise InputError(msg)
-    sides = []
+    sides, tables = [], input_tables(model.model)
     for site, tokenizer in zip(("encoder", "decoder") if two else ("",), both, strict=False):
         made = tokens_of(tokenizer, ["a"], target=site == "decoder")[0]
         # A tokenizer may make nothing of a letter.
         first = made.special.index(False) if False in made.special else len(made.ids)
         behind = len(made.ids) - made.special[::-1].index(False) if first < len(made.ids) else first
-        sides.append(Side(ordinary_types(tokenizer), made.ids[:first], made.ids[behind:], site))
+        types = ordinary_types(tokenizer, tables["target" if site == "decoder" else "source"])
+        sides.append(Side(types, made.ids[:first], made.ids[behind:], site))
     few = [side.tokens(side.types[:4].tolist()) for side in sides]
     sample = read_tokens(model, [text_of(few)], "a few tokens")
     there = tuple(prepare(model, sample, whole=False).attention_sites.layers)
@@ -142,14 +145,15 @@ def text_of(sides: Sequence[Tokens]) -> TokenizedText:
     return TokenizedText("", sides[0], sides[1] if len(sides) > 1 else None)
 
 
-def ordinary_types(tokenizer: Any) -> Int[Tensor, " type"]:
-    """Ids of the vocabulary that are neither special nor added.
+def ordinary_types(tokenizer: Any, table: nn.Embedding | None) -> Int[Tensor, " type"]:
+    """Ids of the vocabulary that are neither special nor added, and have a row in the embedding `table`.
 
     Raises:
         InputError: there are fewer than `FEWEST_TYPES`.
     """
     without = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
-    found = sorted({*tokenizer.get_vocab().values()} - without)
+    rows = math.inf if table is None else table.num_embeddings
+    found = sorted(one for one in {*tokenizer.get_vocab().values()} - without if one < rows)
     if len(found) < FEWEST_TYPES:
         msg = (
             f"The tokenizer has {len(found)} ordinary tokens; detectors need {FEWEST_TYPES} to draw "

@@ -173,7 +173,7 @@ def inspect(source: Source, settings: InspectionSettings) -> Result:
         raise InputError(msg)
     statistics = HeadStatistics()
     reading.feed([statistics])
-    encoded, states = _states(model, tokenizer, read)
+    encoded, states = _states(model, tokenizer, read, reading.sentences.source.padding)
     vectors = torch.stack(states, dim=1).float().cpu()
     masks = encoded["attention_mask"].bool()
     by_word = [
@@ -223,7 +223,7 @@ def _model(source: Source) -> Model:
 
 
 def _states(
-    model: Any, tokenizer: Any, texts: Sequence[str]
+    model: Any, tokenizer: Any, texts: Sequence[str], padding: int
 ) -> tuple[dict[str, Tensor], tuple[Tensor, ...]]:
     """The texts as a padded batch, and the states between layers."""
     own = tokenizer.pad_token
@@ -238,6 +238,8 @@ def _states(
     stack.eval()
     with torch.inference_mode():
         given = {name: value.to(model.device) for name, value in encoded.items()}
+        # The tokenizer's may be beyond the embedding.
+        given["input_ids"].masked_fill_(given["attention_mask"] == 0, padding)
         outputs = stack(**given, output_hidden_states=True, return_dict=True)
     stack.train(training)
     return dict(encoded), outputs.hidden_states
