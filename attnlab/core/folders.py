@@ -184,7 +184,7 @@ def recorded_result(folder: str | Path) -> str | None:
 
 
 def is_of_attnlab(folder: str | Path, marks: Iterable[str] = ()) -> bool:
-    """Whether attnlab wrote to a folder: it holds a record, a mark, or what a writer left that was cut short."""
+    """Whether attnlab wrote to a folder: it holds a record, a mark, or what a killed writer left."""
     named = (Path(folder) / name for name in (*marks, UNFINISHED))
     return recorded_result(folder) is not None or any(path.exists() for path in named)
 

@@ -49,7 +49,7 @@ def paths_in(settings: Mapping[str, Any]) -> dict[Path, str]:
 
 
 def check_not_read(
-    replaced: Iterable[Path], inputs: Mapping[Path, str], *, result: str | Path | None = None
+    replaced: Iterable[str | Path], inputs: Mapping[Path, str], *, result: str | Path | None = None
 ) -> None:
     """Raises where what is to be replaced is an input of the same command, or one of them holds the other.
 
@@ -65,7 +65,7 @@ def check_not_read(
     if result is not None:
         whole = Path(result).resolve()
         around = {whole, *whole.parents}
-    for output in replaced:
+    for output in map(Path, replaced):
         # Of a link the link itself is replaced.
         place = output.parent.resolve() / output.name
         for path, name in inputs.items():

@@ -94,7 +94,7 @@ def write_links(
 ) -> None:
     """The links of all pairs by heads of a layer, beside the pairs."""
     heads, links = heads_of(pairs.parent, layer), pairs.with_suffix(".pharaoh")
-    align((model, tokenizer), pairs, heads=heads, links=links, batch_size=BATCH)
+    align((model, tokenizer), pairs, heads=heads, links=links, overwrite=True, batch_size=BATCH)
 
 
 def measure_time(count: int) -> pd.DataFrame:

@@ -91,13 +91,11 @@ def test_a_file_of_training_sentences_gives_the_mean(
 def test_files_of_the_same_names_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "importance.csv").write_text("mine", encoding="utf-8")
     files = files_of(QUESTION)
-    with pytest.raises(
-        InputError, match="already holds importance.csv, which the importance study"
-    ):
-        check_not_taken(tmp_path, files, overwrite=False)
+    for overwrite in (False, True):
+        with pytest.raises(InputError, match="holds importance.csv and no result.json of attnlab"):
+            check_not_taken(tmp_path, files, overwrite=overwrite)
     with pytest.raises(InputError, match="is a file; name a folder to write the importance study"):
         check_not_taken(tmp_path / "importance.csv", files, overwrite=True)
-    check_not_taken(tmp_path, files, overwrite=True)
     check_not_taken(tmp_path / "new", files, overwrite=False)
 
 
@@ -129,7 +127,7 @@ def test_a_name_has_its_result_in_the_working_folder(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "importance").mkdir()
     (tmp_path / "importance" / "cumulative.csv").write_text("mine", encoding="utf-8")
-    with pytest.raises(InputError, match="importance already holds cumulative.csv, which the"):
+    with pytest.raises(InputError, match="importance holds cumulative.csv and no result.json of"):
         run("some/model")
     shown = " ".join(run("--help").stdout.replace("│", " ").split())
     assert "(default: SOURCE/importance; for a name: importance)" in shown

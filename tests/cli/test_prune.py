@@ -98,6 +98,7 @@ def test_quick_leaves_translations_out(
 
 def test_overwrite_leaves_what_no_pruning_saved(small_run: Path, tmp_path: Path) -> None:
     (tmp_path / "curve.csv").write_text("")
+    (tmp_path / "result.json").write_text('{"result": "pruning"}')
     other = shutil.copytree(small_run, tmp_path / "models" / "penalty_0.1")
     with pytest.raises(InputError, match=r"penalty_0.1 is no pruned run of an older pruning; move"):
         run(small_run, "--penalty", 0.1, "--save", "--overwrite", "--out", tmp_path, *QUICK)

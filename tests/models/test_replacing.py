@@ -16,15 +16,25 @@ from typing import Any
 
 import pytest
 from faults import BROKEN, MEMORY, in_child
+from planted_links import assert_nothing_gets_outside
 from small_run import small_settings
 
 from attnlab.core.errors import AttnlabError, InputError
-from attnlab.core.files import write_json
+from attnlab.core.files import write_json, write_text
 from attnlab.corpora.corpus import ParallelCorpus
 from attnlab.models import checkpoints, training
 from attnlab.models import run_replacement as replacing
 from attnlab.models.run import corpus_of, new_record
-from attnlab.models.run_folder import DELETED, MOVING, REPLACED, is_trained, read_record, remove_run
+from attnlab.models.run_folder import (
+    DELETED,
+    MOVING,
+    REPLACED,
+    delete_older_checkpoints,
+    is_trained,
+    new_checkpoint,
+    read_record,
+    remove_run,
+)
 from attnlab.models.run_replacement import recover
 from attnlab.models.tokenizer import Tokenizers, train_tokenizers
 from attnlab.models.training import Trained, resume, train
@@ -384,3 +394,56 @@ def test_a_run_is_removed_without_following_links(run: Path) -> None:
     remove_run(run)
     assert [path.name for path in run.iterdir()] == ["notes.txt"]
     assert content(run.parent / "outside") == outside
+
+
+def write_next_checkpoint(
+    folder: Path, *_: object, record: dict[str, Any], **__: object
+) -> Trained:
+    """As the trainer writes: a checkpoint beside the others, of which the oldest goes, figures, the model."""
+    with new_checkpoint(folder, 9) as unfinished:
+        write_checkpoint(unfinished)
+        (unfinished / "checkpoints" / "checkpoint-5").rename(unfinished / "checkpoint-9")
+    delete_older_checkpoints(folder, ())
+    write_text(folder / "metrics.jsonl", "{}")
+    return write_trained(folder, record=record)
+
+
+@pytest.fixture
+def states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """A trained run, and what is left of one where its replacement is cut short."""
+    monkeypatch.setattr(training, "_fit", write_next_checkpoint)
+    run = tmp_path / "one" / "run"
+    VERBS["train"](run)
+    for step in (2, 3, 5):
+        shutil.copytree(run / "checkpoints" / "checkpoint-9", run / "checkpoints" / f"checkpoint-{step}",
+                        dirs_exist_ok=True)  # fmt: skip
+    (run / "analysis").mkdir()
+    (run / "analysis" / "report.html").write_text("old")
+    (run / ".model-x").mkdir()
+    found = {"trained": run}
+    for name in (MOVING, REPLACED, DELETED):
+        folder = tmp_path / name / "run"
+        shutil.copytree(run, folder / name)
+        found[name] = folder
+    return found
+
+
+@pytest.mark.parametrize(
+    ("state", "verb", "fewest"),
+    [
+        ("trained", "--resume", 12),
+        ("trained", "--overwrite", 30),
+        (MOVING, "train", 15),
+        (REPLACED, "train", 15),
+        (DELETED, "train", 20),
+    ],
+)
+def test_no_link_in_a_run_is_followed(
+    states: dict[str, Path], state: str, verb: str, fewest: int
+) -> None:
+    def command(folder: Path) -> None:
+        told = refusal(VERBS[verb], folder)
+        if told is not None and "the old run is back" not in told:
+            raise AttnlabError(told)
+
+    assert_nothing_gets_outside(states[state], command, fewest=fewest)

@@ -18,6 +18,7 @@ from attnlab.cli.app import app
 from attnlab.cli.commands.train import _tell_older_results
 from attnlab.core.errors import InputError
 from attnlab.core.files import file_checksum
+from attnlab.core.folders import UNFINISHED
 from attnlab.questions.analyze.analysis_notes import NoTrees, TooLittleCounted, UndecidedLabel
 from attnlab.reading.reading_notes import RowsNotNormalized, SentencesDropped
 from attnlab.results import result
@@ -157,8 +158,15 @@ def test_a_result_of_another_question_is_never_replaced_in_part(
 def test_files_without_a_record_are_named_one_by_one(tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text("done")
     (tmp_path / "result.json").write_text("no record")
+    for overwrite in (False, True):
+        with pytest.raises(
+            InputError, match=r"holds result\.json, report\.html and no result\.json of"
+        ):
+            check_not_taken(tmp_path, PLANNING, overwrite=overwrite)
+    # As a writer leaves it that was killed.
+    (tmp_path / UNFINISHED).mkdir()
     with pytest.raises(
-        InputError, match=r"already holds result\.json, report\.html, which the plan search"
+        InputError, match=r"already holds result\.json, report\.html, which the plan"
     ):
         check_not_taken(tmp_path, PLANNING, overwrite=False)
     check_not_taken(tmp_path, PLANNING, overwrite=True)

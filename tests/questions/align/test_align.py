@@ -317,9 +317,8 @@ def test_given_heads_are_told_to_engines_where_they_can_take_them(tmp_path: Path
         for row in ("output", "input"):
             path = tmp_path / "heads.json"
             write_heads(path, replace(heads, heads=(changed,), row=row))
-            told = align(model, PAIRS, heads=path, links=tmp_path / "links").details[
-                "configuration"
-            ]
+            again = align(model, PAIRS, heads=path, links=tmp_path / "links", overwrite=True)
+            told = again.details["configuration"]
             assert (told["ctranslate2"] is None) is (row == "input")
             assert (told["marian"] is None) is (row == "input" or layer is None)
             if told["marian"]:
@@ -986,7 +985,10 @@ def test_a_bad_last_line_is_told_before_anything_is_written(tmp_path: Path) -> N
     pairs.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS) + "no tab\n")
     told: list[object] = []
     with pytest.raises(InputError, match=rf"pairs.tsv, line {len(PAIRS) + 1}, has no tab"):
-        align(model, pairs, heads=heads, links=links, progress=lambda *done: told.append(done))
+        align(
+            model, pairs, heads=heads, links=links, overwrite=True,
+            progress=lambda *done: told.append(done),
+        )  # fmt: skip
     assert not told
     assert links.read_text() == "kept\n"
 
@@ -1094,14 +1096,14 @@ def test_pairs_of_a_json_corpus(tmp_path: Path) -> None:
     for path, pair in files.items():
         if path.suffix == ".gz":
             path.write_bytes(gzip.compress(path.read_bytes()))
-        align(model, path, pair=pair, heads=heads, links=tmp_path / "again")
+        align(model, path, pair=pair, heads=heads, links=tmp_path / "again", overwrite=True)
         assert (tmp_path / "again").read_bytes() == (tmp_path / "own").read_bytes()
     with pytest.raises(InputError, match="others.jsonl, line 1, has no pair en-it; .*de, fr"):
-        align(model, tmp_path / "others.jsonl", heads=heads, links=tmp_path / "again")
+        align(model, tmp_path / "others.jsonl", heads=heads, links=tmp_path / "other")
     path = tmp_path / "own.jsonl"
     path.write_text(path.read_text(encoding="utf-8") + "[]\n", encoding="utf-8")
     with pytest.raises(InputError, match=rf"own.jsonl, line {len(PAIRS) + 1}, has no object"):
-        align(model, path, heads=heads, links=tmp_path / "again")
+        align(model, path, heads=heads, links=tmp_path / "other")
 
 
 def test_what_is_written_is_said(tmp_path: Path) -> None:

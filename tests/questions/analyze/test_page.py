@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import math
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -231,7 +232,8 @@ def test_short_labels() -> None:
 
 def test_a_finished_analysis_is_not_replaced_unasked(tmp_path: Path) -> None:
     check_not_taken(tmp_path / "new", ANALYSIS, overwrite=False)
-    (tmp_path / "report.html").write_text("done")
+    for name in ("report.html", "result.json"):
+        (tmp_path / name).write_text(json.dumps({"result": ANALYSIS.what}))
     with pytest.raises(InputError, match="add --overwrite"):
         check_not_taken(tmp_path, ANALYSIS, overwrite=False)
     check_not_taken(tmp_path, ANALYSIS, overwrite=True)
@@ -242,12 +244,12 @@ def test_a_finished_analysis_is_not_replaced_unasked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["heads.csv", "matrices.safetensors", "figures/mass_by_offset.svg"]
 )
-def test_files_of_the_same_names_are_not_replaced_unasked(tmp_path: Path, name: str) -> None:
+def test_files_of_the_same_names_are_never_replaced(tmp_path: Path, name: str) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("mine")
-    with pytest.raises(InputError, match=f"already holds {name}, which the analysis would write"):
-        check_not_taken(tmp_path, ANALYSIS, overwrite=False)
-    check_not_taken(tmp_path, ANALYSIS, overwrite=True)
+    for overwrite in (False, True):
+        with pytest.raises(InputError, match=f"holds {name} and no result.json of attnlab"):
+            check_not_taken(tmp_path, ANALYSIS, overwrite=overwrite)
 
 
 def test_only_figures_of_an_analysis_are_deleted(tmp_path: Path) -> None:
