@@ -24,6 +24,8 @@ from attnlab.questions.check.question import KEYS, MISMATCH, NOT_APPLICABLE, OK
 SAME = "the same"
 # Changed positions; of long texts a quarter each at the beginning and the end, the others between them.
 MOST_POSITIONS = 32
+# Of further changes where pairs seem unread.
+_MOST_ROUNDS = 8
 # Of what is a change where none should be; elsewhere less is enough.
 _SEEN = 1e-3
 
@@ -78,7 +80,7 @@ def every_layer(
     kept = [index for index, at in enumerate(layers) if type(at.module) in kinds]
     if not kept:
         yield not_applicable(KEYS, "its layers do not take states of all tokens")
-    flat: list[Tensor] = []
+    rounds: list[list[Tensor]] = []
     totals = Counter(layers[index].site for index in kept)
     numbers: Counter[str] = Counter()
     for index in kept:
@@ -89,11 +91,18 @@ def every_layer(
             isinstance(part, Mechanism) and part.name != Full.name for part in at.module.modules()
         ):
             expected = Expected(back, known=False)
-        pairs = _Pairs(expected, change, positions[at.length], precision)
-        if pairs.unread.any():
-            # The content of some keys may leave the others next to no weight.
-            flat = flat or changes_by_layer(probe, layers, positions, seed, flat=True)
-            pairs = replace(pairs, seen=flat[index])
+        nothing = torch.zeros_like(change)
+        pairs = _Pairs(expected, change, positions[at.length], precision, nothing)
+        # The content of some keys may leave the others next to no weight.
+        for number in range(_MOST_ROUNDS):
+            before = pairs.unread
+            if not before.any():
+                break
+            if number == len(rounds):
+                rounds.append(changes_by_layer(probe, layers, positions, seed + number, flat=True))
+            pairs = replace(pairs, seen=torch.maximum(pairs.seen, rounds[number][index]))
+            if torch.equal(pairs.unread, before):
+                break
         yield replace(_keys_read(pairs), site=at.site, layer=numbers[at.site])
         numbers[at.site] += 1
 
@@ -133,7 +142,7 @@ class _Pairs:
     change: Float[Tensor, "key query"]
     keys: Int[Tensor, " key"]
     precision: Precision
-    seen: Float[Tensor, "key query"] | None = None
+    seen: Float[Tensor, "key query"]
 
     @property
     def queries(self) -> Int[Tensor, " query"]:
@@ -160,10 +169,8 @@ class _Pairs:
     @property
     def unread(self) -> Bool[Tensor, "key query"]:
         """True where a query should read a key and does not."""
-        unread = self.allowed & (self.change <= _SEEN * self.precision.moved)
-        if self.seen is not None:
-            unread &= self.seen <= self.precision.moved
-        return unread & self.all_known
+        unmoved = self.change <= _SEEN * self.precision.moved
+        return self.allowed & unmoved & (self.seen <= self.precision.moved) & self.all_known
 
     @property
     def all_known(self) -> bool:
