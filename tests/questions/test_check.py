@@ -296,7 +296,7 @@ def test_a_cache_that_forgets_where_it_is_is_found(monkeypatch: pytest.MonkeyPat
     model = seeded(llama)
     monkeypatch.setattr(modeling_llama.LlamaRotaryEmbedding, "forward", forward)
     found = attnlab.check(model)
-    assert [line.partition(":")[0] for line in mismatches(found)] == ["Cache"]
+    assert [line.partition(":")[0] for line in mismatches(found)] == ["Cache", "Cache, two halves"]
 
 
 def test_packing_that_is_not_seen_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -401,7 +401,11 @@ def test_what_can_be_done_with_each_layer() -> None:
 
 def test_layers_that_are_alike_share_a_row_with_the_largest_change() -> None:
     layers = pd.DataFrame({"layer": [0, 1, 2, 4], "change": [1e-4, 3e-2, 2e-3, np.nan]}).assign(
-        property="keys read", site="decoder", expected="itself, all before", outcome="ok"
+        property="keys read",
+        site="decoder",
+        expected="itself, all before",
+        outcome="ok",
+        distance=23,
     )
     layers["found"] = ["all before"] * 2 + ["itself"] + ["all before"]
     packing = {"property": "packing", "expected": "", "found": "", "outcome": "not applicable"}

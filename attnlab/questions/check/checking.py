@@ -187,7 +187,7 @@ def check(source: Source | nn.Module, settings: CheckSettings) -> Result:
                 raise
             rows, able, notes = _checked(model, settings, SINGLE)
     table = pd.DataFrame(map(asdict, rows))[list(PROPERTIES)].astype(
-        {"layer": "Int64", "change": float}
+        {"layer": "Int64", "distance": "Int64", "change": float}
     )
     return Result(
         QUESTION.name,

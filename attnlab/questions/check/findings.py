@@ -1,10 +1,12 @@
 """What was expected of a model and what was found: which keys each layer reads."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.attention import Full, Mechanism, asks_interface
@@ -20,9 +22,10 @@ from attnlab.questions.check.probing import (
 from attnlab.questions.check.question import KEYS, MISMATCH, NOT_APPLICABLE, OK
 
 SAME = "the same"
-# Changed positions; of long texts as many at the beginning as at the end.
+# Changed positions; of long texts a quarter each at the beginning and the end, the others between them.
 MOST_POSITIONS = 32
-_FEWEST_PAIRS = 8
+# Of further changes where pairs seem unread.
+_MOST_ROUNDS = 8
 # Of what is a change where none should be; elsewhere less is enough.
 _SEEN = 1e-3
 
@@ -38,6 +41,7 @@ class Finding:
     change: float | None = None
     site: str = ""
     layer: int | None = None
+    distance: int | None = None
 
 
 def not_applicable(name: str, why: str) -> Finding:
@@ -65,27 +69,42 @@ def every_layer(
     count = min(MOST_POSITIONS, probe.tokens)
     positions = {at.length: positions_of(at.length, count) for at in layers}
     changes = changes_by_layer(probe, layers, positions, seed)
-    found = list(zip(layers, changes, strict=True))
     # Lists of norms and feed-forward layers move no other row; where layers that attend move none either,
     # each query reads itself alone.
-    kinds = {type(at.module) for at, one in found if _mixes(one, positions[at.length], precision)}
+    kinds = {
+        type(at.module)
+        for at, one in zip(layers, changes, strict=True)
+        if _mixes(one, positions[at.length], precision)
+    }
     kinds = kinds or {type(at.module) for at in layers if _attends(at)}
-    kept = [(at, change) for at, change in found if type(at.module) in kinds]
+    kept = [index for index, at in enumerate(layers) if type(at.module) in kinds]
     if not kept:
         yield not_applicable(KEYS, "its layers do not take states of all tokens")
-    numbers = {at.site: 0 for at, _ in kept}
-    totals = {site: sum(at.site == site for at, _ in kept) for site in numbers}
-    for at, change in kept:
-        number = numbers[at.site]
-        numbers[at.site] += 1
+    rounds: list[list[Tensor]] = []
+    totals = Counter(layers[index].site for index in kept)
+    numbers: Counter[str] = Counter()
+    for index in kept:
+        at, change = layers[index], changes[index]
         back = False if causal is not None and at.site == "encoder" else causal
-        expected = expected_of(at.config, number, totals[at.site], causal=back)
+        expected = expected_of(at.config, numbers[at.site], totals[at.site], causal=back)
         if any(
             isinstance(part, Mechanism) and part.name != Full.name for part in at.module.modules()
         ):
             expected = Expected(back, known=False)
-        finding = _keys_read(expected, change, positions[at.length], precision)
-        yield replace(finding, site=at.site, layer=number)
+        nothing = torch.zeros_like(change)
+        pairs = _Pairs(expected, change, positions[at.length], precision, nothing)
+        # The content of some keys may leave the others next to no weight.
+        for number in range(_MOST_ROUNDS):
+            before = pairs.unread
+            if not before.any():
+                break
+            if number == len(rounds):
+                rounds.append(changes_by_layer(probe, layers, positions, seed + number, flat=True))
+            pairs = replace(pairs, seen=torch.maximum(pairs.seen, rounds[number][index]))
+            if torch.equal(pairs.unread, before):
+                break
+        yield replace(_keys_read(pairs), site=at.site, layer=numbers[at.site])
+        numbers[at.site] += 1
 
 
 def _attends(at: LayerAt) -> bool:
@@ -94,9 +113,12 @@ def _attends(at: LayerAt) -> bool:
 
 
 def positions_of(length: int, count: int) -> Tensor:
-    """So many positions at the beginning and at the end."""
-    first = count // 2 if count < length else count
-    return torch.cat([torch.arange(first), torch.arange(length - (count - first), length)])
+    """So many different positions, in order: of long texts some at either end and some between them."""
+    if count >= length:
+        return torch.arange(length)
+    side = count // 4
+    between = torch.linspace(side, length - side - 1, count - 2 * side).round().long()
+    return torch.cat([torch.arange(side), between, torch.arange(length - side, length)])
 
 
 def _mixes(change: Tensor, positions: Tensor, precision: Precision) -> bool:
@@ -104,47 +126,92 @@ def _mixes(change: Tensor, positions: Tensor, precision: Precision) -> bool:
     return bool((change.masked_fill(own, 0.0) > precision.moved).any())
 
 
-def _keys_read(
-    expected: Expected, change: Tensor, positions: Tensor, precision: Precision
-) -> Finding:
-    queries = torch.arange(change.shape[1])
-    offsets = queries - positions[:, None]
-    # NaN has moved.
-    read = ~(change <= precision.moved)
-    said, wanted = "", expected.pairs(positions, queries)
-    if expected.known and expected.causal is not None:
+@dataclass(frozen=True)
+class _Pairs:
+    """Which keys the queries of a layer read.
+
+    Attributes:
+        expected: what the configuration says.
+        change: how far the row of each query moves with each of the changed keys.
+        keys: their positions.
+        precision: what counts as a change.
+        seen: further changes, which show what is read and not what is not.
+    """
+
+    expected: Expected
+    change: Float[Tensor, "key query"]
+    keys: Int[Tensor, " key"]
+    precision: Precision
+    seen: Float[Tensor, "key query"]
+
+    @property
+    def queries(self) -> Int[Tensor, " query"]:
+        """All positions."""
+        return torch.arange(self.change.shape[1])
+
+    @property
+    def offsets(self) -> Int[Tensor, "key query"]:
+        """How far each key is before the query."""
+        return self.queries - self.keys[:, None]
+
+    @property
+    def allowed(self) -> Bool[Tensor, "key query"]:
+        """True where the configuration says that a query reads a key."""
+        return self.expected.pairs(self.keys, self.queries)
+
+    @property
+    def read(self) -> Bool[Tensor, "key query"]:
+        """True where a query reads a key."""
+        # NaN has moved.
+        moved = ~(self.change <= self.precision.moved)
+        return moved | (self.allowed & ~self.unread) if self.all_known else moved
+
+    @property
+    def unread(self) -> Bool[Tensor, "key query"]:
+        """True where a query should read a key and does not."""
+        unmoved = self.change <= _SEEN * self.precision.moved
+        return self.allowed & unmoved & (self.seen <= self.precision.moved) & self.all_known
+
+    @property
+    def all_known(self) -> bool:
+        """Whether the configuration says of each pair if it is read."""
+        return self.expected.known and self.expected.causal is not None
+
+
+def _keys_read(pairs: _Pairs) -> Finding:
+    expected, allowed, offsets = pairs.expected, pairs.allowed, pairs.offsets
+    said = ""
+    if pairs.all_known:
         said = (
-            _reach(wanted, offsets) if expected.chunk is None else f"its chunk of {expected.chunk}"
+            _reach(allowed, offsets) if expected.chunk is None else f"its chunk of {expected.chunk}"
         )
     elif expected.causal:
         said = "none after"
-    wrong = read & ~wanted
-    missing = _unread(change > _SEEN * precision.moved, wanted, offsets) if expected.known else []
+    wrong, unread = pairs.read & ~allowed, pairs.unread
     if not said:
         outcome = NOT_APPLICABLE
-    elif wrong.any() or missing:
+    elif wrong.any() or unread.any():
         outcome = MISMATCH
     else:
-        unseen = 0 < expected.reach >= len(queries) - 1
+        unseen = 0 < expected.reach >= len(pairs.queries) - 1
         outcome = NOT_APPLICABLE if unseen else OK
-    shown = said if outcome == OK and expected.known else _reach(read, offsets)
-    if outcome == MISMATCH and shown == said:
-        shown += f", {int(wrong.sum())} pairs more, {len(missing)} offsets fewer"
-    largest = float(change[~wanted].max()) if said and not wanted.all() else None
-    return Finding(KEYS, said, shown, outcome, largest)
+    shown = said if outcome == OK and expected.known else _reach(pairs.read, offsets)
+    seen = offsets[pairs.read]
+    every = (seen.min() <= offsets) & (offsets <= seen.max())
+    if outcome == MISMATCH and (shown == said or not torch.equal(every, pairs.read)):
+        shown += _pairs_in_words(wrong, pairs.keys, "more") + _pairs_in_words(
+            unread, pairs.keys, "unread"
+        )
+    largest = float(pairs.change[~allowed].max()) if said and not allowed.all() else None
+    return Finding(KEYS, said, shown, outcome, largest, distance=int(offsets.abs().max()))
 
 
-def _unread(read: Tensor, wanted: Tensor, offsets: Tensor) -> list[int]:
-    """Offsets at which no query reads a key though all should.
-
-    Of few pairs all weights may be too small to see.
-    """
-    found = []
-    for offset in offsets.unique().tolist():
-        at = wanted & (offsets == offset)
-        if int(at.sum()) >= _FEWEST_PAIRS and not bool((read & at).any()):
-            found.append(offset)
-    return found
+def _pairs_in_words(pairs: Bool[Tensor, "key query"], keys: Tensor, how: str) -> str:
+    """How many pairs there are, and the first of them; empty where there is none."""
+    if not pairs.any():
+        return ""
+    key, query = pairs.nonzero()[0].tolist()
+    return f", {int(pairs.sum())} pairs {how} (key {int(keys[key])} of query {query})"
 
 
 def _reach(read: Tensor, offsets: Tensor) -> str:

@@ -1,9 +1,10 @@
 """Which rows of a layer move with the state at one position of what enters it."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -107,19 +108,27 @@ def _first(output: Any) -> Any:
 
 
 def changes_by_layer(
-    probe: Probe, layers: Sequence[LayerAt], positions: Mapping[int, Tensor], seed: int
+    probe: Probe,
+    layers: Sequence[LayerAt],
+    positions: Mapping[int, Tensor],
+    seed: int,
+    *,
+    flat: bool = False,
 ) -> list[Float[Tensor, "position token"]]:
     """Of every layer: how far each row of what leaves it moves with what enters it at one position.
 
     Each layer is run again on the states that entered it, changed at one position in each text of the
     batch; what stands before it is as it was, so that windows of layers do not add up. The change is drawn
-    `DRAWS` times, since a key may have next to no weight with one of them.
+    `DRAWS` times, since a key may have next to no weight with one of them. A layer that attends to keys and
+    values of an earlier one is given those that the earlier one makes of the changed state.
 
     Args:
         probe: the model.
         layers: of it.
         positions: which are changed, by the number of tokens of the stack; of all stacks as many.
         seed: of the change.
+        flat: whether one drawn state enters at all positions, another in each draw, so that no key outweighs
+            the others by its content as in the text.
 
     Returns:
         The largest change of a row in all draws as a share of the largest state, by layer.
@@ -132,7 +141,7 @@ def changes_by_layer(
     cells = (heads if isinstance(heads, int) else 16) * (probe.tokens + MORE) ** 2
     parts = torch.arange(count).split(max(1, MOST_CELLS // cells))
     passes = [
-        _one_pass(probe, layers, {n: own[part] for n, own in positions.items()}, generator)
+        _one_pass(probe, layers, {n: own[part] for n, own in positions.items()}, generator, flat)
         for part in parts
     ]
     return [torch.cat(rows).cpu() for rows in zip(*passes, strict=True)]
@@ -143,10 +152,12 @@ def _one_pass(
     layers: Sequence[LayerAt],
     positions: Mapping[int, Tensor],
     generator: torch.Generator,
+    flat: bool,
 ) -> list[Tensor]:
     by_call = {(at.module, at.call): number for number, at in enumerate(layers)}
     found = [torch.empty(0) for _ in layers]
     calls: Counter[nn.Module] = Counter()
+    stores = [(_Stores(), _Stores()) for _ in range(DRAWS)]
     again = False
 
     def measure(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
@@ -158,7 +169,9 @@ def _one_pass(
         if number is not None:
             again, at = True, layers[number]
             call = (args, kwargs, _first(output))
-            found[number] = _rows_moved(at, call, positions[at.length], generator)
+            found[number] = _rows_moved(
+                at, call, positions[at.length], generator, stores, flat=flat
+            )
             again = False
 
     with _hooked({at.module for at in layers}, measure):
@@ -166,25 +179,60 @@ def _one_pass(
     return found
 
 
+@dataclass
+class _Stores:
+    """What the layers of one draw hand on to each other in mappings, such as shared keys and values.
+
+    Attributes:
+        copies: of each mapping, by its id, the mapping itself and what stands in for it.
+    """
+
+    copies: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+
+    def replaced(self, value: Any) -> Any:
+        """What a layer is given in place of an argument when it is run again."""
+        # What the first pass put into a cache must not be read again.
+        if isinstance(value, Cache):
+            return None
+        if not isinstance(value, MutableMapping):
+            return value
+        _, made = self.copies.setdefault(id(value), (value, copy(value)))
+        made.update({key: one for key, one in value.items() if key not in made})
+        return made
+
+
 def _rows_moved(
-    at: LayerAt, call: tuple[Any, Any, Tensor], positions: Tensor, generator: torch.Generator
+    at: LayerAt,
+    call: tuple[Any, Any, Tensor],
+    positions: Tensor,
+    generator: torch.Generator,
+    stores: Sequence[tuple[_Stores, _Stores]],
+    *,
+    flat: bool,
 ) -> Tensor:
     """How far each row moves: of a layer that was called so, and returned these states."""
     args, kwargs, before = call
     name, states = _entering(args, kwargs)
-    # What the first pass put into a cache must not be read again.
-    given: Any = [None if isinstance(one, Cache) else one for one in args]
-    named: Any = {key: None if isinstance(one, Cache) else one for key, one in kwargs.items()}
     texts = torch.arange(len(positions), device=states.device)
+
+    def drawn() -> Tensor:
+        noise = torch.randn(states.shape[-1], generator=generator, dtype=torch.float64)
+        return noise.to(states) * states.std()
+
+    def run(entering: Tensor, store: _Stores) -> Tensor:
+        given: Any = [store.replaced(one) for one in args]
+        named: Any = {key: store.replaced(one) for key, one in kwargs.items()}
+        (given if isinstance(name, int) else named)[name] = entering
+        return _first(at.module(*given, **named))
+
     draws = []
-    for _ in range(DRAWS):
-        noise = torch.randn(states.shape[-1], generator=generator, dtype=torch.float64).to(states)
+    for unchanged, changed in stores:
+        if flat:
+            states = drawn().expand_as(states)
+            before = run(states, unchanged)
         moved = states.clone()
-        moved.movedim(at.axes, (0, 1))[texts, positions.to(states.device)] += (
-            2 * noise * states.std()
-        )
-        (given if isinstance(name, int) else named)[name] = moved
-        draws.append(_first(at.module(*given, **named)) - before)
+        moved.movedim(at.axes, (0, 1))[texts, positions.to(states.device)] += 2 * drawn()
+        draws.append(run(moved, changed) - before)
     change = torch.stack(draws).abs().amax(0).movedim(at.axes, (0, 1))
     return change.flatten(2).amax(-1) / before.abs().max()
 

@@ -30,6 +30,12 @@ PROPERTIES = Table(
         Column("found", "found", "What forward passes show."),
         Column("outcome", "outcome", f"{OK}, {MISMATCH} or {NOT_APPLICABLE}."),
         Column(
+            "distance",
+            "distance",
+            "Largest distance in tokens between a query and a key that were looked at; nothing is said of "
+            "keys further away.",
+        ),
+        Column(
             "change",
             "change",
             "Largest change where there should be none, as a share of the largest state.",

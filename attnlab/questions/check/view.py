@@ -31,7 +31,7 @@ def contents(result: Result) -> Contents:
 
 def terminal(result: Result) -> Iterator[TerminalTable]:
     """The properties, layers that are alike in one row, then what can be done with the layers."""
-    first = ["what", "expected", "found", "outcome", "change"]
+    first = ["what", "expected", "found", "distance", "outcome", "change"]
     shown = _shown(result.properties, first, PROPERTIES.columns, None)
     yield replace(shown, caption="\n".join([*_answers(result), *_legend(result.properties)]))
     if len(result.abilities):
@@ -105,7 +105,6 @@ def _answers(result: Result) -> list[str]:
 
 
 def _legend(properties: pd.DataFrame) -> list[str]:
-    """What a change is, where there is one."""
-    change = PROPERTIES["change"]
-    known = properties[change.name].notna().any()
-    return [change.explained] if known else []
+    """What distances and changes are, where there are some."""
+    columns = (PROPERTIES["distance"], PROPERTIES["change"])
+    return [column.explained for column in columns if properties[column.name].notna().any()]

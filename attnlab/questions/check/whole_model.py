@@ -23,6 +23,7 @@ from attnlab.questions.check.probing import STOPS, Precision, Probe, last_states
 from attnlab.questions.check.question import MISMATCH, NOT_APPLICABLE, OK
 
 PADDING = 3
+HALVES = "cache, two halves"
 # Up to so many tokens all come one at a time behind a cache; of more the last ones.
 _ONE_BY_ONE = 64
 # Texts in one pass.
@@ -42,6 +43,7 @@ def whole_model(probe: Probe, precision: Precision, causal: bool | None) -> Iter
         "padding on the left": lambda name: left_padding(name, probe, causal, like_alone),
         "packing": lambda name: packing(name, probe, precision, causal),
         "cache": lambda name: cache(name, probe, causal, like_alone),
+        HALVES: lambda name: cache(name, probe, causal, like_alone, halves=True),
         "eager against SDPA": lambda name: kernel(name, "sdpa", probe, precision),
         "eager against flex": lambda name: flex(name, probe, precision),
     }
@@ -130,12 +132,21 @@ def packing(name: str, probe: Probe, precision: Precision, causal: bool | None) 
     return alike(name, probe.states(probe.ids[None, half:]), packed[:, half:], precision)
 
 
-def cache(name: str, probe: Probe, causal: bool | None, like_alone: LikeAlone) -> Finding:
-    """Whether tokens that come one at a time, with a cache, are read as all at once."""
+def cache(
+    name: str, probe: Probe, causal: bool | None, like_alone: LikeAlone, *, halves: bool = False
+) -> Finding:
+    """Whether tokens that come one at a time, or in two halves, with a cache are read as all at once.
+
+    The second half comes as prompts that are read in chunks: several queries behind more keys, where a causal
+    mask that begins at the first key hides most of them.
+    """
     first = 1 if probe.tokens <= _ONE_BY_ONE else probe.tokens - _ONE_BY_ONE // 4
+    parts = [first] + [1] * (probe.tokens - first)
+    if halves:
+        parts = [probe.tokens // 2, probe.tokens - probe.tokens // 2]
     states: list[Tensor] = []
     given: dict[str, Any] = {"use_cache": True}
-    for ids in probe.ids[None].split([first] + [1] * (probe.tokens - first), dim=1):
+    for ids in probe.ids[None].split(parts, dim=1):
         outputs = probe.call(ids, **given)
         kept = [n for n in ("past_key_values", "cache_params") if outputs.get(n) is not None]
         if not causal or not kept or kept[0] not in probe.takes:
