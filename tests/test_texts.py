@@ -95,7 +95,7 @@ def test_treebanks_plans_and_settings_are_read_in_every_form(
     content = FORMS[form](trees)
     path.write_bytes(gzip.compress(content) if packed else content)
     assert [one.text for one in load_treebank(path)] == ["A", "öäü", "last"]
-    plan = {"format": "attnlab attention plan 1", "mechanisms": {"encoder": "band(window=3)"}}
+    plan = {"format": "attnlab attention plan 2", "mechanisms": {"encoder": "band(window=3)"}}
     (tmp_path / "plan.json").write_bytes(FORMS[form](json.dumps(plan, indent=1) + "\n"))
     assert load_plan(tmp_path / "plan.json").as_dict() == plan["mechanisms"]
     (tmp_path / "settings.toml").write_bytes(FORMS[form]("[training]\nepochs = 3\n"))

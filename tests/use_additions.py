@@ -68,7 +68,7 @@ def mechanism() -> None:
     assert "near(reach=1)" in command("mechanisms")
     (FOLDER / "plan.json").write_text(
         json.dumps(
-            {"format": "attnlab attention plan 1", "mechanisms": {"encoder": "near(reach=1)"}}
+            {"format": "attnlab attention plan 2", "mechanisms": {"encoder": "near(reach=1)"}}
         )
     )
     found = attnlab.compare(

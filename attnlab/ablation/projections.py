@@ -129,7 +129,7 @@ def projections_of(model: nn.Module, run: Callable[[], Any]) -> dict[Layer, Proj
         attentions: dict[Layer, tuple[nn.Module, int]] = {
             (hook.site, hook.layer): (hook.module, hook.call) for hook in found.hooks
         }
-        if len(attentions) < sum(found.layers.values()):
+        if len(attentions) < sum(map(len, found.layers.values())):
             msg = (
                 f"The layers of {type(model).__name__} return no weights of their own, so heads of one "
                 "layer cannot be ablated alone."

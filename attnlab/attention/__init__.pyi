@@ -20,6 +20,7 @@ from .bridge.sites import ByLayer as ByLayer
 from .bridge.sites import ScoreRule as ScoreRule
 from .bridge.sites import asks_interface as asks_interface
 from .bridge.sites import attention_modules as attention_modules
+from .bridge.sites import layer_numbers as layer_numbers
 from .bridge.sites import layer_rules as layer_rules
 from .bridge.sites import mechanism_of as mechanism_of
 from .bridge.sites import mechanisms_in as mechanisms_in

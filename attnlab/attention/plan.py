@@ -20,11 +20,13 @@ from attnlab.core import (
     briefly,
     counted,
     layer_name,
+    layers_in_words,
     read_json,
     write_json,
 )
 
-PLAN_FORMAT = "attnlab attention plan 1"
+# Of the first format, layers without attention were not counted.
+PLAN_FORMAT = "attnlab attention plan 2"
 
 # Entries that a notebook shows of a plan.
 _SHOWN = 4
@@ -38,7 +40,8 @@ Entry = Specification | Mechanism
 class AttentionPlan:
     """Mechanisms by address: a site (`encoder`), a layer (`encoder.0`) or a head (`encoder.0.3`).
 
-    The longest address that fits a head decides; a head that none fits has full attention.
+    The longest address that fits a head decides; a head that none fits has full attention. Layers are counted
+    as the model counts them, those without attention too.
 
     >>> plan = plan_of({"encoder": "band(window=3)", "encoder.0.1": "full"})
     >>> [str(plan.at("encoder", 0, head)) for head in (0, 1)]
@@ -124,11 +127,11 @@ class AttentionPlan:
             made.append((members, part))
         return made[0][1] if len(made) == 1 else PerHead(made)
 
-    def check_within(self, layers: Mapping[str, int], heads: Mapping[str, int]) -> None:
+    def check_within(self, layers: Mapping[str, Sequence[int]], heads: Mapping[str, int]) -> None:
         """Refuses addresses that the model does not have.
 
         Args:
-            layers: number of layers of each site of the model.
+            layers: numbers of the layers of each site of the model, in ascending order.
             heads: number of heads of a layer of each site.
 
         Raises:
@@ -140,9 +143,11 @@ class AttentionPlan:
                 there = ", ".join(layers)
                 msg = f"The plan names '{address}', but the model has no {site} attention; it has: {there}."
                 raise InputError(msg)
-            if (layer or 0) >= layers[site] or (head or 0) >= heads[site]:
-                there = f"{counted(layers[site], 'layer')} of {counted(heads[site], 'head')}"
-                msg = f"The plan names '{address}', but the model's {site} has {there}, counted from 0."
+            if (layer is not None and layer not in layers[site]) or (head or 0) >= heads[site]:
+                msg = (
+                    f"The plan names '{address}', but the model's {site} has attention in "
+                    f"{layers_in_words(layers[site])} with {counted(heads[site], 'head')} each, counted from 0."
+                )
                 raise InputError(msg)
 
     def has_equal_layers(self, site: str, layers: Sequence[int], heads: int) -> bool:
@@ -212,8 +217,15 @@ def read_plan(content: Any, origin: str) -> AttentionPlan:
         InputError: it is no plan, names what cannot be read, or stands for a mechanism object.
     """
     entries = content.get("mechanisms") if isinstance(content, dict) else None
-    if not isinstance(entries, dict) or content.get("format") != PLAN_FORMAT:
+    if not isinstance(entries, dict):
         msg = f'{origin} is no attention plan: it needs "format": "{PLAN_FORMAT}" and "mechanisms".'
+        raise InputError(msg)
+    if content.get("format") != PLAN_FORMAT:
+        msg = (
+            f"{origin} has another format than this version writes, and its layers may be counted without "
+            "those that have no attention; write the plan again, or correct its numbers and set "
+            f'"format": "{PLAN_FORMAT}".'
+        )
         raise InputError(msg)
     for address, text in entries.items():
         if text is None:

@@ -7,6 +7,7 @@ from .addresses import Side as Side
 from .addresses import Site as Site
 from .addresses import check_site_names as check_site_names
 from .addresses import layer_name as layer_name
+from .addresses import layers_in_words as layers_in_words
 from .addresses import sides_of as sides_of
 from .addresses import site_order as site_order
 from .addresses import sites_named as sites_named

@@ -1,6 +1,6 @@
 """What an attention head is addressed by: its site, its layer and its index, from 0."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
 from attnlab.core.errors import InputError
@@ -40,6 +40,18 @@ class Head(NamedTuple):
 def layer_name(site: str, layer: int) -> str:
     """The address of a layer, such as `encoder.0`."""
     return f"{site}.{layer}"
+
+
+def layers_in_words(layers: Sequence[int]) -> str:
+    """Numbers of layers in ascending order, as a text.
+
+    >>> layers_in_words([0, 1, 2]), layers_in_words([3, 7]), layers_in_words([3])
+    ('layers 0 to 2', 'layers 3, 7', 'layer 3')
+    """
+    first, last = layers[0], layers[-1]
+    if len(layers) > 2 and last - first == len(layers) - 1:
+        return f"layers {first} to {last}"
+    return f"layer{'s' if len(layers) > 1 else ''} {', '.join(map(str, layers))}"
 
 
 def site_order(site: Site) -> int:

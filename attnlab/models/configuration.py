@@ -121,7 +121,8 @@ def _check_possible_attention(config: TranslationConfig) -> None:
     plan = plan_of(config.attention)
     layers = layers_by_site(config)
     heads: int = config.heads
-    plan.check_within(layers, dict.fromkeys(layers, heads))
+    numbers = {site: range(count) for site, count in layers.items()}
+    plan.check_within(numbers, dict.fromkeys(layers, heads))
     # Mechanisms that learn draw their first weights; the caller's random state stays as it is.
     with torch.random.fork_rng(devices=[]):
         for site, count in layers.items():

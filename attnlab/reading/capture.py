@@ -18,6 +18,7 @@ from attnlab.core import (
     Side,
     Site,
     input_device,
+    layers_in_words,
     sides_of,
 )
 from attnlab.models import Model, Source, model_of
@@ -54,7 +55,7 @@ class Selection:
     """What is read of every text; None stands for all.
 
     Attributes:
-        layers: numbers of layers, the same at all sites that have them.
+        layers: the model's own numbers of layers, the same at all sites that have them.
         heads: numbers of heads, the same in all layers.
         rows: positions of queries, the same in all texts; or how many are drawn of each text.
         seed: of the draws.
@@ -114,11 +115,14 @@ class Selection:
                 raise InputError(msg)
 
     def _check_layers(self, sites: AttentionSites, wanted: Sequence[Site]) -> None:
-        most = max(sites.layers[site] for site in wanted)
-        if self.layers and self.layers[-1] >= most:
-            there = ", ".join(f"{site}: 0 to {sites.layers[site] - 1}" for site in wanted)
-            msg = f"Layer {self.layers[-1]} does not exist; choose from: {there}."
-            raise InputError(msg)
+        numbers = {site: sorted(sites.layers[site]) for site in wanted}
+        for layer in self.layers or ():
+            if not any(layer in layers for layers in numbers.values()):
+                listed = "; ".join(
+                    f"{site}: {layers_in_words(own)}" for site, own in numbers.items()
+                )
+                msg = f"There is no attention in layer {layer} to read; choose from {listed}."
+                raise InputError(msg)
 
     def _check_heads(self, sites: AttentionSites, wanted: Sequence[Site]) -> None:
         for (site, layer), count in sites.heads_of.items():
@@ -256,7 +260,7 @@ class Reading:
                     batch.read()
                 read += len(sentences)
         layers = {
-            site: sum(map(self.selection.has_layer, range(self.attention_sites.layers[site])))
+            site: sum(map(self.selection.has_layer, self.attention_sites.layers[site]))
             for site in self.sites
         }
         return Coverage(read, self.sentences.dropped, layers, bool(self.attention_sites.hooks))
@@ -307,7 +311,7 @@ class _Batch:
         outputs = forward(model, read, with_weights=True)
         shown = attentions_of(outputs, causal="decoder" in found.layers)
         for site, layers in shown.items():
-            for layer, weights in enumerate(layers):
+            for layer, weights in zip(found.layers[site], layers, strict=True):
                 self._take_weights(site, layer, weights)
 
     def read_in_blocks(self) -> None:
@@ -447,7 +451,7 @@ def prepare(
     found, wanted = probe(model.model, sentences, sites)
     selection.check(found, wanted, sentences)
     device = input_device(model.model.device)
-    held = found.heads * (1 if found.hooks else sum(found.layers.values()))
+    held = found.heads * (1 if found.hooks else sum(map(len, found.layers.values())))
     parts = not whole and (not selection.is_all or sentences.is_long(found.heads))
     parts = parts or (rows_do and sentences.is_too_long(held, memory=memory, device=device))
     if parts and found.hooks:
@@ -519,6 +523,7 @@ def capture(
             encoder's weights are not read.
         sites: which attention to look at; None for all that the sentences allow.
         layers: numbers of the layers to look at, from 0; None for all. Sites that lack one do without it.
+            Layers without attention, as in Qwen3.5 or LFM2, count too.
         heads: numbers of the heads to look at in each of them, from 0; None for all.
         rows: which rows of the matrices to look at: positions of queries from 0, which every text must
             have, or how many to draw of each text at random (all, where it has fewer); None for all.

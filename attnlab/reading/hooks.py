@@ -17,6 +17,7 @@ from attnlab.attention import (
     Mechanism,
     always_returning_weights,
     asks_interface,
+    layer_numbers,
     mechanisms_in,
     watching,
 )
@@ -41,7 +42,7 @@ class AttentionHook:
 
     Attributes:
         site: encoder, decoder or cross.
-        layer: from 0.
+        layer: by the model's own count from 0.
         module: the attention module.
         index: where in the tuple that it returns.
         call: at which of its calls in a forward pass; layers of ALBERT share one module.
@@ -73,7 +74,7 @@ class AttentionSites:
     """Every layer that has weights, and the hook of each.
 
     Attributes:
-        layers: number of layers by site.
+        layers: numbers of the layers by site, in the order in which they are called.
         heads: most heads in one layer.
         hooks: one for each layer, or empty when one could not be found; then weights are read from
             the model's outputs, all layers at once, and memory grows with the number of layers.
@@ -85,7 +86,7 @@ class AttentionSites:
         biased: whether the model adds a number of its own to the score of each pair of tokens and head.
     """
 
-    layers: Mapping[Site, int]
+    layers: Mapping[Site, tuple[int, ...]]
     heads: int
     hooks: tuple[AttentionHook, ...]
     causal: frozenset[Site]
@@ -216,15 +217,20 @@ def find(model: Any, run: Callable[[], Any]) -> AttentionSites:
             "a model with softmax attention."
         )
         raise InputError(msg)
+    hooks = _numbered(model, _matched(shown, seen))
+    numbers: dict[Site, tuple[int, ...]] = {
+        site: tuple(hook.layer for hook in hooks if hook.site == site) or tuple(range(len(weights)))
+        for site, weights in shown.items()
+    }
     return AttentionSites(
-        layers={site: len(weights) for site, weights in shown.items()},
+        layers=numbers,
         heads=max(weights.shape[1] for layers in shown.values() for weights in layers),
-        hooks=_matched(shown, seen),
+        hooks=hooks,
         causal=frozenset({"decoder"}),
         heads_of={
             (site, layer): weights.shape[1]
             for site, layers in shown.items()
-            for layer, weights in enumerate(layers)
+            for layer, weights in zip(numbers[site], layers, strict=True)
         },
     )
 
@@ -267,6 +273,25 @@ def _matched(
             else:
                 return ()
     return tuple(hooks)
+
+
+def _numbered(model: nn.Module, hooks: Sequence[AttentionHook]) -> tuple[AttentionHook, ...]:
+    """Hooks of layers that were counted, with the model's own numbers of these, see `layer_numbers`."""
+    numbered: list[AttentionHook] = []
+    for site in dict.fromkeys(hook.site for hook in hooks):
+        own = [hook for hook in hooks if hook.site == site]
+        calls: dict[nn.Module, list[int]] = {}
+        for hook in own:
+            calls.setdefault(hook.module, []).append(hook.call)
+        numbers = layer_numbers(model, [*calls])
+        # A module that attends more often than it is listed serves layers without numbers (ALBERT).
+        if numbers and all(len(numbers[module]) == len(calls[module]) for module in calls):
+            own = [
+                replace(hook, layer=numbers[hook.module][calls[hook.module].index(hook.call)])
+                for hook in own
+            ]
+        numbered += own
+    return tuple(numbered)
 
 
 @contextmanager

@@ -379,7 +379,7 @@ def test_what_cannot_be_is_refused_and_leaves_the_model_as_it_was() -> None:
     before = output("marian", random)
     for planned, message in (
         ("linformer(k=3)", "no causal form"),
-        ({"encoder.2": "full"}, "encoder has 2 layers of 2 heads"),
+        ({"encoder.2": "full"}, "encoder has attention in layers 0, 1 with 2 heads"),
         ({"encoder": "band"}, "needs the option 'window'"),
     ):
         with pytest.raises(InputError, match=message):

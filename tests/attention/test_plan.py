@@ -67,15 +67,15 @@ def test_addresses_that_do_not_read_are_refused(address: str) -> None:
     [
         ("", "it is not JSON"),
         ("[]", 'needs "format"'),
-        ('{"format": "attnlab attention plan 1"}', '"mechanisms"'),
-        ('{"format": "attnlab attention plan 2", "mechanisms": {}}', "attention plan 1"),
-        ('{"format": "attnlab attention plan 1", "mechanisms": {"encoder": 3}}', "not 3"),
+        ('{"format": "attnlab attention plan 2"}', '"mechanisms"'),
+        ('{"format": "attnlab attention plan 1", "mechanisms": {}}', "attention plan 2"),
+        ('{"format": "attnlab attention plan 2", "mechanisms": {"encoder": 3}}', "not 3"),
         (
-            '{"format": "attnlab attention plan 1", "mechanisms": {}, "tokenizer": 3}',
+            '{"format": "attnlab attention plan 2", "mechanisms": {}, "tokenizer": 3}',
             "checksum of a tokenizer, not 3",
         ),
         (
-            '{"format": "attnlab attention plan 1", "mechanisms": {"encoder": "bund"}}',
+            '{"format": "attnlab attention plan 2", "mechanisms": {"encoder": "bund"}}',
             "choose from",
         ),
     ],
@@ -95,14 +95,14 @@ def test_a_file_that_does_not_exist_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("encoder.2", "encoder has 2 layers of 4 heads"),
-        ("encoder.0.4", "encoder has 2 layers of 4 heads"),
+        ("encoder.2", "encoder has attention in layers 0, 1 with 4 heads each"),
+        ("encoder.0.4", "encoder has attention in layers 0, 1 with 4 heads each"),
         ("cross", "no cross attention; it has: encoder"),
     ],
 )
 def test_addresses_outside_the_model_are_refused(address: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        plan_of({address: "full"}).check_within({"encoder": 2}, {"encoder": 4})
+        plan_of({address: "full"}).check_within({"encoder": (0, 1)}, {"encoder": 4})
 
 
 def test_each_head_is_what_its_own_mechanism_gives() -> None:

@@ -252,7 +252,7 @@ def without_first(folder: Path, name: str) -> None:
 
 
 DISAGREEMENTS: dict[str, tuple[Any, str]] = {
-    "more layers": ({"encoder.5": "full"}, "does not fit the model.*2 layers of 2 heads"),
+    "more layers": ({"encoder.5": "full"}, "does not fit the model.*layers 0, 1 with 2 heads each"),
     "another site": ({"decoder": "full"}, "does not fit the model.*no decoder attention"),
     "another shape": ({"encoder": "linformer(k=4)"}, "has another shape"),
     "nothing learned": ({"encoder": "band(window=1)"}, "is in no mechanism"),

@@ -227,7 +227,7 @@ def _fail(*_: Any) -> None:
 def test_a_layer_that_is_not_there_is_refused() -> None:
     random = albert(4, 2)
     before = hidden(random)
-    with pytest.raises(InputError, match="has 4 layers of 2 heads"):
+    with pytest.raises(InputError, match="layers 0 to 3 with 2 heads each"):
         install(random, APART)
     assert torch.equal(hidden(random), before)
     assert not any("attnlab" in name for name, _ in random.named_modules())

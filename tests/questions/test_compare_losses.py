@@ -54,7 +54,7 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     paths = tuple(folder / f"{name}.json" for name in contents)
     for path, mechanisms in zip(paths, contents.values(), strict=True):
         path.write_text(
-            json.dumps({"format": "attnlab attention plan 1", "mechanisms": mechanisms})
+            json.dumps({"format": "attnlab attention plan 2", "mechanisms": mechanisms})
         )
     return paths
 

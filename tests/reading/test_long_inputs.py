@@ -387,7 +387,7 @@ def test_of_selected_rows_too_the_first_are_kept_that_fit() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"layers": [2]}, r"Layer 2 does not exist; choose from: encoder: 0 to 1\."),
+        ({"layers": [2]}, r"no attention in layer 2 to read; choose from encoder: layers 0, 1\."),
         ({"heads": [1, 3]}, r"Head 3 does not exist in encoder layer 0, which has 3 heads"),
         ({"rows": [0, 6]}, r"Row 6 does not exist in text 2, which has 6 rows \(0 to 5\)"),
         ({"rows": 0}, "At least 1 row is drawn of each text, not 0"),
@@ -408,7 +408,9 @@ def test_a_layer_of_one_site_alone_is_read_there() -> None:
     model = ALL["marian"]()
     found = drawn(model, layers=[2])
     assert found.coverage.layers == {"encoder": 0, "decoder": 1, "cross": 1}
-    with pytest.raises(InputError, match="Layer 3 does not exist; choose from: encoder: 0 to 1, d"):
+    with pytest.raises(
+        InputError, match="no attention in layer 3 to read; choose from encoder: layers 0, 1; d"
+    ):
         drawn(model, layers=[3])
 
 

@@ -1,8 +1,10 @@
 """Where a model attends: its attention modules, by site and layer."""
 
 import inspect
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 import torch
@@ -27,7 +29,7 @@ class AttentionAt:
         path: its name in the model.
         module: the module that calls the attention function.
         site: `encoder`, `decoder` or `cross`.
-        layers: the layers of that site that attend through it, from 0: one, or all that share it.
+        layers: the layers that attend through it, by the model's own count from 0: one, or all that share it.
         heads: number of query heads.
     """
 
@@ -74,15 +76,43 @@ def attention_modules(model: PreTrainedModel) -> list[AttentionAt]:
         )
         raise InputError(msg)
     shared = _shared_layers(model, [path for path, _ in found])
-    counts: dict[str, int] = {}
+    sites = {part: _site(path, part) for path, part in found}
+    numbers = {
+        site: layer_numbers(model, [part for part, own in sites.items() if own == site])
+        for site in set(sites.values())
+    }
+    counts: Counter[str] = Counter()
     modules = []
     for path, part in found:
-        site = _site(path, part)
-        layers = shared.get(path, (counts.get(site, 0),))
-        counts[site] = counts.get(site, 0) + len(layers)
+        site = sites[part]
+        layers = shared.get(path, numbers[site].get(part, (counts[site],)))
+        counts[site] += len(layers)
         if layers:
             modules.append(AttentionAt(path, part, site, layers, _heads(part)))
     return modules
+
+
+def layer_numbers(
+    model: nn.Module, modules: Sequence[nn.Module]
+) -> Mapping[nn.Module, tuple[int, ...]]:
+    """The model's own numbers of the layers that attention modules of one site belong to.
+
+    A number is the index in the outermost list of modules, so that layers without attention count too
+    (Qwen3.5, LFM2, Jamba). Empty where these indices do not tell layers apart, as with two attention modules
+    in a layer (LongCat Flash) or two stacks (HRM); then layers are counted in the order of their calls.
+
+    Args:
+        model: that they are part of.
+        modules: of all layers of the site that attend.
+    """
+    numbers: dict[nn.Module, list[int]] = {module: [] for module in modules}
+    for path, part in model.named_modules(remove_duplicate=False):
+        if part in numbers:
+            numbers[part] += [int(name) for name in path.split(".") if name.isdecimal()][:1]
+    listed = [*chain.from_iterable(numbers.values())]
+    if not all(numbers.values()) or len(set(listed)) < len(listed):
+        return {}
+    return {module: tuple(sorted(layers)) for module, layers in numbers.items()}
 
 
 def _shared_layers(model: nn.Module, paths: list[str]) -> dict[str, tuple[int, ...]]:

@@ -179,7 +179,7 @@ def hear(
     pairs = [(one.audio, " ".join(word.word for word in one.words)) for one in given]
     sentences = read_audio(model, pairs)
     reading = prepare(model, sentences, ["cross"], memory=settings.memory)
-    layers, heads = reading.attention_sites.layers["cross"], reading.attention_sites.heads
+    layers, heads = len(reading.attention_sites.layers["cross"]), reading.attention_sites.heads
     spans, reasons = _tokens_of_words(model, sentences, settings)
     if not spans:
         number, why = next(iter(reasons.items()))

@@ -359,7 +359,7 @@ class AlignedPairs:
     def shape(self) -> tuple[int, int]:
         """Number of decoder layers, and of heads of each."""
         sites = self.reading.attention_sites
-        return sites.layers["cross"], sites.heads
+        return len(sites.layers["cross"]), sites.heads
 
     def feed(
         self,

@@ -93,7 +93,7 @@ def _run(probe: Probe) -> Callable[[], Any]:
 def _captured(probe: Probe) -> set[Layer]:
     with ready_to_show(probe.model):
         sites = find(probe.model, _run(probe))
-    return {(site, layer) for site, layers in sites.layers.items() for layer in range(layers)}
+    return {(site, layer) for site, layers in sites.layers.items() for layer in layers}
 
 
 def _ablated(probe: Probe) -> set[Layer]:

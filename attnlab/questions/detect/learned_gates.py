@@ -17,7 +17,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlab.attention import Context, Full, FullAttention, Scoring, Setup, attention_modules, use
+from attnlab.attention import (
+    Context,
+    Full,
+    FullAttention,
+    Scoring,
+    Setup,
+    attention_modules,
+    mechanisms_in,
+    use,
+)
 from attnlab.core import layer_name
 from attnlab.evaluation import final_states
 from attnlab.questions.detect.planted import Planted
@@ -98,8 +107,8 @@ def learned_gates(
             if at.site == "decoder"
         }
         with use(model, gated), torch.enable_grad():
-            made = [part for part in model.modules() if isinstance(part, Gated)]
-            gates: list[Tensor] = [part.gates for part in made]
+            made = {at.layer: part for at, part in mechanisms_in(model) if isinstance(part, Gated)}
+            gates: list[Tensor] = [part.gates for part in made.values()]
             optimizer = torch.optim.Adam(gates, lr=LEARNING_RATE)
             for step in range(steps):
                 at = step % len(batches)
@@ -111,4 +120,4 @@ def learned_gates(
                 for gate in gates:
                     gate.data.clamp_(0, 1)
                 progress(step + 1, steps)
-    return {layer: gate.detach().float().cpu() for layer, gate in enumerate(gates)}
+    return {layer: gate.detach().float().cpu() for layer, gate in zip(made, gates, strict=True)}

@@ -70,7 +70,7 @@ def test_what_is_read_is_what_was_written_and_its_attention(name: str) -> None:
                 captured[layer.sentences[0]] = layer.weights[0].clone()
 
     reading = prepare(model, again, [site])
-    last = reading.attention_sites.layers[site] - 1
+    last = reading.attention_sites.layers[site][-1]
     reading.feed([Kept()], batch_size=1)
     assert again.usable
     for one in again.usable:
