@@ -112,7 +112,7 @@ def test_gpt_has_more_parameters_than_bert_base() -> None:
 
 
 def test_a_regulariser_is_added_to_the_loss_and_not_to_its_argument() -> None:
-    """L(f) + lambda R pulls on the weights; in L(f + lambda R) a softmax does not even notice it."""
+    """L(f) + lambda R pulls on the weights; in L(f + lambda R) it has no effect on a softmax."""
     X, labels, strength = drawn(9, 4), torch.arange(9) % 3, 0.1
 
     def gradient(*, added: bool, inside: bool) -> torch.Tensor:
