@@ -13,6 +13,7 @@ from torch import Tensor
 
 from attnlab.core import InputError, shown
 from attnlab.figures.canvas import INK, WEIGHTS, blank, panel, style
+from attnlab.reading import KeptMatrices
 
 # From nothing to full ink: the background of the page shows through, light or dark.
 _COLOURS = LinearSegmentedColormap.from_list(
@@ -29,27 +30,27 @@ LONGEST_LABEL = 12
 
 def draw_heads(
     weights: Float[Tensor, "head query key"],
-    queries: Sequence[str],
-    keys: Sequence[str],
+    queries: Sequence[str] | None = None,
+    keys: Sequence[str] | None = None,
     *,
-    title: str,
-    names: Sequence[str],
+    title: str = "",
+    names: Sequence[str] | None = None,
     legend: str = "attention weight; each row adds up to 1; rows: queries, columns: keys",
 ) -> Figure:
     """One heat map a head, up to four side by side; a row is a token that looks.
 
     Args:
         weights: attention weights; the scale goes from 0 to 1 for every head.
-        queries: tokens of the rows.
-        keys: tokens of the columns.
+        queries: tokens of the rows; None: their numbers.
+        keys: tokens of the columns; None: their numbers.
         title: stands above all.
-        names: one a head.
+        names: one a head; None: their numbers.
         legend: beside the scale.
 
     Raises:
         InputError: there are no such weights, or not a token for each row and column.
     """
-    _check_weight_shapes(weights, (len(names), len(queries), len(keys)))
+    names, queries, keys = _given_or_numbers(weights, names, queries, keys)
     cell = 0.19 if max(len(queries), len(keys)) <= 24 else 0.15
     width, height = max(cell * len(keys), 1.0), max(cell * len(queries), 0.8)
     left = 0.12 + _CHARACTER * max(map(len, map(short, queries)))
@@ -74,19 +75,36 @@ def draw_heads(
     return figure
 
 
-def _check_weight_shapes(weights: Any, wanted: tuple[int, int, int]) -> None:
+def _given_or_numbers(weights: Any, *sides: Sequence[str] | None) -> list[Sequence[str]]:
+    """Names of heads, queries and keys, those that are not given from 0.
+
+    Raises:
+        InputError: there are no such weights, or not a name for each.
+    """
     if not isinstance(weights, Tensor):
+        one = ""
+        if isinstance(weights, KeptMatrices) and weights.matrices:
+            number, site, layer = next(iter(weights.matrices))
+            one = (
+                f", such as those of one sentence and layer, kept.matrices[{number}, {site!r}, {layer}], "
+                f"with their tokens, *kept.tokens[{number}, {site!r}]"
+            )
         msg = (
             "Heat maps are drawn from attention weights [head, query, key] and not from an object of "
-            f"the class {type(weights).__name__}; give a tensor of torch."
+            f"the class {type(weights).__name__}; give a tensor of torch{one}."
         )
         raise InputError(msg)
-    if tuple(weights.shape) != wanted:
+    if weights.ndim == len(sides):
+        sizes = zip(sides, weights.shape, strict=True)
+        sides = tuple([str(n) for n in range(size)] if one is None else one for one, size in sizes)
+    wanted = ["any" if one is None else len(one) for one in sides]
+    if list(weights.shape) != wanted:
         msg = (
             f"The weights have the shape {list(weights.shape)} beside names, queries and keys for "
-            f"{list(wanted)}; give a name for each head and a token for each row and column."
+            f"{wanted}; give a name for each head and a token for each row and column."
         )
         raise InputError(msg)
+    return [one for one in sides if one is not None]
 
 
 def _columns(panels: int, step: float) -> int:

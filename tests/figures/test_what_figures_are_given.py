@@ -1,5 +1,6 @@
 """Every function of attnlab.plot refuses what it cannot draw, before it draws, and says what it wants."""
 
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,7 +9,9 @@ from typing import Any
 import jaxtyping
 import pandas as pd
 import pytest
+from zoo import random_models
 
+import attnlab
 from attnlab import plot
 from attnlab.core.errors import InputError
 
@@ -90,6 +93,8 @@ def test_a_path_is_no_table(name: str, path: str | Path) -> None:
 @pytest.mark.parametrize("given", [None, [{"epoch": 1}], {"site": [1]}, 5])
 def test_what_is_no_table_at_all_is_named_by_its_class(name: str, given: object) -> None:
     draw, wanted = TABLES[name]
+    if (name, given) == ("importance, removed", None):
+        pytest.skip("it may be left out")
     with pytest.raises(InputError, match=f"of the class {type(given).__name__}; give") as refused:
         draw(given)
     assert wanted in str(refused.value)
@@ -104,6 +109,39 @@ def test_what_is_drawn_from_no_table_says_what_it_wants(
     with pytest.raises(InputError, match="; give "):
         OTHERS[name](given)
     assert not list(tmp_path.iterdir())
+
+
+def test_kept_matrices_are_drawn_a_layer_at_a_time() -> None:
+    model = (random_models.bert(), random_models.tokenizer())
+    kept = attnlab.capture(model, "a dog runs .", keep_matrices=1).kept
+    with pytest.raises(InputError, match="the class KeptMatrices; give a tensor") as refused:
+        plot.matrices(kept)
+    typed = re.search(
+        r"(kept\.matrices\[.*?\]), with their tokens, \*(kept\.tokens\[.*?\])", str(refused.value)
+    )
+    assert typed is not None
+    weights, tokens = (eval(one, {"kept": kept}) for one in typed.groups())
+    named = plot.matrices(weights, *tokens, title="t", names=list("abc"))
+    labels = [[text.get_text() for text in one.axes[0].get_xticklabels()]
+              for one in (named, plot.matrices(weights))]  # fmt: skip
+    assert labels == [list(tokens[1]), [str(number) for number in range(6)]]
+
+
+def test_importance_of_heads_alone_is_drawn_without_what_is_left_below() -> None:
+    alone, both = plot.importance(HEADS), plot.importance(HEADS, CUMULATIVE)
+    assert len(alone.axes) == 1 < len(both.axes)
+    assert alone.get_figheight() < both.get_figheight()
+
+
+@pytest.mark.parametrize(
+    "source", ["runs/demo", 5, random_models.bert(), (random_models.bert(), None)]
+)
+def test_a_source_in_place_of_an_analysis_says_what_to_type(source: Any) -> None:
+    with pytest.raises(
+        InputError, match=r"has no viewer; .* view\(analyze\(source, sentences="
+    ) as refused:
+        attnlab.view(source, "a dog")
+    assert "\n" not in str(refused.value)
 
 
 def test_a_table_without_rows_is_refused() -> None:

@@ -467,8 +467,11 @@ def view(
     """
     question = getattr(result, "question", None)
     if question != QUESTION.name:
-        given = briefly(result) if question is None else f"A result of {question}"
-        msg = f"{given} has no viewer; give a result of {QUESTION.name}."
+        given = " ".join(briefly(result).split()) if question is None else f"A result of {question}"
+        msg = (
+            f"{given} has no viewer; give a result of {QUESTION.name}, as in "
+            "view(analyze(source, sentences=['A text.'], keep_matrices=1))."
+        )
         raise InputError(msg)
     kept = sorted({number for number, _ in result.matrices.tokens})
     if not kept:

@@ -257,7 +257,10 @@ def removable(cumulative: pd.DataFrame, unit: str) -> list[str]:
 
 
 def draw_importance(
-    heads: pd.DataFrame, cumulative: pd.DataFrame, *, unit: str = LOSS_UNITS["next tokens"]
+    heads: pd.DataFrame,
+    cumulative: pd.DataFrame | None = None,
+    *,
+    unit: str = LOSS_UNITS["next tokens"],
 ) -> Figure:
     """Above: change of loss with each head replaced alone, with intervals, a panel per site, one scale.
 
@@ -266,7 +269,7 @@ def draw_importance(
     Args:
         heads: one row per head, as `importance(...).importance` and `importance.csv`.
         cumulative: one row per order and number of heads, as `importance(...).cumulative` and
-            `cumulative.csv`.
+            `cumulative.csv`; None: nothing is drawn below.
         unit: what the loss is counted in.
 
     Raises:
@@ -275,13 +278,15 @@ def draw_importance(
     wanted = "importance(...).importance or importance.csv"
     check_table(heads, HEAD_KEYS, wanted)
     check_table(heads, _changes(heads), wanted)
-    check_table(cumulative, _CURVES, "importance(...).cumulative or cumulative.csv")
+    if cumulative is not None:
+        check_table(cumulative, _CURVES, "importance(...).cumulative or cumulative.csv")
     sites = [table for _, table in heads.groupby("site", sort=False)]
     row = 0.24 if max(map(len, sites)) <= 24 else 0.15
     height = row * max(map(len, sites)) + 0.1
     wide = _LEFT + max(3, len(sites)) * (_WIDTH + _GAP)
     with style():
-        figure = blank(wide, _TOP + height + _BETWEEN + _CURVE_HEIGHT + 0.55)
+        below = 0.0 if cumulative is None else _BETWEEN + _CURVE_HEIGHT
+        figure = blank(wide, _TOP + height + below + 0.55)
         for index, table in enumerate(sites):
             left = _LEFT + index * (_WIDTH + _GAP)
             axes = panel(figure, left, _TOP, _WIDTH, row * len(table) + 0.1)
@@ -294,7 +299,8 @@ def draw_importance(
             bbox_to_anchor=(0.99, 1 - 0.2 / figure.get_figheight()), fontsize=8, ncols=3,
             columnspacing=1, handletextpad=0.1,
         )  # fmt: skip
-        _draw_curves(figure, cumulative, _TOP + height + _BETWEEN, wide, unit)
+        if cumulative is not None:
+            _draw_curves(figure, cumulative, _TOP + height + _BETWEEN, wide, unit)
         figure.text(
             0.012, 1 - 0.2 / figure.get_figheight(),
             "Each head replaced alone (rows: layer.head; bars: 95% intervals; one scale)",
