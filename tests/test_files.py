@@ -15,8 +15,10 @@ from attnlab.core.errors import AttnlabError, InputError
 from attnlab.core.files import (
     check_writable,
     delete_leftovers,
+    last_in_place,
     replacing,
     write_json,
+    write_text,
     write_tensors,
 )
 
@@ -109,3 +111,25 @@ def test_only_what_a_killed_process_left_is_deleted(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     delete_leftovers(tmp_path, ["page[1].html"])
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(mine)
+
+
+def test_files_that_take_their_places_last(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+
+    def fail() -> None:
+        with last_in_place([first]):
+            write_text(first, "new")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+    first.write_text("old")
+    with last_in_place([first]):
+        with last_in_place([first]):
+            write_text(first, "new")
+            write_text(second, "new")
+            assert (first.read_text(), second.read_text()) == ("old", "new")
+        assert first.read_text() == "old"
+    assert first.read_text() == "new"
+    assert sorted(tmp_path.iterdir()) == [first, second]

@@ -1022,7 +1022,7 @@ def test_nothing_is_written_where_no_pair_can_be_aligned(tmp_path: Path) -> None
     links.write_text("precious\n")
     long = " ".join(["the cat"] * 40)
     with pytest.raises(InputError, match="None of the 3 pairs can be aligned"):
-        align(model, [(long, long)] * 3, heads=heads, links=links)
+        align(model, [(long, long)] * 3, heads=heads, links=links, overwrite=True)
     assert links.read_text() == "precious\n"
 
 
