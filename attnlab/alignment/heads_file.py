@@ -28,7 +28,7 @@ class AlignmentHeads:
         layers: decoder layers of the model.
         heads_per_layer: cross-attention heads of each.
         model: its name.
-        checksum: SHA-256 of its weights, in hexadecimal digits; None where they are in no file.
+        checksum: SHA-256 of its weights, in hexadecimal digits.
         chosen_by: gold links, starts of words, or a rule that needs neither.
         sentences: number of sentence pairs that the heads were chosen on.
         aer: of the heads on gold links, 0 to 1; None where there are none.
@@ -47,7 +47,7 @@ class AlignmentHeads:
     layers: _Number
     heads_per_layer: _Number
     model: str
-    checksum: str | None
+    checksum: str
     chosen_by: str
     sentences: _Number
     aer: _Share | None = None
@@ -64,14 +64,14 @@ class AlignmentHeads:
         return tuple(layer * self.heads_per_layer + head for layer, head in self.heads)
 
     def check_fits(
-        self, layers: int, heads_per_layer: int, checksum: str | None, what: str = "heads"
+        self, layers: int, heads_per_layer: int, checksum: str, what: str = "heads"
     ) -> None:
         """Raises where the heads are those of another model.
 
         Args:
             layers: decoder layers of the model that is to be used.
             heads_per_layer: its cross-attention heads in each.
-            checksum: of its weights; None: they are not compared.
+            checksum: of its weights.
             what: the heads are, in words.
 
         Raises:
@@ -88,7 +88,7 @@ class AlignmentHeads:
                 "for it."
             )
             raise InputError(msg)
-        if None not in (checksum, self.checksum) and checksum != self.checksum:
+        if checksum != self.checksum:
             msg = (
                 f"The {what} are those of {self.model}, and the weights of this model are others; choose "
                 "heads for it."

@@ -41,6 +41,7 @@ from .run_folder import LOCAL as LOCAL
 from .run_folder import SETTINGS as SETTINGS
 from .run_folder import STUDIES as STUDIES
 from .run_folder import WEIGHTS as WEIGHTS
+from .run_folder import LocalPaths as LocalPaths
 from .run_folder import check_has_sentences as check_has_sentences
 from .run_folder import check_no_results as check_no_results
 from .run_folder import check_not_run as check_not_run

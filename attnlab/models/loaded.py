@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import wraps
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.core import InputError, ShortRepr, briefly, path_label, usable_device
+from attnlab.models.safe_loading import tensors_checksum
 
 # Longer sentences are left out where loss and translations of a model that is no run are measured.
 MOST_TOKENS = 512
@@ -56,6 +57,14 @@ class Model(ShortRepr):
         """
         if device is not None or isinstance(source, str | Path):
             self.move_to(usable_device(device))
+
+    @cached_property
+    def checksum(self) -> str:
+        """SHA-256 of its weights, in hexadecimal digits: of its file, or else of all its tensors.
+
+        Cost: about two seconds per gigabyte, once.
+        """
+        return self.weights or tensors_checksum(self.model.state_dict())
 
     @property
     def both_tokenizers(self) -> BothTokenizers:

@@ -1,7 +1,7 @@
 """Models that are loaded whole or refused: every tensor from the files, of the right shape, finite."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -229,10 +229,15 @@ def save_with_checksum(model: Any, folder: str | Path) -> None:
 def _record_checksum(path: Path) -> None:
     """Writes a file of tensors once more, with the checksum of their numbers."""
     tensors = load_file(path)
+    write_tensors(path, tensors, {"format": "pt", _ENTRY: tensors_checksum(tensors)})
+
+
+def tensors_checksum(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of named tensors, their types and shapes, in hexadecimal digits; their order is no matter."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         _add(digest, name, tensors[name])
-    write_tensors(path, tensors, {"format": "pt", _ENTRY: digest.hexdigest()})
+    return digest.hexdigest()
 
 
 def check_checksum(path: Path) -> None:
@@ -261,4 +266,5 @@ def check_checksum(path: Path) -> None:
 def _add(digest: "hashlib._Hash", name: str, tensor: Tensor) -> None:
     digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
     # As bytes, since numpy lacks some of the types of torch.
-    digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
+    if not tensor.is_meta:  # as accelerate leaves what it keeps on the disk
+        digest.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data)

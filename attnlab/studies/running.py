@@ -11,7 +11,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import mean
@@ -39,10 +39,11 @@ from attnlab.core import (
     write_table,
     write_text,
 )
+from attnlab.models import LOCAL, LocalPaths
 from attnlab.results import STUDY, check_not_taken, table_html, table_of, together
 from attnlab.studies.cluster import check_cluster, compute_on_cluster
 from attnlab.studies.computing import Outcome, compute_in_turn, study_named
-from attnlab.studies.study import Cell, Plan, RunningSettings, cell_of, plain_settings
+from attnlab.studies.study import Cell, Plan, RunningSettings, cell_of, labels, plain_settings
 
 PLAN, RECORD, ROWS = "study.json", "cell.json", "rows.csv"
 TABLE, CELLS = "table.csv", "cells.csv"
@@ -194,7 +195,7 @@ def run_study(study: str, settings: RunningSettings) -> Collected:
     written = (folder / name for name in (*STUDY.taken(folder), PLAN))
     check_not_read(written, paths_in(plan.options), result=folder)
     with _alone_in(folder) as tell_others, stopped_by_signals():
-        write_json(folder / PLAN, asdict(plan))
+        _write_plan(folder, plan)
         missing = [cell for cell in plan.cells if read_cell(folder, cell) is None]
         tell_others(settings.jobs or 1)
         _tell(settings, 0, missing)
@@ -324,6 +325,39 @@ def _at_a_time(folder: Path) -> int:
         return 1
 
 
+@dataclass(frozen=True)
+class _StudyPaths:
+    """What `local_paths.json` says of a study, whose plan has labels instead.
+
+    Attributes:
+        options: that hold paths.
+        locations: of each cell, by its address.
+        note: what a reader of the file is told.
+    """
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    locations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    note: str = LocalPaths.note
+
+
+def _write_plan(folder: Path, plan: Plan) -> None:
+    cells = tuple(replace(one, locations=labels(one.locations)) for one in plan.cells)
+    shown = replace(plan, options=labels(plan.options), cells=cells)
+    write_json(folder / PLAN, asdict(shown))
+    paths = _StudyPaths(
+        {name: one for name, one in plan.options.items() if one != shown.options[name]},
+        {
+            one.address: one.locations
+            for one, other in zip(plan.cells, cells, strict=True)
+            if one.locations != other.locations
+        },
+    )
+    if paths != _StudyPaths():
+        write_json(folder / LOCAL, asdict(paths))
+    else:
+        (folder / LOCAL).unlink(missing_ok=True)
+
+
 def read_plan(folder: str | Path) -> Plan | None:
     """What the study in this folder was last asked for; None where there is none.
 
@@ -332,7 +366,16 @@ def read_plan(folder: str | Path) -> Plan | None:
     """
     path = Path(folder) / PLAN
     advice = "delete it, finished cells are kept"
-    return read_json(path, Plan, advice=advice) if path.exists() else None
+    if not path.exists():
+        return None
+    plan, paths = read_json(path, Plan, advice=advice), _StudyPaths()
+    if (Path(folder) / LOCAL).exists():
+        paths = read_json(Path(folder) / LOCAL, _StudyPaths, advice=advice)
+    cells = tuple(
+        replace(one, locations=paths.locations.get(one.address, one.locations))
+        for one in plan.cells
+    )
+    return replace(plan, options={**plan.options, **paths.options}, cells=cells)
 
 
 def cell_folder(folder: str | Path, cell: Cell) -> Path:

@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from attnlab.core import InputError, Option, Settings, option_fields
+from attnlab.core import InputError, Option, Settings, option_fields, path_label
 from attnlab.evaluation import Progress
 
 if TYPE_CHECKING:
@@ -97,10 +97,10 @@ class Cell:
 
     @property
     def key_columns(self) -> dict[str, Any]:
-        """The settings, locations among them, as values of a table."""
+        """The settings, and labels of the locations among them, as values of a table."""
         return {
             name: canonical(value) if isinstance(value, list | dict) else value
-            for name, value in {**self.settings, **self.locations}.items()
+            for name, value in {**self.settings, **labels(self.locations)}.items()
         }
 
 
@@ -217,6 +217,18 @@ def settings_of(study: Study, cell: Cell) -> Settings:
     """
     values = {**cell.settings, **cell.locations}
     return study.settings(**{name: _fixed(value) for name, value in values.items()})
+
+
+def labels(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by name, of which paths are labels, see `path_label`."""
+    return {
+        name: [_label(one) for one in value] if isinstance(value, list) else _label(value)
+        for name, value in values.items()
+    }
+
+
+def _label(value: Any) -> Any:
+    return path_label(value) if isinstance(value, str) else value
 
 
 def canonical(value: Any) -> str:

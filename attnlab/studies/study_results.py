@@ -8,7 +8,7 @@ import pandas as pd
 
 from attnlab.ablation import over_models
 from attnlab.budget import ORACLE
-from attnlab.core import Column, counted, path_label, replacing_result
+from attnlab.core import Column, counted, replacing_result
 from attnlab.figures import PAGE as PAGE_WIDTH
 from attnlab.figures import draw_pareto
 from attnlab.results import (
@@ -26,6 +26,7 @@ from attnlab.results import (
 )
 from attnlab.studies.computing import studies
 from attnlab.studies.running import CELLS, TABLE, Collected
+from attnlab.studies.study import labels
 from attnlab.studies.substitution import TABLES
 
 # More cannot be read in one sentence; the tables below hold them.
@@ -133,7 +134,7 @@ def write_study(found: Collected, folder: str | Path, *, question: str) -> Path:
     """
     with replacing_result(folder, STUDY.last, STUDY.older) as aside:
         found.write(aside)
-        about = {name: path_label(_in_words(value)) for name, value in found.plan.options.items()}
+        about = {name: _in_words(value) for name, value in labels(found.plan.options).items()}
         record = ResultRecord(STUDY.what, question, {"Study": found.plan.study, **about})
         write_record(aside, record, {TABLE: found.table, CELLS: found.cells})
         page = write_result_page(aside, study_contents)

@@ -41,7 +41,7 @@ HEADS = AlignmentHeads(
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    for heads in (HEADS, replace(HEADS, checksum=None, aer=None, aer_low=None, aer_high=None)):
+    for heads in (HEADS, replace(HEADS, aer=None, aer_low=None, aer_high=None)):
         write_heads(tmp_path / HEADS_FILE, heads)
         assert read_heads(tmp_path / HEADS_FILE) == heads
     assert json.loads((tmp_path / HEADS_FILE).read_text())["heads"] == [[0, 2], [1, 3]]
@@ -60,6 +60,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         ({"row": "both"}, "row must be 'output' or 'input', not 'both'"),
         ({"aer": 1.5}, "aer must be"),
         ({"model": None}, "model must be a text"),
+        ({"checksum": None}, "checksum must be a text"),
     ],
 )
 def test_a_field_that_cannot_be(change: dict, message: str, tmp_path: Path) -> None:
@@ -81,11 +82,10 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_heads_of_another_model() -> None:
     HEADS.check_fits(2, 4, "ab" * 32)
-    HEADS.check_fits(2, 4, None)
     with pytest.raises(
         InputError, match="of 2 decoder layers of 4 heads, and this one has 1 decoder layer of"
     ):
-        HEADS.check_fits(1, 4, None)
+        HEADS.check_fits(1, 4, "ab" * 32)
     with pytest.raises(
         InputError, match="those of runs/demo, and the weights of this model are others"
     ):

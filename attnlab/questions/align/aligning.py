@@ -369,7 +369,7 @@ def _heads_file(
         layers=layers,
         heads_per_layer=per_layer,
         model=model.label,
-        checksum=model.weights,
+        checksum=model.checksum,
         chosen_by=by,
         **score,
     )

@@ -75,7 +75,7 @@ class Aligner:
             # The other parts may have pairs that can be aligned.
             return {}, dict.fromkeys(range(len(pairs)), str(error).rstrip("."))
         given, count = self.heads, aligned.shape[1]
-        given.check_fits(*aligned.shape, self.model.weights, self.what)
+        given.check_fits(*aligned.shape, self.model.checksum, self.what)
         layers = sorted({layer for layer, _ in given.heads})
         columns = [layers.index(layer) * count + head for layer, head in given.heads]
         found: dict[int, dict[Link, float]] = {}

@@ -59,7 +59,8 @@ def reverse_model(forward: Model, settings: AlignmentSettings) -> Model:
         settings: those of the question.
 
     Raises:
-        InputError: it translates in another direction, where both are runs; see `model_of_languages`.
+        InputError: it translates in another direction, where both are runs, or is the same model in the same
+            direction; see `model_of_languages`.
     """
     exchanged = replace(
         settings,
@@ -76,6 +77,14 @@ def reverse_model(forward: Model, settings: AlignmentSettings) -> Model:
                 f"{'-'.join(own)}; give one of {'-'.join(own[::-1])}."
             )
             raise InputError(msg)
+    # A model of many languages is that of both directions.
+    elif settings.target_language is None and model.checksum == forward.checksum:
+        msg = (
+            f"The model of the other direction, {model.label}, has the weights of this one; give the model "
+            "that translates the other way, or of a model of many languages source_language and "
+            "target_language."
+        )
+        raise InputError(msg)
     model.move_to(usable_device(settings.device))
     return model
 

@@ -112,7 +112,7 @@ def align_audio(model: Model, settings: AlignmentSettings) -> Result:
         settings = replace(settings, row=file.row)
     hearing = hear(model, given, settings)
     if file is not None:
-        file.check_fits(*hearing.shape, model.weights)
+        file.check_fits(*hearing.shape, model.checksum)
         report = _part(hearing.heard)
         systems = [_of_heads(CHOSEN, "choice", report, file.numbers)]
         about = {"Heads from": path_label(settings.heads)}
@@ -395,7 +395,7 @@ def _file(
         layers=layers,
         heads_per_layer=each,
         model=model.label,
-        checksum=model.weights,
+        checksum=model.checksum,
         chosen_by="starts of words",
         sentences=sentences,
         start_error=error.change,

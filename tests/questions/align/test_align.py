@@ -634,6 +634,35 @@ def test_which_of_two_files_of_heads_does_not_fit_is_told(tmp_path: Path) -> Non
         align(model, [(long, long)] * 3, reverse=back, **QUICK)
 
 
+@pytest.mark.parametrize("build", [random_models.bart, random_models.t5, random_models.nllb])
+def test_heads_are_those_of_one_model(build: Callable[[], Any], tmp_path: Path) -> None:
+    """Whatever it is, of the same shape or not, in a folder or handed in; moving it changes nothing."""
+    folder = saved_model(tmp_path / "model", build)
+    align(folder, PAIRS, **QUICK).save(tmp_path / "out")
+    heads = tmp_path / "out" / "heads.json"
+    use: dict[str, Any] = {"heads": heads, "links": tmp_path / "links"}
+    moved = folder.rename(tmp_path / "moved")
+    same = type(build()).from_pretrained(moved)
+    for one in (moved, (same, tokenizer())):
+        align(one, PAIRS, **use)
+    with torch.no_grad():
+        next(same.model.decoder.parameters() if hasattr(same, "model") else same.parameters())[
+            0
+        ] += 1e-3
+    same.save_pretrained(tmp_path / "other")
+    tokenizer().save_pretrained(tmp_path / "other")
+    for one in (tmp_path / "other", (same, tokenizer())):
+        with pytest.raises(InputError, match="the weights of this model are others"):
+            align(one, PAIRS, **use)
+
+
+def test_a_model_is_not_its_other_direction(tmp_path: Path) -> None:
+    folder, copy = (saved_model(tmp_path / name, random_models.bart) for name in ("one", "copy"))
+    for back in (folder, copy):
+        with pytest.raises(InputError, match="has the weights of this one; give the model that"):
+            align(folder, PAIRS, reverse=back, **QUICK)
+
+
 def test_directions_that_do_not_fit_are_refused(small_run: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="translates en-it, and this one en-it; give one of it-en"):
         align(small_run, sentences=12, reverse=small_run, **QUICK)
@@ -937,7 +966,9 @@ def test_pairs_of_single_words_tell_no_heads_apart(tmp_path: Path) -> None:
 
 
 def chosen_heads(folder: Path) -> tuple[Any, Path]:
-    model = random_models.marian(), tokenizer()
+    # Read from a folder, since Marian's positions stand in no file, and the random model has others.
+    saved = saved_model(folder / "random")
+    model = MarianMTModel.from_pretrained(saved), tokenizer()
     align(model, gold=gold_file(folder, PAIRS), **QUICK).save(folder / "found")
     return model, folder / "found" / "heads.json"
 
