@@ -239,8 +239,8 @@ RAISED = {
     "memory": (MemoryError("Unable to allocate 7 GiB"), 1, MEMORY),
     "memory of torch": (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes"), 1, MEMORY),
     "memory of a GPU": (torch.OutOfMemoryError("CUDA out of memory"), 1, MEMORY),
-    "a panic": (PanicException("retry-limit-in-match over\nand more"), 1, "PanicException: retry-limit-in-match over)"),
-    "a long name": (OSError(ENAMETOOLONG, "File name too long", "a" * 5000), 1, "...aaaaaaaaaaaaaaaaaaa': File name too"),
+    "a panic": (PanicException("retry-limit over\nand more"), 1, "PanicException: retry-limit over)"),
+    "a long name": (OSError(ENAMETOOLONG, "Name too long", "a" * 5000), 1, "...aaaaaaaaaaaaaaaaaaa': Name too"),
     "many lines": (ValueError("one\n" * 99), 1, "ValueError: one)"),
 }  # fmt: skip
 
