@@ -6,25 +6,35 @@ import json
 import re
 import resource
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import transformers
 from hypothesis import given
 from hypothesis import settings as trying
 from hypothesis import strategies as st
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from attnlab.alignment import read_heads, read_links, read_pairs
 from attnlab.attention.bridge.installing import PLAN_FILE
 from attnlab.attention.bridge.saved import load_with_plan
 from attnlab.attention.plan import plan_of, write_plan
 from attnlab.core import limits, texts
+from attnlab.core.documents import read_json
 from attnlab.core.errors import InputError
-from attnlab.core.limits import FILE, LINE, WORD, check_memory
+from attnlab.core.limits import BLANK, FILE, LINE, WORD, check_memory
+from attnlab.core.pretrained import SINUSOIDAL, _check_plausible_values
 from attnlab.corpora.corpus import load_corpus
 from attnlab.corpora.readers import read_rows
 from attnlab.evaluation.sources import read_texts
+from attnlab.labels.treebank import load_treebank
+from attnlab.models.embeddings import load_embeddings
 from attnlab.models.opening import load_transformers
 from attnlab.models.training import train
 from attnlab.models.training_settings import settings_from
+from attnlab.results.csv_tables import read_any_table
 
 MEBIBYTE = 2**20
 
@@ -97,7 +107,7 @@ def test_long_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_limit_is_a_number_and_documented(monkeypatch: pytest.MonkeyPatch) -> None:
     page = (Path(__file__).parents[1] / "docs" / "limits.md").read_text(encoding="utf-8")
-    for limit in (LINE, WORD, FILE):
+    for limit in (LINE, WORD, FILE, BLANK):
         row = re.search(rf"\| `{limit.variable}` \|(.*)", page)
         assert row is not None
         assert f"{limit.default:,}" in row[1]
@@ -145,7 +155,16 @@ ABSURD: dict[str, tuple[dict[str, object], str]] = {
     "truth": ({"intermediate_size": True}, f"intermediate_size must be {WIDTH}, not True"),
     "positions": (
         {"max_position_embeddings": 1e30},
-        "max_position_embeddings must be a whole number from 0 to 100,000,000, not 1e+30",
+        "max_position_embeddings must be a whole number from 0 to 20,000,000, not 1e+30",
+    ),
+    "frames": ({"max_source_positions": 10**8}, "max_source_positions must be a whole number from 1 to"),
+    "filter": ({"median_filter_width": 4}, "median_filter_width must be an odd number from 1 to 999, not 4"),
+    "dropout": ({"text_config": {"attn_pdrop": 1e12}}, "text_config.attn_pdrop must be a number from 0 to 1"),
+    "start": ({"decoder_start_token_id": 2**70}, "decoder_start_token_id must be a whole number from"),
+    "ends": ({"eos_token_id": [2, "x"]}, "eos_token_id must be a whole number from -1000 to 10,000,000"),
+    "positions one by one": (
+        {"model_type": "marian", "architectures": ["MarianMTModel"], "max_position_embeddings": 10**7},
+        "max_position_embeddings is 10,000,000, of 1,024 numbers each, and 8,388,608 numbers is the limit",
     ),
     "all within limits": (
         {"hidden_size": 10**6, "num_attention_heads": 10, "intermediate_size": 10**6, "num_hidden_layers": 1},
@@ -168,6 +187,112 @@ def test_absurd_sizes_in_a_configuration(case: str, tmp_path: Path) -> None:
         load_with_plan(tmp_path)
     assert peak_bytes() - before < 200 * MEBIBYTE
     assert time.perf_counter() - start < 10
+
+
+def test_no_default_configuration_is_absurd() -> None:
+    known = {
+        "bert",
+        "gpt2",
+        "llama",
+        "marian",
+        "t5",
+        "whisper",
+        "xlm",
+        "gemma3",
+        "esm",
+        "xlnet",
+        "led",
+        "mamba2",
+    }
+    for kind in known:
+        values = json.loads(CONFIG_MAPPING[kind]().to_json_string(use_diff=False))
+        _check_plausible_values(values, kind)
+
+
+def test_every_model_whose_positions_are_filled_one_by_one_is_limited() -> None:
+    """transformers has the same function wherever it does so; models of time series read no text."""
+    folder = Path(transformers.__file__).parent / "models"
+    filled = {
+        path.parent.name
+        for path in folder.glob("*/modeling_*.py")
+        if "for pos in range(n_pos)" in path.read_text(encoding="utf-8")
+    }
+    assert filled - {"autoformer", "informer", "time_series_transformer"} == SINUSOIDAL
+
+
+GIZA = "# Sentence pair (1) source length 1\nb\nNULL ({{ }}) {}\n"
+HEADS = {
+    "row": "input", "from_word": "mean", "rule": "target", "layers": 100, "heads_per_layer": 1000,
+    "model": "m", "checksum": None, "chosen_by": "gold links", "sentences": 1,
+}  # fmt: skip
+
+
+def write_heads_file(path: Path, count: int) -> None:
+    heads = [divmod(number, 1000) for number in range(count)]
+    path.write_text(json.dumps({**HEADS, "heads": heads}, indent=0))
+
+
+# Of each kind of file that is read as a whole: what writes one of so many parts, and what reads it.
+GROWING: dict[str, tuple[Callable[[Path, int], object], Callable[[Path], object]]] = {
+    "a.A3": (
+        lambda path, n: path.write_text(GIZA.format("a ({ }) " * n)),
+        lambda path: list(read_links(path)),
+    ),
+    "heads.json": (write_heads_file, read_heads),
+    "twice.json": (
+        lambda path, n: path.write_text(json.dumps(dict.fromkeys(range(n), 1))[:-1] + ', "1": 1}'),
+        lambda path: read_json(path, dict),
+    ),
+    "wide.csv": (
+        lambda path, n: path.write_text(",".join(map(str, range(n))) + "\n"),
+        lambda path: read_any_table(path, advice="make it again"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_reading_takes_time_in_proportion_to_the_file(name: str, tmp_path: Path) -> None:
+    write, read = GROWING[name]
+    taken = {}
+    for count in (2_000, 2_000, 20_000):
+        write(tmp_path / name, count)
+        start = time.process_time()
+        with suppress(InputError):
+            read(tmp_path / name)
+        taken[count] = time.process_time() - start
+    assert taken[20_000] < 40 * max(taken[2_000], 0.002)
+
+
+BLANK_READERS: dict[str, Callable[[Path], object]] = {
+    "a.txt": read_texts,
+    "a.txt.gz": texts.read_lines,
+    "a.json": lambda path: read_json(path, dict),
+    "a.tsv": lambda path: list(read_rows(path, "tsv", ("en", "it"))),
+    "a.conllu": load_treebank,
+    "pairs.tsv": lambda path: list(read_pairs(path)),
+    "a.pharaoh": lambda path: list(read_links(path, [(("a",), ("b",))])),
+    "a.naacl": lambda path: list(read_links(path, [(("a",), ("b",))])),
+    "links.tsv": lambda path: list(read_links(path)),
+    "a.A3": lambda path: list(read_links(path)),
+    "a.vec": load_embeddings,
+}
+
+
+@pytest.mark.parametrize("name", BLANK_READERS)
+@pytest.mark.parametrize("blank", ["", " \t"])
+def test_many_blank_lines_are_refused_where_the_limit_is_reached(
+    name: str, blank: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ATTNLAB_BLANK_LINES", "30")
+    content = f"{blank}\n" * 10_000
+    open_ = gzip.open if name.endswith(".gz") else open
+    with open_(tmp_path / name, "wt", encoding="utf-8") as file:
+        file.write(content)
+    expected = "has more than 30 blank lines in a row, to line 31; remove them, or raise ATTNLAB_BLANK_LINES"
+    with pytest.raises(InputError, match=expected):
+        BLANK_READERS[name](tmp_path / name)
+    lines = [*[blank] * 30, "a", *[blank] * 30, "b"]
+    assert list(texts.lines_in(io.BytesIO("\n".join(lines).encode()).read, "x")) == lines
 
 
 def lines_at_once(content: bytes) -> list[str]:

@@ -1,11 +1,14 @@
 """What is no regular file is refused at once, wherever it stands in the place of one."""
 
+import json
 import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from zoo import random_models
 
 from attnlab.core.documents import read_json
 from attnlab.core.errors import InputError
@@ -15,6 +18,7 @@ from attnlab.corpora.corpus import load_corpus
 from attnlab.evaluation.sources import model_and_texts, read_texts
 from attnlab.labels.treebank import load_treebank
 from attnlab.models.embeddings import load_embeddings
+from attnlab.models.opening import load_transformers
 from attnlab.reading.matrix_files import load_matrices
 from attnlab.results.csv_tables import read_any_table
 
@@ -64,6 +68,43 @@ def test_no_file_of_a_run_is_opened_either(
     make(copied_run / name)
     with pytest.raises(InputError):
         model_and_texts(copied_run, sentences=("Maria sleeps.",))
+
+
+SHARDS = {
+    "beside the folder": ("../a.safetensors", "names '../a.safetensors', outside its folder"),
+    "above and back": ("x/../../a.safetensors", "outside its folder"),
+    "absolute": ("/a.safetensors", "names '/a.safetensors', outside its folder"),
+    "a pipe": ("sub/pipe.safetensors", "pipe.safetensors is a named pipe and no regular file"),
+}
+
+
+@pytest.mark.parametrize("shard", SHARDS)
+@pytest.mark.parametrize(
+    "named_by", ["model.safetensors.index.json", "pytorch_model.bin.index.json", "config"]
+)
+def test_weights_are_read_from_regular_files_inside_the_folder(
+    shard: str, named_by: str, tmp_path: Path
+) -> None:
+    name, expected = SHARDS[shard]
+    random_models.bert().save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    if named_by == "config":
+        (tmp_path / "config.json").write_text(json.dumps({**config, "transformers_weights": name}))
+    else:
+        index = {"metadata": {}, "weight_map": {"embeddings.word_embeddings.weight": name}}
+        (tmp_path / named_by).write_text(json.dumps(index))
+    (tmp_path / "sub").mkdir()
+    os.mkfifo(tmp_path / "sub" / "pipe.safetensors")
+    with pytest.raises(InputError, match=expected):
+        load_transformers(tmp_path, scores=False, tokenizes=False)
+
+
+def test_shards_of_an_index_are_read(tmp_path: Path) -> None:
+    model = random_models.bert()
+    model.save_pretrained(tmp_path, max_shard_size="2KB")
+    assert (tmp_path / "model.safetensors.index.json").exists()
+    found = load_transformers(tmp_path, scores=False, tokenizes=False).model.state_dict()
+    torch.testing.assert_close(found, model.state_dict())
 
 
 def test_a_socket_and_a_folder_are_named_as_such(tmp_path: Path) -> None:

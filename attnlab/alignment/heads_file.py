@@ -1,5 +1,6 @@
 """`heads.json`: the heads of a model that align, how to read them, and what other programs take of it."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -112,12 +113,9 @@ def read_heads(path: str | Path) -> AlignmentHeads:
         msg = f"{path} cannot be read, since there is no such file; {advice}."
         raise InputError(msg)
     found = read_json(path, AlignmentHeads, fault=fault, advice=advice)
+    times = Counter(found.heads)
     for layer, head in found.heads:
-        if (
-            layer >= found.layers
-            or head >= found.heads_per_layer
-            or found.heads.count((layer, head)) > 1
-        ):
+        if layer >= found.layers or head >= found.heads_per_layer or times[layer, head] > 1:
             msg = (
                 f"{path} {fault} (heads has [{layer}, {head}], twice or beyond the {found.layers} x "
                 f"{found.heads_per_layer} heads of its model); {advice}."
@@ -172,7 +170,7 @@ def ctranslate2_heads(
     if row != ENGINE_ROW or len(layers) != 1:
         return None
     first = sorted(head for _, head in heads)
-    rest = [head for head in range(heads_per_layer) if head not in first]
+    rest = sorted(set(range(heads_per_layer)) - set(first))
     return CTranslate2Heads(layers.pop(), len(first), (*first, *rest))
 
 

@@ -366,9 +366,12 @@ def _giza_words(line: str, where: str) -> tuple[Words, list[Link]]:
     links: list[Link] = []
     while position < len(parts):
         word, after = parts[position], parts[position + 1 : position + 2]
-        end = parts.index("})", position + 2) if "})" in parts[position + 2 :] else None
+        try:
+            end = parts.index("})", position + 2)
+        except ValueError:
+            end = -1
         numbers = parts[position + 2 : end]
-        if after != ["({"] or end is None or not all(map(_NUMBER.fullmatch, numbers)):
+        if after != ["({"] or end < 0 or not all(map(_NUMBER.fullmatch, numbers)):
             msg = (
                 f"{where} is not of words with their links, as in 'NULL ({{ }}) house ({{ 1 2 }})'."
             )

@@ -17,7 +17,14 @@ from attnlab.cli.commands import own_commands
 from attnlab.cli.commands.questions import command_of
 from attnlab.cli.commands.study_commands import study
 from attnlab.cli.output import print_error, with_output
-from attnlab.core import AttnlabError, InputError, ReportedElsewhereError
+from attnlab.core import (
+    AttnlabError,
+    InputError,
+    ReportedElsewhereError,
+    briefly,
+    panics,
+    ran_out_of_memory,
+)
 from attnlab.core.installed import __version__
 from attnlab.results import own_questions, questions
 
@@ -61,6 +68,15 @@ def check_output_open() -> None:
         sys.stdout = sys.stderr
         msg = "Standard output is closed, so no result can be written; leave >&- out, or write >/dev/null."
         raise InputError(msg)
+
+
+def check_working_folder() -> None:
+    """Raises InputError where the working folder was deleted, for want of which libraries end the process."""
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        msg = "The working folder is gone; change to one that exists, for example with cd."
+        raise InputError(msg) from error
 
 
 @contextmanager
@@ -198,6 +214,7 @@ def main() -> None:
         sys.argv = ["attnlab", "--debug", *(word for word in sys.argv[1:] if word != "--debug")]
     try:
         check_output_open()
+        check_working_folder()
         add_registered()
         with flushed_output():
             app()
@@ -207,11 +224,25 @@ def main() -> None:
         if not isinstance(error, ReportedElsewhereError):
             print_error(f"Error: {error}")
         sys.exit(error.exit_status)
-    except Exception as error:  # noqa: BLE001 - the last door before the user
+    except (Exception, *panics()) as error:  # noqa: BLE001 - the last door before the user
         if debug:
             traceback.print_exc()
-        print_error(
-            f"Error: attnlab failed in a way it should not ({type(error).__name__}: {error}); "
-            "run again with --debug to see where."
-        )
+        print_error(f"Error: {_sentence(error)}")
         sys.exit(1)
+
+
+def _sentence(error: BaseException) -> str:
+    """What is said of an error that nothing below has made a sentence of."""
+    if ran_out_of_memory(error):
+        return (
+            "There was not enough memory for this work; use shorter or fewer texts, a smaller batch size or "
+            "model, or a machine with more."
+        )
+    if isinstance(error, OSError) and error.strerror:
+        name = f"{briefly(str(error.filename))}: " if error.filename is not None else ""
+        return f"{name}{error.strerror}; check the name and your rights to it."
+    first = (str(error).strip().splitlines() or [""])[0]
+    return (
+        f"attnlab failed in a way it should not ({type(error).__name__}: {first[:300]}); run again with "
+        "--debug to see where."
+    )

@@ -11,6 +11,10 @@ from .addresses import layers_in_words as layers_in_words
 from .addresses import sides_of as sides_of
 from .addresses import site_order as site_order
 from .addresses import sites_named as sites_named
+from .arrays import UNREADABLE_ARRAYS as UNREADABLE_ARRAYS
+from .arrays import opened_tensors as opened_tensors
+from .arrays import read_numpy as read_numpy
+from .arrays import read_tensors as read_tensors
 from .columns import FEWEST_FOR_INTERVAL as FEWEST_FOR_INTERVAL
 from .columns import FORMATS as FORMATS
 from .columns import HEAD as HEAD
@@ -33,6 +37,8 @@ from .errors import InputError as InputError
 from .errors import Note as Note
 from .errors import NothingUsableError as NothingUsableError
 from .errors import ReportedElsewhereError as ReportedElsewhereError
+from .errors import panics as panics
+from .errors import ran_out_of_memory as ran_out_of_memory
 from .errors import reason as reason
 from .files import MATRIX_SUFFIXES as MATRIX_SUFFIXES
 from .files import check_files_in as check_files_in
@@ -48,7 +54,6 @@ from .files import inert_texts as inert_texts
 from .files import is_matrix_file as is_matrix_file
 from .files import last_in_place as last_in_place
 from .files import open_regular as open_regular
-from .files import read_tensors as read_tensors
 from .files import read_text_cell as read_text_cell
 from .files import replacing as replacing
 from .files import set_usual_permissions as set_usual_permissions

@@ -7,6 +7,7 @@ name are allowed, as newer versions may write them.
 import json
 import math
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -179,7 +180,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        (twice, _), *_ = Counter(names).most_common(1)
         msg = f"it has the key {briefly(twice)} twice"
         raise InputError(msg)
     return found

@@ -71,5 +71,24 @@ def reason(error: BaseException) -> str:
     return line if len(line) <= _MOST_REPEATED else f"{line[:_MOST_REPEATED]}..."
 
 
+def panics() -> tuple[type[BaseException], ...]:
+    """The classes that libraries in Rust raise where they panic, for an `except`.
+
+    They are no subclasses of Exception and have no public name; each library has its own.
+    """
+    kinds = BaseException.__subclasses__()
+    return tuple(kind for kind in kinds if kind.__name__ == "PanicException")
+
+
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory could not be had, of this machine or of a GPU."""
+    # torch has no class of its own for what the processor's allocator raises.
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
+    )
+
+
 class Note:
     """A fact about how a result came about; subclasses are frozen dataclasses with its values."""

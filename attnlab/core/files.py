@@ -14,7 +14,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from errno import EINVAL, ENOTSUP, ENXIO
@@ -22,7 +22,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.core.errors import AttnlabError, InputError, reason
+from attnlab.core.errors import AttnlabError, InputError
 from attnlab.core.signals import note_written, undisturbed
 
 if TYPE_CHECKING:
@@ -394,29 +394,6 @@ def write_tensors(
             metadata=dict(metadata) if metadata else None,
         )
         _sort_metadata(temporary)
-
-
-def read_tensors(path: str | Path, names: Collection[str]) -> "dict[str, Tensor]":
-    """The tensors of a safetensors file that holds those of these names and no others.
-
-    Raises:
-        InputError: there is no such file, or it is damaged or holds others.
-    """
-    from safetensors.torch import load_file
-
-    advice = "make the result again"
-    if not Path(path).is_file():
-        msg = f"{path} is absent; {advice}."
-        raise InputError(msg)
-    try:
-        found = load_file(path)
-    except (OSError, _safetensors_error()) as error:
-        msg = f"{path} cannot be read ({reason(error)}); {advice}."
-        raise InputError(msg) from error
-    if set(found) != set(names):
-        msg = f"{path} holds {', '.join(sorted(found))}, and {', '.join(names)} was written; {advice}."
-        raise InputError(msg)
-    return found
 
 
 def _sort_metadata(path: Path) -> None:

@@ -34,7 +34,7 @@ def model_source(name: str | Path) -> str:
         raise InputError(msg)
     if hub_answers():
         return text
-    downloaded = _downloaded(text)
+    downloaded = downloaded_folder(text)
     if downloaded is None:
         msg = (
             f"There is no folder {text!r}, and the hub cannot be reached for a model of that name; "
@@ -71,7 +71,7 @@ def _answers(endpoint: str) -> bool:
         return False
 
 
-def _downloaded(name: str) -> str | None:
+def downloaded_folder(name: str) -> str | None:
     """The folder in the cache with the files of a model; None where there is none.
 
     Raises:

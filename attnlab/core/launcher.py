@@ -25,6 +25,11 @@ def launched() -> tuple[int, int, int] | None:
     return index, count, _number("LOCAL_RANK") if os.environ.get("LOCAL_RANK") else index
 
 
+def with_launcher() -> bool:
+    """Whether torchrun, or accelerate by it, started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
 def one_of_several() -> bool:
     """Whether this process was started with others, as the libraries that train see it too."""
     found = launched()

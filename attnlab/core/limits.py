@@ -4,6 +4,7 @@ docs/limits.md lists them.
 """
 
 import os
+import resource
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ MOST_FEATURES = 2**16
 MOST_LAYERS = 10_000
 """And heads of a layer: no model has more."""
 _COUNT, _WIDTH = range(MOST_LAYERS + 1), range(1, 1_000_001)
-_TYPES, _POSITIONS = range(10_000_001), range(100_000_001)
+_TYPES, _POSITIONS = range(10_000_001), range(20_000_001)
 SIZES: Mapping[str, range] = {
     "num_labels": range(1_000_001),
     **dict.fromkeys(
@@ -44,8 +45,15 @@ SIZES: Mapping[str, range] = {
     **dict.fromkeys(
         ("max_position_embeddings", "max_positions", "n_positions", "n_ctx"), _POSITIONS
     ),
+    # Frames of audio, each of which becomes a token here, and tokens of its transcript.
+    **dict.fromkeys(("max_source_positions", "max_target_positions"), range(1, 100_001)),
+    "median_filter_width": range(1, 1001, 2),
 }  # fmt: skip
 """Sizes in the configuration of a model, by the names that transformers has for them."""
+TOKEN_IDS = range(-1000, 10_000_001)
+"""Of special tokens; some models have negative ones for what is in no vocabulary."""
+MOST_POSITION_ENTRIES = 2**23
+"""Of a table of sinusoidal positions that transformers fills number by number in Python."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +101,8 @@ WORD = Limit("ATTNLAB_WORD_LETTERS", 10_000, "letters in one word")
 """What stands between two spaces in a sentence."""
 SAME_WORDS = Limit("ATTNLAB_WORD_PAIRS", 10_000, "pairs of the same word")
 """Two contexts of a word each, in the texts that are inspected."""
+BLANK = Limit("ATTNLAB_BLANK_LINES", 100_000, "blank lines in a row")
+"""In a text file: readers keep blank lines until it shows whether they are the last ones."""
 FILE = Limit("ATTNLAB_FILE_BYTES", 16 * GIGABYTE, "bytes")
 """A text file; of one that ends in .gz, its unpacked content."""
 
@@ -104,14 +114,18 @@ def check_word_length(text: str, where: str) -> None:
 
 
 def free_bytes(device: "torch.device | str") -> int:
-    """The memory that can be had now, of this machine or of a GPU."""
+    """The memory that can be had now, of this machine and below the limit of the process, or of a GPU."""
     if str(device).startswith("cuda"):
         import torch
 
         return torch.cuda.mem_get_info(device)[0]
     import psutil
 
-    return int(psutil.virtual_memory().available)
+    free = int(psutil.virtual_memory().available)
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return free
+    return max(min(free, limit - int(psutil.Process().memory_info().vms)), 0)
 
 
 def check_memory(

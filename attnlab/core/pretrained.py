@@ -1,16 +1,20 @@
 """Reading what `save_pretrained` wrote: nothing that comes with the files of a model is executed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from attnlab.core.arrays import opened_tensors
+from attnlab.core.documents import read_json
 from attnlab.core.errors import InputError
-from attnlab.core.files import check_files_in
-from attnlab.core.limits import SIZES, check_memory
+from attnlab.core.files import check_files_in, check_regular
+from attnlab.core.hub import downloaded_folder
+from attnlab.core.limits import MOST_POSITION_ENTRIES, SIZES, TOKEN_IDS, check_memory
 from attnlab.core.texts import briefly
 
 # So config.json names the attention of a model that was saved with a plan: plain transformers refuses it by
@@ -20,6 +24,12 @@ READ_WITH_PLAN = "attnlab.attention.load_with_plan"
 MECHANISM_NAME = "attnlab"
 # All others are code of further packages, or fetched from the hub.
 KNOWN_IMPLEMENTATIONS = {None, "eager", "sdpa", "flex_attention"}
+# How the names of shares from 0 to 1 end.
+_SHARES = ("dropout", "dropout_prob", "dropout_rate", "drop_rate", "layerdrop", "pdrop")
+# Models whose tables of sinusoidal positions transformers fills number by number, and names of their width.
+SINUSOIDAL = {"distilbert", "flaubert", "marian", "pegasus", "roformer", "xlm"}
+_WIDTHS = ("d_model", "hidden_size", "embedding_size", "dim", "emb_dim")
+_USUAL_WIDTH = 1024
 
 
 def read_pretrained(kind: Any, source: str | Path, **options: Any) -> Any:
@@ -31,14 +41,17 @@ def read_pretrained(kind: Any, source: str | Path, **options: Any) -> Any:
         options: handed on; `trust_remote_code` is none of them.
 
     Raises:
-        InputError: something in the folder that is no regular file, a configuration that names code for
-            its attention, or sizes that no model has, or a model that does not fit the free memory.
+        InputError: something in the folder that is no regular file, weights that are to be read from
+            elsewhere, a configuration that names code for its attention, or sizes that no model has, or a
+            model that does not fit the free memory.
         Exception: what transformers raises; a ValueError for files that need code of their own.
     """
     check_files_in(source)
     # Of a name on the hub the configuration is read first, and once.
     if kind is AutoConfig or (Path(source).is_dir() and _reads_configuration(kind)):
-        _check_plausible_sizes(source)
+        configuration = _configuration(source)
+        _check_plausible_values(configuration, source)
+        _check_weight_files(configuration, Path(source))
     silent: AbstractContextManager[None] = nullcontext()
     if Path(source).is_dir() and _makes_models(kind):
         model = _without_numbers(kind, source)
@@ -52,6 +65,12 @@ def read_pretrained(kind: Any, source: str | Path, **options: Any) -> Any:
         if found._attn_implementation == READ_WITH_PLAN:  # noqa: SLF001 - it has no public name
             found._attn_implementation = None  # noqa: SLF001
         _check_own_attention(found)
+    elif _makes_models(kind):
+        model = found[0] if isinstance(found, tuple) else found
+        for config in _configurations(model.config):
+            # What is read by name here has no name in a tuple.
+            config.return_dict = True
+        _check_floating(model, source)
     return found
 
 
@@ -79,34 +98,78 @@ def _mechanisms_expected(kind: Any) -> Iterator[None]:
             setattr(kind, same, value)
 
 
-def _check_plausible_sizes(source: str | Path) -> None:
-    """Raises InputError for a size in a configuration that is none, or that no model has.
-
-    transformers makes labels and layers one by one before it looks at any tensor.
-    """
+def _configuration(source: str | Path) -> Mapping[str, Any]:
     try:
         found, _ = PreTrainedConfig.get_config_dict(str(source))
     except Exception:  # noqa: BLE001 - what reads it next says what is wrong with it
+        return {}
+    return found
+
+
+def _check_plausible_values(configuration: Mapping[str, Any], source: str | Path) -> None:
+    """Raises InputError for a size, a share or a token id in a configuration that no model has.
+
+    transformers makes labels and layers one by one before it looks at any tensor.
+    """
+    for path, name, value in _values(configuration):
+        allowed = SIZES.get(name, TOKEN_IDS if name.endswith("_token_id") else None)
+        if allowed is not None and (type(value) not in (int, float) or value not in allowed):
+            kind = "an odd" if allowed.step == 2 else "a whole"
+            wanted = f"{kind} number from {allowed[0]} to {allowed[-1]:,}"
+        elif name.endswith(_SHARES) and not (isinstance(value, int | float) and 0 <= value <= 1):
+            wanted = "a number from 0 to 1"
+        else:
+            continue
+        msg = f"{source}/config.json: {path} must be {wanted}, not {briefly(value)}; restore the file."
+        raise InputError(msg)
+    if configuration.get("model_type") not in SINUSOIDAL:
         return
-    for path, name, value in _sizes(found):
-        allowed = SIZES[name]
-        if type(value) is not int or value not in allowed:
-            msg = (
-                f"{source}/config.json: {path} must be a whole number from {allowed[0]} to "
-                f"{allowed[-1]:,}, not {briefly(value)}; restore the file."
-            )
-            raise InputError(msg)
+    positions = configuration.get("max_position_embeddings") or 0
+    width = max(configuration.get(name) or 0 for name in _WIDTHS) or _USUAL_WIDTH
+    if positions * width > MOST_POSITION_ENTRIES:
+        msg = (
+            f"{source}/config.json: max_position_embeddings is {positions:,}, of {width:,} numbers each, and "
+            f"{MOST_POSITION_ENTRIES:,} numbers is the limit of this kind of model; restore the file."
+        )
+        raise InputError(msg)
 
 
-def _sizes(configuration: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, str, Any]]:
-    """The sizes of a configuration and of those inside it: path, name and value."""
+def _values(configuration: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, str, Any]]:
+    """The values of a configuration and of those inside it that are given: path, name and value."""
     for name, value in configuration.items():
         if isinstance(value, Mapping):
-            yield from _sizes(value, f"{within}{name}.")
-        elif name in SIZES:
+            yield from _values(value, f"{within}{name}.")
+        else:
             # Models for images have a list, with a size for each stage.
             values = value if isinstance(value, list) else [value]
             yield from ((f"{within}{name}", name, one) for one in values if one is not None)
+
+
+def _check_weight_files(configuration: Mapping[str, Any], folder: Path) -> None:
+    """Raises InputError where weights would be read from outside of a folder, or from no regular file."""
+    named = configuration.get("transformers_weights")
+    files = [*folder.glob("*.safetensors.index.json"), *folder.glob("*.bin.index.json")]
+    if isinstance(named, str):
+        _check_inside(folder, "config.json", [named])
+        files += [folder / named] if named.endswith(".index.json") else []
+    for path in files:
+        found = read_json(path, _Index, advice="download the model again")
+        _check_inside(folder, path.name, sorted(set(found.weight_map.values())))
+
+
+@dataclass(frozen=True)
+class _Index:
+    """The part of an index that says which file holds each tensor."""
+
+    weight_map: Mapping[str, str]
+
+
+def _check_inside(folder: Path, where: str, names: Iterable[str]) -> None:
+    for name in names:
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            msg = f"{folder / where} names {briefly(name)}, outside its folder; move that file into it."
+            raise InputError(msg)
+        check_regular(folder / name)
 
 
 def _reads_configuration(kind: Any) -> bool:
@@ -147,9 +210,48 @@ def _check_model_size(model: Any, source: str | Path) -> None:
     check_memory(count * size, what, "check its sizes, or use a machine with more")
 
 
-def _check_own_attention(config: PreTrainedConfig) -> None:
+def _check_floating(model: PreTrainedModel, source: str | Path) -> None:
+    """Raises InputError where a file of weights holds whole numbers for a parameter that has others.
+
+    transformers converts them without a word. Buffers, such as positions, may be whole numbers.
+    """
+    folder = source if Path(source).is_dir() else downloaded_folder(str(source))
+    if folder is None:
+        return
+    prefix = f"{model.base_model_prefix}."
+    parameters = model.named_parameters(remove_duplicate=False)
+    floating = {name.removeprefix(prefix) for name, one in parameters if one.is_floating_point()}
+    for path in _files_of_weights(Path(folder)):
+        whole = [name for name in _whole_numbers(path) if name.removeprefix(prefix) in floating]
+        if whole:
+            more = f" and {len(whole) - 1} more" if whole[1:] else ""
+            msg = f"{path} holds whole numbers for {whole[0]}{more}; save weights as floating numbers."
+            raise InputError(msg)
+
+
+def _files_of_weights(folder: Path) -> list[Path]:
+    """Files of safetensors in a folder, or where there are none of torch."""
+    return sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
+
+
+def _whole_numbers(path: Path) -> list[str]:
+    """The names of the tensors of a file that hold whole numbers or truth values; no tensor is read."""
+    if path.suffix == ".bin":
+        held = torch.load(path, map_location="meta", weights_only=True)
+        return [name for name, one in held.items() if not one.is_floating_point()]
+    with opened_tensors(path, copies=0) as file:
+        kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
+    return [name for name, kind in kinds.items() if "F" not in kind]
+
+
+def _configurations(config: PreTrainedConfig) -> list[PreTrainedConfig]:
+    """A configuration and those inside it."""
     parts = [getattr(config, name, None) for name in config.sub_configs]
-    for one in (config, *parts):
+    return [config, *(one for one in parts if isinstance(one, PreTrainedConfig))]
+
+
+def _check_own_attention(config: PreTrainedConfig) -> None:
+    for one in _configurations(config):
         name = getattr(one, "_attn_implementation", None)
         if name not in KNOWN_IMPLEMENTATIONS:
             msg = (

@@ -27,15 +27,16 @@ from attnlab.core.errors import (
     ReportedElsewhereError,
     reason,
 )
-from attnlab.core.launcher import launched
+from attnlab.core.launcher import launched, with_launcher
 from attnlab.core.signals import ending_at_once
 
 # Where the first process that fails on its own writes its number, beside what torch keeps there.
 _FAILED = "attnlab_failed"
 # Processes meet equally often, so that each counts the same.
 _MEETINGS = itertools.count()
-# How long the first waits for the others to start.
-MEETING = timedelta(minutes=5)
+# How long processes wait for the others to start: torchrun starts all together, and what stands in an
+# environment without it may be left from a work that ended long ago.
+MEETING, MEETING_WITHOUT_LAUNCHER = timedelta(minutes=5), timedelta(seconds=40)
 _LOST = "Another process ended before its work was done; see what it printed."
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -265,7 +266,8 @@ def _meeting(processes: Processes, *, gpus: bool) -> Iterator[None]:
     # Libraries wait for the others without hearing of signals; nothing is written yet.
     with ending_at_once():
         try:
-            found = rendezvous("env://", processes.index, processes.count, timeout=MEETING)
+            patience = MEETING if with_launcher() else MEETING_WITHOUT_LAUNCHER
+            found = rendezvous("env://", processes.index, processes.count, timeout=patience)
             store, index, count = next(found)
             store.set_timeout(distributed.constants.default_pg_timeout)
         except (RuntimeError, ValueError) as error:

@@ -14,7 +14,7 @@ from typing import Any, SupportsIndex
 
 from attnlab.core.errors import InputError
 from attnlab.core.files import check_regular, open_regular
-from attnlab.core.limits import FILE, LINE
+from attnlab.core.limits import BLANK, FILE, LINE
 
 _OTHER_ENCODINGS = {
     codecs.BOM_UTF32_LE: "UTF-32",
@@ -44,7 +44,13 @@ _OBEYED = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066
 
 def check_there(path: str | Path, wanted: str) -> None:
     """Raises InputError where there is no such regular file; `wanted` says what to give, see `SENTENCES`."""
-    if not Path(path).exists():
+    try:
+        exists = Path(path).exists()
+    except (OSError, ValueError) as error:  # a name that no file can have
+        reason = getattr(error, "strerror", None) or error
+        msg = f"There can be no file {briefly(str(path))} ({reason}); {wanted}."
+        raise InputError(msg) from error
+    if not exists:
         msg = f"There is no file {path}; {wanted}."
         raise InputError(msg)
     check_regular(path)
@@ -114,10 +120,18 @@ def lines_in(read: Callable[[int], bytes], where: str) -> Iterator[str]:
         InputError: not UTF-8, with the line, or beyond a limit; other encodings are named where they
             can be told.
     """
-    number, limit = 0, LINE.value()
+    number, blank = 0, 0
+    limit, most_blank = LINE.value(), BLANK.value()
     for block in _blocks(read, where):
         for line in _decoded(block, where, number):
             number += 1
+            blank = 0 if line.strip() else blank + 1
+            if blank > most_blank:
+                msg = (
+                    f"{where} has more than {most_blank:,} blank lines in a row, to line {number}; remove "
+                    f"them, or raise {BLANK.variable}."
+                )
+                raise InputError(msg)
             if len(line) > limit:
                 LINE.refuse(len(line), f"{where}, line {number},")
             yield line

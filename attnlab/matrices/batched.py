@@ -15,6 +15,7 @@ Large batches are fitted piece by piece, so that memory beyond the result stays 
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -170,8 +171,12 @@ def check_matrices(H: Any, dimensions: int = 2) -> None:
         raise InputError(msg)
 
 
+# Cubes of entries, and sums of as many as fit the memory, are numbers in float64.
+LARGEST_WEIGHT = 1e30
+
+
 def check_weights(H: Float[Tensor, "*batch query key"]) -> None:
-    """Refuses NaN, infinite and negative entries, naming the first matrix and entry.
+    """Refuses NaN, infinite, negative and huge entries, naming the first matrix and entry.
 
     Raises:
         InputError: no matrices, or an entry that cannot be an attention weight. Positions count from 0.
@@ -180,15 +185,15 @@ def check_weights(H: Float[Tensor, "*batch query key"]) -> None:
     if H.numel() == 0:
         return
     lowest, highest = H.aminmax()  # both are NaN where an entry is
-    if bool((lowest >= 0) & (highest < torch.inf)):
+    if bool((lowest >= 0) & (highest <= LARGEST_WEIGHT)):
         return
-    bad = ~(H >= 0) | H.isinf()
+    bad = ~((H >= 0) & (H <= LARGEST_WEIGHT))
     *index, row, column = bad.nonzero()[0].tolist()
     value = float(H[(*index, row, column)])
-    kind = "negative" if value < 0 else "no finite number"
+    kind = "negative" if value < 0 else "too large" if math.isfinite(value) else "no finite number"
     msg = (
         f"Matrix {matrix_name(index)} has an entry that is {kind} ({value:g}) at row {row}, column "
-        f"{column}; attention weights are 0 or more."
+        f"{column}; attention weights are 0 or more, and {LARGEST_WEIGHT:g} at most."
     )
     raise InputError(msg)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import torch
 from jaxtyping import Float, Int
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -23,6 +23,7 @@ from attnlab.core import (
     check_installed,
     check_regular,
     fitting,
+    opened_tensors,
     parse_json,
     read_text,
     reason,
@@ -166,6 +167,7 @@ def map_of(
 TENSORS, TEXT = "embeddings.safetensors", "embeddings.txt"
 _FIRST_LINE = re.compile(r"\s*([0-9]{1,12})\s+([1-9][0-9]{0,6})\s*")
 SUFFIXES = (".safetensors", ".txt", ".vec")
+_MOST_DIMENSIONS = 1_000_000
 
 
 def write_embeddings(folder: str | Path, embeddings: Embeddings) -> None:
@@ -211,16 +213,17 @@ def load_embeddings(path: str | Path) -> Embeddings:
 
 def _from_tensors(path: Path) -> Embeddings:
     try:
-        with safe_open(path, framework="pt") as file:
+        # A vector of 16 bits is looked for in 64.
+        with opened_tensors(path, copies=5) as file:
             text = (file.metadata() or {}).get("words", "null")
             words = fitting(tuple[str, ...], parse_json(text))
-            vectors = file.get_tensor("vectors")
-            if vectors.ndim != 2 or not vectors.is_floating_point():
+            shape, kind = (vectors := file.get_slice("vectors")).get_shape(), vectors.get_dtype()
+            if len(shape) != 2 or shape[1] > _MOST_DIMENSIONS or "F" not in kind:
                 msg = (
-                    f"its vectors are {vectors.dtype} of shape {tuple(vectors.shape)}, not a matrix"
+                    f"its vectors are {kind} of shape {tuple(shape)}, not a matrix of such numbers"
                 )
                 raise InputError(msg)
-            return Embeddings(words, vectors.float())
+            return Embeddings(words, file.get_tensor("vectors").float())
     except (SafetensorError, InputError, OSError) as error:
         msg = f"{path} holds no embeddings of attnlab ({reason(error)}); make them with: attnlab embed"
         raise InputError(msg) from error

@@ -66,6 +66,7 @@ def load_transformers(source: str | Path, *, scores: bool, tokenizes: bool = Tru
     )
 
     name = model_source(source)
+    config: Any = None
     try:
         config = read_pretrained(AutoConfig, name)
         kind: Any = AutoModel
@@ -86,6 +87,13 @@ def load_transformers(source: str | Path, *, scores: bool, tokenizes: bool = Tru
         model = load_body(kind, name, scores=scores)
         tokenizer = _tokenizer(name) if tokenizes else None
     except UNREADABLE as error:
+        if getattr(config, "quantization_config", None):
+            msg = (
+                f"{source} is quantized and cannot be loaded here ({reason(error)}); install what it needs, "
+                "or load it with transformers where it can be, and give the folder to which the model that "
+                "model.dequantize() returns is saved."
+            )
+            raise InputError(msg) from error
         found = "is a folder" if Path(source).is_dir() else "is no folder here"
         msg = (
             f"No model could be loaded from {str(source)!r}, which {found} ({reason(error)}); give a run of "

@@ -7,14 +7,14 @@ from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import GenerationConfig, PreTrainedModel
 
 from attnlab.core import (
     InputError,
-    check_regular,
+    opened_tensors,
     read_json,
     read_pretrained,
     reason,
@@ -26,7 +26,7 @@ NAMES_SHOWN = 3
 # What transformers raises for files that are damaged, depending on the file and on what is wrong.
 # torch has no public name for what `torch.load` raises for a file that is none of its own.
 UNREADABLE = (
-    ArithmeticError, AssertionError, AttributeError, EOFError, InputError, LookupError, OSError,
+    ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, InputError, LookupError, OSError,
     RuntimeError, SafetensorError, StrictDataclassError, TypeError, ValueError,
     torch.serialization.pickle.UnpicklingError,  # type: ignore[attr-defined]
 )  # fmt: skip
@@ -250,8 +250,7 @@ def check_checksum(path: Path) -> None:
         DamagedModelError: see above.
         Exception: what safetensors raises for a file that is none of its own.
     """
-    check_regular(path)
-    with safe_open(str(path), "pt") as file:
+    with opened_tensors(path) as file:
         written = (file.metadata() or {}).get(_ENTRY)
         if written is None:
             return

@@ -6,6 +6,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,11 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from attnlab.core import (
+    MOST_FILE_BYTES,
     SIDES,
     AttnlabError,
     InputError,
     ShortRepr,
     Side,
+    open_regular,
+    panics,
     read_json,
     reason,
     write_json,
@@ -211,23 +215,128 @@ def read_tokenizer(kind: Any, source: str | Path, *, padding: bool = False) -> A
         padding: whether it must be able to pad.
 
     Raises:
+        InputError: it makes texts too long, see `check_growth`.
         Exception: of any class, as libraries of tokenizers raise for much of what files can have wrong.
     """
     from attnlab.core import read_pretrained
 
     try:
+        # Before the library reads the files, since it normalizes added tokens at once.
+        for path in sorted(Path(source).glob("tokenizer*.json")):
+            check_growth(_stages_in(path))
         tokenizer = read_pretrained(kind, source)
+        # From the hub, or made of other files.
+        check_growth(_stages_of(getattr(tokenizer, "backend_tokenizer", None)))
         encoded = tokenizer(["a b", "c"], padding=padding)
         tokenizer.decode(encoded["input_ids"][0], skip_special_tokens=True)
         tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
         # One that is not in the vocabulary is looked for without end.
         _ = tokenizer.unk_token_id
-    except BaseException as error:
-        # A library in Rust panics with what is no Exception, and has no public name.
-        if type(error).__name__ != "PanicException":
-            raise
+    except panics() as error:
         raise ValueError(reason(error)) from error
     return tokenizer
+
+
+MOST_GROWTH = 100
+"""Letters that a tokenizer may make of one; a few ligatures become 18, and later stages double them."""
+# What a stage is tried on that does not declare what it writes; few letters beyond are written as several.
+_LETTERS = [chr(code) for code in range(0x10000) if not 0xD800 <= code < 0xE000]
+
+
+def _stages_in(path: Path) -> Mapping[str, Any]:
+    """The content of a `tokenizer.json`; empty where it is none, which the library tells."""
+    try:
+        with open_regular(path, most_bytes=MOST_FILE_BYTES) as file:
+            found = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _stages_of(backend: Any) -> Mapping[str, Any]:
+    """Normalizer and decoder of a tokenizer of the library, as a `tokenizer.json` has them."""
+    parts = {name: getattr(backend, name, None) for name in ("normalizer", "decoder")}
+    return {name: json.loads(one.__getstate__()) for name, one in parts.items() if one is not None}
+
+
+def check_growth(stages: Mapping[str, Any]) -> None:
+    """Refuses a normalizer or decoder that can make a text more than `MOST_GROWTH` times as long.
+
+    Each stage may write several letters for one, so that a few in a row fill any memory. With g(c) the most
+    letters that the stages behind one make of a letter c, a stage that replaces p by t has::
+
+        g'(c) = max(g(c), sum_{x in t} g(x) / |p|) for c in p, and g(c) for others
+
+    One that replaces what a regular expression matches, or writes t in front, may do so at every letter::
+
+        g'(c) = g(c) + sum_{x in t} g(x)
+
+    Other stages of a normalizer are tried on every letter c, and g'(c) is the sum of g over what they write.
+
+    Raises:
+        InputError: see above.
+        Exception: what stands there is no normalizer or no decoder.
+    """
+    for name in ("normalizer", "decoder"):
+        if stages.get(name):
+            most = _growth(name, json.dumps(stages[name], sort_keys=True))
+            if most > MOST_GROWTH:
+                msg = (
+                    f"its {name} can make {most:,.0f} letters of one, and {MOST_GROWTH} is the limit; remove "
+                    "replacements in tokenizer.json"
+                )
+                raise InputError(msg)
+
+
+@cache
+def _growth(name: str, stages: str) -> float:
+    """The most letters that are made of one, or a number beyond `MOST_GROWTH`."""
+    growth = dict.fromkeys(_LETTERS, 1.0)
+    for stage in reversed(list(_single_stages(json.loads(stages)))):
+        if stage["type"] in ("Replace", "Prepend"):
+            growth = _replaced(growth, stage)
+        elif name == "normalizer":
+            growth = _tried(growth, stage)
+        most = max(growth.values())
+        if most > MOST_GROWTH:
+            return most
+        # A decoder joins and strips tokens; it writes no new letters, but which ones it leaves is not told.
+        if name == "decoder":
+            growth = dict.fromkeys(growth, most)
+    return max(growth.values())
+
+
+def _single_stages(stage: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    if stage["type"] != "Sequence":
+        yield stage
+    for inner in (*stage.get("normalizers", ()), *stage.get("decoders", ())):
+        yield from _single_stages(inner)
+
+
+def _letters_of(text: str, growth: Mapping[str, float]) -> float:
+    return sum(growth.get(letter, 1.0) for letter in text)
+
+
+def _replaced(growth: Mapping[str, float], stage: Mapping[str, Any]) -> dict[str, float]:
+    literal = stage.get("pattern", {}).get("String", "")
+    made = _letters_of(stage.get("content", stage.get("prepend", "")), growth)
+    if not literal:
+        return {letter: most + made for letter, most in growth.items()}
+    replaced = {one: max(growth.get(one, 1.0), made / len(literal)) for one in set(literal)}
+    return {**growth, **replaced}
+
+
+def _tried(growth: Mapping[str, float], stage: Mapping[str, Any]) -> dict[str, float]:
+    from tokenizers import Tokenizer, models
+
+    blank = json.loads(Tokenizer(models.WordLevel({}, unk_token="")).to_str())
+    write = Tokenizer.from_str(json.dumps({**blank, "normalizer": stage})).normalizer.normalize_str
+    made: dict[str, float] = {}
+    for letter in _LETTERS:
+        made[letter] = _letters_of(write(letter), growth)
+        if made[letter] > MOST_GROWTH:
+            break
+    return made
 
 
 def checksum(tokenizer: "PreTrainedTokenizerFast") -> str:

@@ -1,5 +1,6 @@
 """Audio with transcripts as the input of Whisper: log-mel features, frames as tokens of the encoder."""
 
+import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,18 @@ from scipy.signal import resample_poly
 from torch import Tensor
 from transformers import WhisperFeatureExtractor
 
-from attnlab.core import InputError, ShortRepr, briefly, check_there, path_label, reason
+from attnlab.core import (
+    UNREADABLE_ARRAYS,
+    InputError,
+    ShortRepr,
+    briefly,
+    check_memory,
+    check_there,
+    open_regular,
+    path_label,
+    read_numpy,
+    reason,
+)
 from attnlab.models import Model
 from attnlab.reading.sentences import (
     Sentence,
@@ -34,6 +46,8 @@ from attnlab.reading.vocabulary import Vocabulary
 # Log-mel features stand this far apart; the second convolution of the encoder makes one frame of two.
 FEATURE_SECONDS, FRAME_SECONDS = 0.01, 0.02
 _RATE = 16_000
+# What is sampled for ears, from telephones to studios.
+RATES = range(4_000, 384_001)
 # Log-mel features of silence are this far below the largest of the audio: Whisper cuts there.
 _FLOOR = 2.0
 
@@ -96,17 +110,54 @@ def read_audio_file(path: str | Path, model: Model) -> Audio:
     check_there(path, "name a file of audio (.wav) or of log-mel features (.npy)")
     try:
         if suffix == ".npy":
-            audio = audio_of(np.load(path, allow_pickle=False), label)
+            features = read_numpy(path, lambda: open_regular(path), "log-mel features", _converted)
+            audio = audio_of(features, label)
             check_fits(audio, model.model.config)
             return audio
+        _check_wave(path, model.model.config, label)
         with catch_warnings():
             # Chunks that are no audio.
             simplefilter("ignore", wavfile.WavFileWarning)
             rate, samples = wavfile.read(path)
-    except (ValueError, OSError, EOFError, struct.error, ZeroDivisionError) as error:
+    except (*UNREADABLE_ARRAYS, struct.error, ZeroDivisionError) as error:
         msg = f"{label} cannot be read ({reason(error)}); write it anew."
         raise InputError(msg) from error
     return _of_samples(samples, rate, model, label)
+
+
+def _converted(shape: Sequence[int]) -> int:
+    """Bytes of features in float32, and of what says which of them are finite."""
+    return 5 * math.prod(shape)
+
+
+def _check_wave(path: str | Path, config: Any, name: str) -> None:
+    """Raises InputError for a rate that no audio has, or too much audio, by the header of a .wav file.
+
+    Raises:
+        struct.error: it ends too early.
+    """
+    with open_regular(path) as file:
+        order = ">" if file.read(12)[:4] == b"RIFX" else "<"
+        rate = bytes_a_sample = 0
+        while chunk := file.read(8):
+            kind, size = struct.unpack(f"{order}4sI", chunk)
+            begin = file.tell()
+            if kind == b"fmt ":
+                _, _, rate, _, bytes_a_sample = struct.unpack(f"{order}HHIIH", file.read(14))
+                if rate not in RATES:
+                    msg = (
+                        f"{name} has {rate:,} samples a second, and {RATES[0]:,} to {RATES[-1]:,} can be "
+                        "read; write it anew."
+                    )
+                    raise InputError(msg)
+            if kind == b"data" and bytes_a_sample:
+                end = file.seek(0, 2)
+                count = min(size, end - begin)
+                check_length(count / bytes_a_sample / rate, config, name)
+                # Whatever their type, in float64 and mixed.
+                check_memory(20 * count, f"The audio of {name}", "cut it")
+                return
+            file.seek(begin + size + size % 2)
 
 
 def _of_samples(samples: np.ndarray, rate: int, model: Model, name: str) -> Audio:

@@ -22,6 +22,7 @@ from attnlab.core import (
     Site,
     fitting,
     layer_name,
+    opened_tensors,
     parse_json,
     reason,
     site_order,
@@ -141,7 +142,7 @@ def load_kept_matrices(path: str | Path) -> KeptMatrices:
         msg = f"{path} holds no matrices written by attnlab."
         raise InputError(msg)
     matrices: dict[Key, Tensor] = {}
-    with safe_open(str(path), "pt") as file:
+    with opened_tensors(path, copies=3) as file:
         metadata = file.metadata() or {}
         try:
             for name in file.keys():  # noqa: SIM118 - a safetensors handle is no dictionary

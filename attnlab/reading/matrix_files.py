@@ -1,9 +1,7 @@
 """Attention matrices from files: .npz, .npy and .safetensors; nothing is unpickled."""
 
 import math
-import tokenize
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from torch import Tensor
 from attnlab.core import (
     SITES,
     UNKNOWN_SITE,
+    UNREADABLE_ARRAYS,
     InputError,
     ShortRepr,
     Site,
@@ -25,7 +24,9 @@ from attnlab.core import (
     check_regular,
     layer_name,
     open_regular,
+    opened_tensors,
     path_label,
+    read_numpy,
 )
 from attnlab.matrices import check_weights, normalized_rows, rows_sum_to_one
 from attnlab.reading.coverage import Consumer, Coverage
@@ -41,6 +42,7 @@ BYTES_AN_ENTRY = 26
 ANALYSIS_BYTES_AN_ENTRY = 150
 # And the structured fits, which are of all matrices of an array at once.
 FIT_BYTES_AN_ENTRY = 300
+_HELD = "attention weights"
 # Arrays that a message names.
 _MOST_NAMED = 8
 _Working: TypeAlias = Callable[[Sequence[int]], int]
@@ -99,10 +101,8 @@ def _fits(shape: Sequence[int]) -> int:
 
 def _read_numpy(path: Path, array: str | None, working: _Working) -> Tensor:
     _chosen(path, [""], array)
-    with _refusing_damage(path), open_regular(path) as file:
-        _check_declared(path, file, working)
-        file.seek(0)
-        return _tensor(path, np.lib.format.read_array(file, allow_pickle=False))
+    with _refusing_damage(path):
+        return _tensor(read_numpy(path, lambda: open_regular(path), _HELD, _needs(working)))
 
 
 def _read_members(path: Path, array: str | None, working: _Working) -> Tensor:
@@ -111,27 +111,11 @@ def _read_members(path: Path, array: str | None, working: _Working) -> Tensor:
     with _refusing_damage(path), open_regular(path) as opened, zipfile.ZipFile(opened) as archive:
         members = {name.removesuffix(ending): name for name in archive.namelist()}
         member = members[_chosen(path, list(members), array)]
-        with archive.open(member) as file:
-            _check_declared(path, file, working)
-        # No more is unpacked than the array declares.
-        with archive.open(member) as file:
-            return _tensor(path, np.lib.format.read_array(file, allow_pickle=False))
+        return _tensor(read_numpy(path, lambda: archive.open(member), _HELD, _needs(working)))
 
 
-def _check_declared(path: Path, file: Any, working: _Working) -> None:
-    """Raises InputError where the array that begins here says that it needs more memory than is free."""
-    version = np.lib.format.read_magic(file)
-    if version == (1, 0):
-        shape, _, _ = np.lib.format.read_array_header_1_0(file)
-    else:
-        shape, _, _ = np.lib.format.read_array_header_2_0(file)
-    _check_size(path, shape, working)
-
-
-def _check_size(path: Path, shape: Sequence[int], working: _Working) -> None:
-    wanted = BYTES_AN_ENTRY * math.prod(shape) + working(shape)
-    what = f"The array of shape {tuple(shape)} in {path}"
-    check_memory(wanted, what, "save fewer matrices in a file")
+def _needs(working: _Working) -> _Working:
+    return lambda shape: BYTES_AN_ENTRY * math.prod(shape) + working(shape)
 
 
 @contextmanager
@@ -139,36 +123,24 @@ def _refusing_damage(path: Path) -> Iterator[None]:
     """Turns what reading a file of numpy raises into an InputError."""
     try:
         yield
-    # NotImplementedError: a way to compress that no zip file of numpy has. The second line: headers, which
-    # numpy reads as Python's tokens.
-    except (
-        ValueError, EOFError, OSError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error,
-        SyntaxError, TypeError, LookupError, OverflowError, tokenize.TokenError,
-    ) as error:  # fmt: skip
-        reason = (
-            "it holds Python objects (a pickle), which are never loaded; save plain numbers"
-            if "Object arrays" in str(error)
-            else f"it is damaged or no {path.suffix} file"
-        )
-        msg = f"{path} cannot be read: {reason}."
+    except UNREADABLE_ARRAYS as error:
+        msg = f"{path} cannot be read: it is damaged or no {path.suffix} file."
         raise InputError(msg) from error
 
 
-def _tensor(path: Path, values: np.ndarray) -> Tensor:
-    if values.dtype.kind not in "fiub":
-        msg = f"{path} holds an array of {values.dtype}; attention weights are real numbers."
-        raise InputError(msg)
+def _tensor(values: "np.ndarray[Any, Any]") -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float64))
 
 
 def _read_safetensors(path: Path, array: str | None, working: _Working) -> Tensor:
-    from safetensors import SafetensorError, safe_open
+    from safetensors import SafetensorError
 
     try:
-        check_regular(path)
-        with safe_open(str(path), "pt") as file:
+        with opened_tensors(path, copies=0) as file:
             name = _chosen(path, list(file.keys()), array)
-            _check_size(path, file.get_slice(name).get_shape(), working)
+            shape = file.get_slice(name).get_shape()
+            what = f"The array of shape {tuple(shape)} in {path}"
+            check_memory(_needs(working)(shape), what, "save fewer matrices in a file")
             return file.get_tensor(name)
     except (SafetensorError, OSError) as error:
         msg = f"{path} cannot be read: it is damaged or no .safetensors file."

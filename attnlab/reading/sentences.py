@@ -17,6 +17,8 @@ from attnlab.core import (
     check_memory,
     exceeds_memory,
     input_device,
+    panics,
+    reason,
     shown,
     texts_of,
 )
@@ -69,13 +71,24 @@ def tokens_of(tokenizer: Any, texts: Sequence[str], *, target: bool = False) -> 
         tokenizer: of transformers, fast or not.
         texts: sentences.
         target: whether these are translations, which a tokenizer may write unlike sources.
+
+    Raises:
+        InputError: the library of the tokenizer panics, as where a regular expression of its file matches a
+            text in too many ways.
     """
-    encoded = tokenizer(
-        **{"text_target" if target else "text": list(texts)},
-        return_offsets_mapping=tokenizer.is_fast,
-        return_special_tokens_mask=True,
-        verbose=False,
-    )
+    try:
+        encoded = tokenizer(
+            **{"text_target" if target else "text": list(texts)},
+            return_offsets_mapping=tokenizer.is_fast,
+            return_special_tokens_mask=True,
+            verbose=False,
+        )
+    except panics() as error:
+        msg = (
+            f"The tokenizer cannot read the texts ({reason(error)}); use other texts, or restore "
+            "tokenizer.json."
+        )
+        raise InputError(msg) from error
     spans = encoded["offset_mapping"] if tokenizer.is_fast else [None] * len(texts)
     return [
         Tokens(

@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,8 +139,8 @@ def _cells_of(path: str | Path, advice: str) -> _Cells:
             raise read.wrong(
                 f"has {counted(len(row), 'cell')} in line {line}, and {counted(len(names), 'column')}"
             )
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
+    if len(set(names)) < len(names):
+        (twice, _), *_ = Counter(names).most_common(1)
         raise read.wrong(f"has the column {briefly(twice)} twice")
     return read
 

@@ -8,14 +8,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import timedelta
+from errno import ENAMETOOLONG
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+from attnlab.cli import app as app_module
 from attnlab.cli.app import app
-from attnlab.core.errors import InputError
+from attnlab.core import processes
+from attnlab.core.errors import AttnlabError, InputError
 from attnlab.core.files import check_writable
+from attnlab.core.processes import launched_processes
 from attnlab.corpora.corpus import load_corpus
 
 COMMAND = [sys.executable, "-m", "attnlab"]
@@ -222,6 +228,95 @@ def test_numbers_of_processes_that_cannot_be_are_refused(
     status, _, said = attnlab("analyze", tmp_path)
     assert (status, said.count("\n")) == (2, 1)
     assert "RANK is 2, and WORLD_SIZE counts 2 from 0" in said
+
+
+class PanicException(BaseException):
+    """No `Exception`, and of no module that could be imported."""
+
+
+MEMORY = "There was not enough memory for this work"
+RAISED = {
+    "memory": (MemoryError("Unable to allocate 7 GiB"), 1, MEMORY),
+    "memory of torch": (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes"), 1, MEMORY),
+    "memory of a GPU": (torch.OutOfMemoryError("CUDA out of memory"), 1, MEMORY),
+    "a panic": (PanicException("retry-limit over\nand more"), 1, "PanicException: retry-limit over)"),
+    "a long name": (OSError(ENAMETOOLONG, "Name too long", "a" * 5000), 1, "...aaaaaaaaaaaaaaaaaaa': Name too"),
+    "many lines": (ValueError("one\n" * 99), 1, "ValueError: one)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", RAISED)
+def test_whatever_is_raised_is_one_sentence(
+    kind: str, attnlab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error, expected, words = RAISED[kind]
+
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(app_module, "app", fail)
+    status, _, said = attnlab("corpora")
+    assert (status, said.count("\n")) == (expected, 1)
+    assert words in said
+    assert len(said) < 400
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, GeneratorExit, SystemExit])
+def test_what_ends_a_program_is_never_caught(
+    raised: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end() -> None:
+        raise raised
+
+    monkeypatch.setattr(app_module, "app", end)
+    monkeypatch.setattr(sys, "argv", ["attnlab"])
+    with pytest.raises(raised):
+        app_module.main()
+
+
+def test_a_closed_standard_input_is_a_sentence(small_run: Path) -> None:
+    status, said = in_shell(f'"$@" translate {small_run} <&-')
+    assert (status, said) == (
+        2, "Error: Give a sentence, or a file with --input, or pipe sentences in.\n"
+    )  # fmt: skip
+
+
+def test_a_deleted_working_folder_is_a_sentence(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    status, said = in_shell(f'cd {gone} && rmdir {gone} && "$@" corpora')
+    assert (status, said.count("\n")) == (2, 1)
+    assert "The working folder is gone" in said
+
+
+def test_others_that_never_come_are_waited_for_less_without_a_launcher(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    port = _free_port()
+    for name, value in (
+        ("RANK", "0"),
+        ("WORLD_SIZE", "2"),
+        ("MASTER_ADDR", "127.0.0.1"),
+        ("MASTER_PORT", port),
+    ):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    assert timedelta(minutes=1) > processes.MEETING_WITHOUT_LAUNCHER
+    monkeypatch.setattr(processes, "MEETING_WITHOUT_LAUNCHER", timedelta(seconds=1))
+    monkeypatch.setattr(processes, "MEETING", None)
+    with (
+        pytest.raises(
+            AttnlabError, match=r"of 2 by WORLD_SIZE, cannot be met; .* unset RANK, WORLD_SIZE"
+        ),
+        launched_processes().together(),
+    ):
+        pass
+
+
+def _free_port() -> str:
+    with socket.socket() as tried:
+        tried.bind(("127.0.0.1", 0))
+        return str(tried.getsockname()[1])
 
 
 def test_a_number_beyond_64_bits_is_refused() -> None:

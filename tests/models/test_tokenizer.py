@@ -4,17 +4,22 @@ import json
 import unicodedata
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tokenizers import Regex, normalizers
 from transformers import AutoTokenizer
 
 from attnlab.core.errors import AttnlabError, InputError
 from attnlab.corpora.corpus import ParallelCorpus, build_corpus
+from attnlab.models import tokenizer as tokenizer_module
 from attnlab.models.run import unknown_texts
 from attnlab.models.tokenizer import (
+    MOST_GROWTH,
     Tokenizers,
+    check_growth,
     load_tokenizers,
     read_tokenizer,
     train_tokenizers,
@@ -241,3 +246,75 @@ def test_a_panic_of_a_library_is_an_exception_and_all_else_is_as_it_was(
     with pytest.raises(seen) as caught:
         read_tokenizer(Kind, tmp_path)
     assert (caught.value is raised) == (seen is not ValueError)
+
+
+def replaced(old: str, new: str) -> normalizers.Normalizer:
+    return normalizers.Replace(old, new)
+
+
+def matched(pattern: str, new: str) -> normalizers.Normalizer:
+    return normalizers.Replace(Regex(pattern), new)
+
+
+def stages_of(*stages: normalizers.Normalizer) -> dict[str, Any]:
+    return {"normalizer": json.loads(normalizers.Sequence(list(stages)).__getstate__())}
+
+
+WRITTEN = st.text("ab \ufdfaA\u0130", max_size=4)
+STAGES = st.one_of(
+    st.builds(replaced, WRITTEN.filter(len), WRITTEN),
+    st.builds(matched, st.sampled_from(["a", "a+", "$", "(?=b)", ".", "a*", " {2,}"]), WRITTEN),
+    st.builds(normalizers.Prepend, WRITTEN.filter(len)),
+    st.sampled_from([
+        normalizers.NFKC(), normalizers.NFD(), normalizers.Lowercase(), normalizers.Strip(),
+        normalizers.BertNormalizer(), normalizers.StripAccents(), normalizers.ByteLevel(),
+    ]),
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(STAGES, max_size=4), st.text("ab \ufdfaA\u0130", max_size=8))
+def test_no_text_grows_more_than_is_computed(stages: list[Any], text: str) -> None:
+    found = stages_of(*stages)["normalizer"]
+    most = tokenizer_module._growth("normalizer", json.dumps(found))
+    written = normalizers.Sequence(stages).normalize_str(text)
+    # At the end of a text a stage may write once more.
+    assert most > MOST_GROWTH or len(written) <= most * (len(text) + 1)
+
+
+@pytest.mark.parametrize(
+    "stages",
+    [
+        [replaced("a", "a" * 10)] * 3,
+        [matched("a|b", "ab")] * 7,
+        [normalizers.Prepend("ab"), *[replaced("a", "aaa")] * 4],
+        [normalizers.NFKC(), *[normalizers.Lowercase(), replaced("a", "AA")] * 7],
+        [replaced("ab", "ab" * 101)],
+    ],
+)
+@pytest.mark.parametrize("part", ["normalizer", "decoder"])
+def test_stages_that_multiply_texts_are_refused(
+    stages: list[normalizers.Normalizer], part: str, tmp_path: Path
+) -> None:
+    """Of a file before the library has read it."""
+    if part == "decoder" and not all(isinstance(one, normalizers.Replace) for one in stages):
+        pytest.skip("decoders have no such stage")
+    content = json.dumps({part: stages_of(*stages)["normalizer"]})
+    (tmp_path / "tokenizer.json").write_text(content.replace("normalizers", f"{part}s"))
+    with pytest.raises(
+        InputError, match=f"its {part} can make [0-9,]+ letters of one, and 100 is the limit"
+    ):
+        read_tokenizer(AutoTokenizer, tmp_path)
+
+
+def test_usual_normalizers_are_taken() -> None:
+    """Of ALBERT, Llama, CLIP, BERT and attnlab."""
+    usual = [
+        [replaced("``", '"'), replaced("\'\'", '"'), normalizers.NFKD(), normalizers.StripAccents(),
+         normalizers.Lowercase(), matched(" {2,}", " ")],
+        [normalizers.Prepend("\u2581"), replaced(" ", "\u2581")],
+        [normalizers.NFC(), matched(r"\s+", " "), normalizers.Lowercase()],
+        [normalizers.BertNormalizer()],
+    ]  # fmt: skip
+    for stages in usual:
+        check_growth(stages_of(*stages))

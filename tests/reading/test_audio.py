@@ -1,5 +1,7 @@
 """Whisper reads audio: weights over frames as the model gives them, features as transformers makes them."""
 
+import os
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +103,46 @@ def test_a_wave_gives_the_features_of_transformers(tmp_path: Path, rate: int) ->
         assert 50 <= cut.count <= 52
         read = read_audio(whisper(80), [(audio_of(found.features[:, : cut.count]), "a")])
         torch.testing.assert_close(read.usable[0].features, found.features)
+
+
+def wave(rate: int, *, order: str = "<", size: int = 1600) -> bytes:
+    """A mono file of 16 bits with another chunk in front."""
+    format_ = struct.pack(f"{order}IHHIIHH", 16, 1, 1, rate, 2 * rate % 2**32, 2, 16)
+    parts = b"LIST" + struct.pack(f"{order}I", 3) + b"abc\0", b"fmt " + format_
+    header = b"".join(parts) + b"data" + struct.pack(f"{order}I", size)
+    begin = {"<": b"RIFF", ">": b"RIFX"}[order]
+    return begin + struct.pack(f"{order}I", 4 + len(header) + size) + b"WAVE" + header
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("rate", [0, 1, 3_999, 384_001, 50_000_017, 2**32 - 1])
+def test_rates_that_no_audio_has_are_refused_by_the_header(
+    rate: int, order: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.wav").write_bytes(wave(rate, order=order))
+    with pytest.raises(
+        InputError, match=rf"a.wav has {rate:,} samples a second, and 4,000 to 384,000"
+    ):
+        read_audio_file(tmp_path / "a.wav", whisper())
+
+
+@pytest.mark.parametrize("rate", [4_000, 44_100, 384_000])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_rates_of_audio_are_read(rate: int, order: str, tmp_path: Path) -> None:
+    samples = np.random.default_rng(0).integers(-9000, 9000, rate // 10).astype(f"{order}i2")
+    (tmp_path / "a.wav").write_bytes(
+        wave(rate, order=order, size=2 * len(samples)) + samples.tobytes()
+    )
+    assert read_audio_file(tmp_path / "a.wav", whisper()).count == 10
+
+
+def test_long_audio_is_refused_unread(tmp_path: Path) -> None:
+    """Of a file with holes, which takes no room on the disk."""
+    content = wave(16_000, size=2**31)
+    (tmp_path / "a.wav").write_bytes(content)
+    os.truncate(tmp_path / "a.wav", len(content) + 2**31)
+    with pytest.raises(InputError, match=r"a.wav is 67108.9 s long, and the model reads 1 s"):
+        read_audio_file(tmp_path / "a.wav", whisper())
 
 
 def test_features_of_a_file(tmp_path: Path) -> None:

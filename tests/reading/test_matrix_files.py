@@ -121,6 +121,19 @@ def test_what_has_no_weight_above_the_diagonal_is_causal(tmp_path: Path) -> None
         assert load_matrix_source(tmp_path / "a.npy", sites=site and [site]).causal is causal
 
 
+@pytest.mark.parametrize("normalize", ["none", "rows"])
+@pytest.mark.parametrize("value", [1e31, 1e308])
+def test_entries_whose_sums_are_no_numbers_are_refused(value: float, normalize: str) -> None:
+    matrices = torch.full((2, 3, 3), 1e30).double()
+    assert prepared(matrices, normalize)[0].isfinite().all()
+    matrices[1, 2, 0] = value
+    expected = (
+        r"Matrix 1 has an entry that is too large \(1e\+3.*\) at row 2, column 0; .* 1e\+30 at most"
+    )
+    with pytest.raises(InputError, match=expected):
+        prepared(matrices, normalize)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"There is no file .*gone\.npy"):
         load_matrices(tmp_path / "gone.npy")

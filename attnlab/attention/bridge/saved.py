@@ -6,7 +6,6 @@ from typing import Any
 import torch
 import transformers
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoConfig, PreTrainedModel
 
@@ -20,7 +19,7 @@ from attnlab.attention.bridge.installing import (
 )
 from attnlab.attention.bridge.sites import NAME, installed_in
 from attnlab.attention.plan import AttentionPlan, load_plan, read_plan
-from attnlab.core import InputError, check_regular, model_source, read_pretrained
+from attnlab.core import InputError, model_source, opened_tensors, read_pretrained
 
 Tensors = dict[str, Tensor]
 
@@ -155,7 +154,11 @@ def _fill(wanted: Tensors, learned: Tensors, folder: Path) -> None:
     unlike = [
         name
         for name, own in names.items()
-        if own in wanted and wanted[own].shape != learned[name].shape
+        if own in wanted
+        and (
+            wanted[own].shape != learned[name].shape
+            or wanted[own].is_floating_point() != learned[name].is_floating_point()
+        )
     ]
     with torch.no_grad():
         for name, own in names.items():
@@ -165,7 +168,7 @@ def _fill(wanted: Tensors, learned: Tensors, folder: Path) -> None:
     filled = {id(wanted[own]) for own in names.values() if own in wanted}
     missing = [own for own, tensor in wanted.items() if id(tensor) not in filled]
     for found, what in (
-        (unlike, "has another shape"),
+        (unlike, "has another shape or kind of numbers"),
         (extra, "is in no mechanism"),
         (missing, "is missing"),
     ):
@@ -209,9 +212,9 @@ def _equal(one: Tensor, other: Tensor) -> bool:
 
 
 def _read(path: Path) -> Tensors:
-    check_regular(path)
     try:
-        return load_file(path)
+        with opened_tensors(path) as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no dictionary
     except (OSError, SafetensorError) as error:
         msg = f"{path} cannot be read ({error}); write the model and its plan again."
         raise InputError(msg) from error

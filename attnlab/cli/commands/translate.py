@@ -117,7 +117,8 @@ def _sentences(text: str | None, path: Path | None) -> list[str]:
     if text is not None and text != _STANDARD_INPUT:
         check_characters(text, "The sentence")
         return [text]
-    if text is None and path is None and sys.stdin.isatty():
+    # None, as a shell's <&- leaves it.
+    if path is None and (sys.stdin is None or (text is None and sys.stdin.isatty())):
         msg = "Give a sentence, or a file with --input, or pipe sentences in."
         raise InputError(msg)
     where = "standard input" if path is None else str(path)
