@@ -3,11 +3,13 @@
 import inspect
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from errno import EACCES, ENAMETOOLONG
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -116,6 +118,13 @@ def _check_usable_path(path: str | Path, *, is_empty: bool) -> None:
             raise InputError(msg) from error
 
 
+def _holds_model(path: str | Path) -> bool:
+    """Whether it is a folder of a run or of a transformers model."""
+    with suppress(OSError, ValueError):
+        return any((Path(path) / name).is_file() for name in ("settings.json", "config.json"))
+    return False
+
+
 class Command(_PlainHelp, TyperCommand):
     """A command that does its work in one process, unless it is one of those that share it."""
 
@@ -146,9 +155,26 @@ class Command(_PlainHelp, TyperCommand):
             ctx.params.update({name: _expand_user(value) for name, value in ctx.params.items()})
             if isinstance(ctx.params.get("source"), str):
                 ctx.params["source"] = str(expand_user(ctx.params["source"]))
+            self._check_order(ctx)
             for path in _paths_in(ctx.params):
                 _check_usable_path(path, is_empty=has_empty and str(path) in {"", "."})
         return rest
+
+    def _check_order(self, ctx: Any) -> None:
+        """Raises InputError where a text stands before the model or run that is to read it."""
+        names = [one.name for one in self.params if one.param_type_name == "argument"]
+        source, *values = (ctx.params[name] for name in names) if names else (None,)
+        listed = (one if isinstance(one, list | tuple) else (one,) for one in values)
+        texts = [str(one) for one in chain.from_iterable(listed) if one is not None]
+        folder = next(filter(_holds_model, texts), None)
+        if folder and isinstance(source, str | Path) and not os.path.lexists(source):
+            texts[texts.index(folder)] = str(source)
+            typed = " ".join(map(shlex.quote, [folder, *texts]))
+            msg = (
+                f"There is no {briefly(str(source))} here, and {folder} holds a model; exchange them: "
+                f"attnlab {self.name} {typed}"
+            )
+            raise InputError(msg)
 
     def _check_given_once(self, ctx: Any, args: list[str]) -> None:
         """Raises InputError for an option of one value that is given twice: the first would be lost."""
@@ -209,7 +235,16 @@ def _interruption_message(written: list[Path]) -> str:
 
 
 class Group(_PlainHelp, TyperGroup):
-    """A group of commands."""
+    """A group of commands; `help`, `help COMMAND` and `version` do what the options of these names do."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads the words up to the command."""
+        first, options = args[:1], {name for one in self.params for name in one.opts}
+        if first == ["help"] and "help" not in self.commands:
+            args = [*args[1:], "--help"]
+        elif first == ["version"] and "--version" in options:
+            args = ["--version"]
+        return super().parse_args(ctx, args)
 
 
 def help_of(command: Callable[..., None]) -> str:

@@ -36,10 +36,34 @@ def settings_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_version(attnlab) -> None:
-    status, out, _ = attnlab("--version")
+@pytest.mark.parametrize("word", ["--version", "-V", "version"])
+def test_version(attnlab, word: str) -> None:
+    status, out, _ = attnlab(word)
     assert status == 0
     assert re.fullmatch(r"attnlab \d+\.\d+\.\d+\n", out)
+
+
+@pytest.mark.parametrize("words", [[], ["train"], ["study"], ["study", "run"]])
+def test_help_is_a_word_too(attnlab, words: list[str]) -> None:
+    assert attnlab("help", *words) == (0, *attnlab(*words, "--help")[1:])
+    if words[:1] == ["study"]:
+        assert attnlab("study", "help", *words[1:])[:2] == attnlab(*words, "--help")[:2]
+
+
+@pytest.mark.parametrize("command", ["translate", "generate", "inspect", "rollout", "neighbours"])
+def test_a_text_before_the_run_is_told_the_order(
+    attnlab, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("settings.json", "config.json"):
+        (tmp_path / name[:3]).mkdir()
+        (tmp_path / name[:3] / name).write_text("{}")
+        status, out, err = attnlab(command, "the dog's", name[:3])
+        assert (status, out) == (2, "")
+        assert f"exchange them: attnlab {command} {name[:3]} 'the dog'\"'\"'s'\n" in err
+    # In the right order, and where the first is something, that is no reason.
+    assert "exchange" not in attnlab(command, "set", "con")[2]
+    assert "exchange" not in attnlab(command, "nothing", "here")[2]
 
 
 @pytest.mark.parametrize(

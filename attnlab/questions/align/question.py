@@ -5,8 +5,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from attnlab.alignment import ENGINE_ROW, FromWord, LinkForm, Row, Symmetrization
-from attnlab.core import BATCH_SIZE, Column, Estimate, InputError, Note, Option, Table, check_there
+from attnlab.alignment import ENGINE_ROW, FromWord, Row, Symmetrization
+from attnlab.core import (
+    BATCH_SIZE,
+    Column,
+    Estimate,
+    InputError,
+    Note,
+    Option,
+    Table,
+    briefly,
+    check_there,
+)
 from attnlab.evaluation import (
     ENOUGH_FOR_INTERVALS,
     MEMORY,
@@ -352,8 +362,7 @@ class AlignmentSettings(DeviceSettings):
     gold_format: Annotated[
         str | None,
         Option(
-            "Form of the file of gold links.",
-            choices=get_args(LinkForm),
+            "Form of the file of gold links: pharaoh, naacl, xlwa or giza.",
             shown="by the name of the file or its first line",
         ),
     ] = None
@@ -457,7 +466,14 @@ class AlignmentSettings(DeviceSettings):
         self._check_reverse()
 
     def check_source(self, source: object) -> None:  # noqa: ARG002 - whatever it is
-        """Raises InputError for a file that is not there, before a model is loaded."""
+        """Raises InputError for a file that is not there or of no form, before a model is loaded."""
+        if self.gold_format is not None:
+            from attnlab.alignment import LinkForm
+
+            if self.gold_format not in get_args(LinkForm):
+                forms = ", ".join(get_args(LinkForm))
+                msg = f"gold_format must be one of {forms}, not {briefly(self.gold_format)}."
+                raise InputError(msg, options=["gold_format"])
         files = {
             "pairs": "name a file with source, tab, target on each line",
             "gold": "name a file of gold links",
