@@ -27,7 +27,6 @@ from .projections import projections_of as projections_of
 from .projections import watched_heads as watched_heads
 from .replacements import REPLACEMENTS as REPLACEMENTS
 from .replacements import Replacement as Replacement
-from .significance import DRAWS as DRAWS
 from .significance import INTERVAL as INTERVAL
 from .significance import SIGNIFICANCE_LEVEL as SIGNIFICANCE_LEVEL
 from .significance import Difference as Difference
@@ -36,9 +35,9 @@ from .significance import add_changes as add_changes
 from .significance import bleu_difference as bleu_difference
 from .significance import bleu_differences as bleu_differences
 from .significance import contrasts as contrasts
-from .significance import draws_for as draws_for
 from .significance import loss_difference as loss_difference
 from .significance import loss_differences as loss_differences
 from .significance import over_models as over_models
-from .significance import paired_bootstraps as paired_bootstraps
+from .significance import paired_differences as paired_differences
 from .significance import rank_agreement as rank_agreement
+from .significance import ratio as ratio

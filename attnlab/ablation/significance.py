@@ -1,35 +1,37 @@
-"""Whether a change of loss or BLEU is more than chance: paired bootstrap over sentences.
+"""Whether a change of loss or BLEU is more than chance: a paired jackknife over sentences.
 
-Both systems are scored on the same resampled sentences. Source: Koehn 2004, Statistical
-Significance Tests for Machine Translation Evaluation; sacrebleu does the same for two systems.
-Resampling n sentences varies by sqrt((n - 1) / n) too little, and as if that spread were known: both are
-made up for by Student's t, so that few sentences are no more often significant by chance than many.
-Source: Hesterberg 2015, What Teachers Should Know About the Bootstrap, section 3.2.
+Both systems are scored without each sentence in turn. What that does to their difference is read as the
+values of a mean, whose interval and p-value are those of `attnlab.core.mean_interval`: nothing is drawn, and
+few sentences whose changes are skewed are hardly more often significant by chance than many.
+Source: Tukey 1958; Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapter 11.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from scipy import stats
 from torch import Tensor
 
-from attnlab.core import FEWEST_FOR_INTERVAL, Estimate, InputError
+from attnlab.core import (
+    FEWEST_FOR_INTERVAL,
+    Estimate,
+    InputError,
+    mean_interval,
+    mean_p_value,
+    skewness_of,
+)
 
-# Enough that no p-value of a few tests is the least that there can be.
-DRAWS = 10_000
-MOST_DRAWS = 100_000
 # Quantiles at the ends of a 95 % interval.
 INTERVAL = (0.025, 0.975)
 SIGNIFICANCE_LEVEL = 0.05
-# Of the times that sentences are drawn, at once, in float64: 32 MiB.
-MOST_COUNTS = 2**22
 
+# A corpus score from sums over sentences of what is counted of each, `[..., count]`.
 Score = Callable[[Tensor], Tensor]
 
 
@@ -41,11 +43,9 @@ class Difference:
         before: score on all sentences.
         after: score on all sentences.
         change: after - before.
-        low: lower end of the change's 95 % bootstrap interval, widened as in `widening`; NaN where so few
-            sentences give none.
+        low: lower end of the change's 95 % interval; NaN where so few sentences give none.
         high: upper end.
-        p_value: share of draws whose change, moved to mean 0, is as large as `change`, see `for_few`; at
-            least that of a sign test in which all sentences change alike, 2^(1 - sentences).
+        p_value: of no change; NaN where `low` is.
         sentences: how many sentences.
     """
 
@@ -91,9 +91,6 @@ def loss_difference(
     before: Float[Tensor, " sentence"],
     after: Float[Tensor, " sentence"],
     tokens: Float[Tensor, " sentence"],
-    *,
-    seed: int,
-    draws: int = DRAWS,
 ) -> Difference:
     """Change of the mean loss a token, in the unit of the losses.
 
@@ -101,54 +98,35 @@ def loss_difference(
         before: each sentence's summed loss.
         after: the same sentences' losses after the change.
         tokens: how many tokens each loss sums over.
-        seed: of the resampling.
-        draws: number of resamplings.
     """
-    return loss_differences(before, [after], tokens, seed=seed, draws=draws)[0]
+    return loss_differences(before, [after], tokens)[0]
 
 
 def loss_differences(
     before: Float[Tensor, " sentence"],
     afters: Sequence[Float[Tensor, " sentence"]],
     tokens: Float[Tensor, " sentence"],
-    *,
-    seed: int,
-    draws: int = DRAWS,
 ) -> list[Difference]:
-    """`loss_difference` of several changes, for which the sentences are drawn once."""
-
-    def score(losses: Tensor) -> Score:
-        return lambda times: (times @ losses.double()) / (times @ tokens.double())
-
-    scores = [score(after) for after in afters]
-    return paired_bootstraps(score(before), scores, len(tokens), seed=seed, draws=draws)
+    """`loss_difference` of several changes."""
+    first, *others = (torch.stack([losses, tokens], -1) for losses in (before, *afters))
+    return paired_differences(first, others, ratio)
 
 
 def bleu_difference(
-    before: Sequence[str],
-    after: Sequence[str],
-    references: Sequence[str],
-    *,
-    seed: int,
-    draws: int = DRAWS,
+    before: Sequence[str], after: Sequence[str], references: Sequence[str]
 ) -> Difference:
     """Change of corpus BLEU (sacrebleu's defaults), 0 to 100.
 
     Raises:
         ValueError: the three do not hold the same number of sentences.
     """
-    return bleu_differences(before, [after], references, seed=seed, draws=draws)[0]
+    return bleu_differences(before, [after], references)[0]
 
 
 def bleu_differences(
-    before: Sequence[str],
-    afters: Sequence[Sequence[str]],
-    references: Sequence[str],
-    *,
-    seed: int,
-    draws: int = DRAWS,
+    before: Sequence[str], afters: Sequence[Sequence[str]], references: Sequence[str]
 ) -> list[Difference]:
-    """`bleu_difference` of several changes, for which the sentences are drawn once.
+    """`bleu_difference` of several changes.
 
     Raises:
         ValueError: not all hold the same number of sentences.
@@ -160,8 +138,8 @@ def bleu_differences(
                 f"{len(references)}."
             )
             raise ValueError(msg)
-    first, *others = (_bleu_of(_bleu_counts(one, references)) for one in (before, *afters))
-    return paired_bootstraps(first, others, len(references), seed=seed, draws=draws)
+    first, *others = (_bleu_counts(one, references) for one in (before, *afters))
+    return paired_differences(first, others, _bleu)
 
 
 def _bleu_counts(system: Sequence[str], references: Sequence[str]) -> Float[Tensor, "sentence 10"]:
@@ -176,67 +154,80 @@ def _bleu_counts(system: Sequence[str], references: Sequence[str]) -> Float[Tens
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def _bleu_of(counts: Float[Tensor, "sentence 10"]) -> Score:
-    """Corpus BLEU with sacrebleu's exponential smoothing, of many draws at once.
+def _bleu(sums: Float[Tensor, "*corpus 10"]) -> Float[Tensor, "*corpus"]:
+    """Corpus BLEU with sacrebleu's exponential smoothing.
 
     An n-gram order without a match counts half a match, the next such order a quarter, and so on. Without
     any match, or with no n-gram of an order, BLEU is 0.
     """
-
-    def score(times: Tensor) -> Tensor:
-        matched, totals, lengths = (times @ counts).round().split([4, 4, 2], dim=-1)
-        smoothing = 2.0 ** (matched == 0).cumsum(-1)
-        smoothed = torch.where(matched > 0, matched, 1 / smoothing)
-        known = (matched > 0).any(-1) & (totals > 0).all(-1)
-        logs = (smoothed / totals.clamp(min=1)).log().mean(-1)
-        length, reference = lengths.unbind(-1)
-        brevity = (1 - reference / length.clamp(min=1)).clamp(max=0)
-        return torch.where(known, 100 * (logs + brevity).exp(), 0.0)
-
-    return score
+    matched, totals, lengths = sums.split([4, 4, 2], dim=-1)
+    smoothing = 2.0 ** (matched == 0).cumsum(-1)
+    smoothed = torch.where(matched > 0, matched, 1 / smoothing)
+    known = (matched > 0).any(-1) & (totals > 0).all(-1)
+    logs = (smoothed / totals.clamp(min=1)).log().mean(-1)
+    length, reference = lengths.unbind(-1)
+    brevity = (1 - reference / length.clamp(min=1)).clamp(max=0)
+    return torch.where(known, 100 * (logs + brevity).exp(), 0.0)
 
 
-def paired_bootstraps(
-    before: Score,
-    afters: Sequence[Score],
-    sentences: int,
-    *,
-    seed: int,
-    draws: int = DRAWS,
+def ratio(sums: Float[Tensor, "*corpus 2"]) -> Float[Tensor, "*corpus"]:
+    """The first sum over the second."""
+    return sums[..., 0] / sums[..., 1]
+
+
+def paired_differences(
+    before: Shaped[Tensor, "sentence count"] | None,
+    afters: Sequence[Shaped[Tensor, "sentence count"]],
+    score: Score,
 ) -> list[Difference]:
     """The changes from one corpus score to others, each with an interval and a p-value.
 
+    ::
+
+        theta_(s) = change without sentence s,   values u_s = n change - (n - 1) theta_(s)
+
     Args:
-        before: corpus scores of one system from how often each sentence is drawn, `[..., sentence]`.
+        before: what is counted of each sentence for one system; None: `change` is the score itself, whose
+            interval lies within the scores of single sentences, so that shares end at 0 and 1.
         afters: the same of the other systems.
-        sentences: how many sentences there are.
-        seed: of the resampling; the global random state is not touched.
-        draws: number of resamplings.
-
-    Cost: memory is bounded by `MOST_COUNTS`, and draws x systems.
+        score: the corpus score of sums over sentences.
     """
-    once = torch.ones(sentences, dtype=torch.float64)
-    first, seconds = float(before(once)), [float(after(once)) for after in afters]
-    parts: list[list[Tensor]] = [[] for _ in afters]
-    for times in _drawn_times(sentences, seed, draws):
-        whole = before(times)
-        for part, after in zip(parts, afters, strict=True):
-            part.append(after(times) - whole)
-    return [
-        _difference(first, second, torch.cat(part), sentences)
-        for second, part in zip(seconds, parts, strict=True)
-    ]
+    none = torch.zeros((), dtype=torch.float64)
+    first, first_without = (none, none) if before is None else _without_each(before, score)
+    return [_difference(first, first_without, after, score, before is None) for after in afters]
 
 
-def _drawn_times(sentences: int, seed: int, draws: int) -> Iterator[Float[Tensor, "draw sentence"]]:
-    """How often each sentence is drawn, some draws at a time; together the same at any size."""
-    generator = torch.Generator().manual_seed(seed)
-    size = max(1, MOST_COUNTS // sentences)
-    for start in range(0, draws, size):
-        shape = (min(size, draws - start), sentences)
-        picks = torch.randint(sentences, shape, generator=generator)
-        times = torch.zeros(shape, dtype=torch.float64)
-        yield times.scatter_add_(1, picks, torch.ones((), dtype=torch.float64).expand(shape))
+def _without_each(
+    counts: Shaped[Tensor, "sentence count"], score: Score
+) -> tuple[Float[Tensor, ""], Float[Tensor, " sentence"]]:
+    """The score of all sentences, and without each of them."""
+    sums = counts.double().sum(0)
+    return score(sums), score(sums - counts.double())
+
+
+def _difference(
+    first: Float[Tensor, ""],
+    first_without: Float[Tensor, "*sentence"],
+    counts: Shaped[Tensor, "sentence count"],
+    score: Score,
+    alone: bool,
+) -> Difference:
+    second, without = _without_each(counts, score)
+    number, change = len(counts), float(second - first)
+    low = high = p_value = math.nan
+    if number >= FEWEST_FOR_INTERVAL:
+        from_mean = (without - first_without).numpy()
+        from_mean = (number - 1) * (from_mean.mean() - from_mean)
+        variance, third = ((from_mean**power).mean() for power in (2, 3))
+        of_mean = change, math.sqrt(variance / (number - 1)), skewness_of(variance, third), number
+        low, high = map(float, mean_interval(*of_mean))
+        p_value = float(mean_p_value(*of_mean))
+    if alone:
+        # A sentence without anything that counts has no score.
+        each = score(counts.double()).nan_to_num(float(second))
+        least, most = float(each.min().minimum(second)), float(each.max().maximum(second))
+        low, high = max(low, least), min(high, most)
+    return Difference(float(first), float(second), change, low, high, p_value, number)
 
 
 def holm_significant(
@@ -254,47 +245,6 @@ def holm_significant(
     return significant
 
 
-def draws_for(tests: int, sentences: int) -> int:
-    """Enough draws for a p-value that `holm_significant` can still accept among so many tests.
-
-    Of few sentences that would be very many, so no more than `MOST_DRAWS` are made.
-    """
-    wanted = SIGNIFICANCE_LEVEL / tests / 2
-    freedom, narrowing = _of_few(sentences)
-    deviate = stats.t.isf(wanted / 2, freedom) / narrowing
-    # Of very few sentences the chance is smaller than any float.
-    chance = max(2 * float(stats.norm.sf(deviate)), 1 / MOST_DRAWS)
-    return max(DRAWS, math.ceil(1 / chance))
-
-
-def for_few(p_value: float, sentences: int) -> float:
-    """A two-sided p-value of the bootstrap, corrected for the number of sentences.
-
-    The normal deviate that it belongs to is taken as one of Student's t.
-
-    >>> round(for_few(0.05, 1000), 3), round(for_few(0.05, 10), 3)
-    (0.05, 0.096)
-    """
-    freedom, narrowing = _of_few(sentences)
-    return float(2 * stats.t.sf(stats.norm.isf(p_value / 2) * narrowing, freedom))
-
-
-def widening(sentences: int) -> float:
-    """By what the distance of a 95 % bootstrap interval's ends from its middle is multiplied.
-
-    >>> round(widening(1000), 3), round(widening(10), 3)
-    (1.002, 1.217)
-    """
-    freedom, narrowing = _of_few(sentences)
-    return float(stats.t.ppf(INTERVAL[1], freedom) / stats.norm.ppf(INTERVAL[1]) / narrowing)
-
-
-def _of_few(sentences: int) -> tuple[int, float]:
-    """The degrees of freedom of Student's t, and sqrt((n - 1) / n), what resampling makes of a spread."""
-    freedom = max(sentences - 1, 1)
-    return freedom, math.sqrt(freedom / (freedom + 1))
-
-
 def holm_adjusted(p_values: Float[np.ndarray, " test"]) -> Float[np.ndarray, " test"]:
     """The smallest level, at most 1, at which `holm_significant` calls each of several tests significant."""
     order = np.argsort(p_values, kind="stable")
@@ -302,23 +252,6 @@ def holm_adjusted(p_values: Float[np.ndarray, " test"]) -> Float[np.ndarray, " t
     adjusted = np.empty(len(p_values))
     adjusted[order] = raised.clip(max=1)
     return adjusted
-
-
-def _difference(
-    first: float, second: float, changes: Float[Tensor, " draw"], sentences: int
-) -> Difference:
-    # All signs alike is the most that few sentences can show; draws of two alike sentences do not vary.
-    by_signs = min(1.0, 2.0 ** (1 - sentences))
-    middle = changes.mean()
-    ends = changes.quantile(torch.tensor(INTERVAL, dtype=torch.float64))
-    # What no draw reaches may be impossible, as a share below 0.
-    wide = (middle + widening(sentences) * (ends - middle)).clamp(changes.min(), changes.max())
-    low, high = wide.tolist()
-    if sentences < FEWEST_FOR_INTERVAL:
-        low = high = math.nan
-    as_large = (changes - middle).abs() >= abs(second - first)
-    p_value = for_few((int(as_large.sum()) + 1) / (len(changes) + 1), sentences)
-    return Difference(first, second, second - first, low, high, max(p_value, by_signs), sentences)
 
 
 # Values that differ by no more of their size are equal.

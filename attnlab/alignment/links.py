@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import torch
-from jaxtyping import Float, Float64, Int
+from jaxtyping import Float64, Int
 from torch import Tensor
 
-from attnlab.ablation import DRAWS, Difference, Score, paired_bootstraps
+from attnlab.ablation import Difference, paired_differences
 from attnlab.alignment.conventions import Symmetrization
 from attnlab.core import Column, Estimate
 from attnlab.grammar import GrammarPair
@@ -150,41 +150,21 @@ def scored(counts: Int[Tensor, "*system sentence 4"], metric: Metric) -> Float64
     return METRICS[metric](counts.sum(-2).double())
 
 
-def score_intervals(
-    counts: Int[Tensor, "system sentence 4"], metric: Metric, *, seed: int, draws: int = DRAWS
-) -> list[Difference]:
+def score_intervals(counts: Int[Tensor, "system sentence 4"], metric: Metric) -> list[Difference]:
     """The metric of each system with its interval: `change`, `low` and `high` are of the figure itself.
 
     Args:
         counts: of the same sentences by every system.
         metric: what is scored.
-        seed: of the resampling.
-        draws: how often all sentences are resampled.
     """
-    afters = [_score_of(one, metric) for one in counts]
-    return paired_bootstraps(_zero, afters, counts.shape[1], seed=seed, draws=draws)
+    return paired_differences(None, list(counts), METRICS[metric])
 
 
 def score_differences(
-    before: Int[Tensor, "sentence 4"],
-    afters: Int[Tensor, "system sentence 4"],
-    metric: Metric,
-    *,
-    seed: int,
-    draws: int = DRAWS,
+    before: Int[Tensor, "sentence 4"], afters: Int[Tensor, "system sentence 4"], metric: Metric
 ) -> list[Difference]:
-    """How far each of several systems is above one other, on the same resampled sentences."""
-    scores = [_score_of(one, metric) for one in afters]
-    return paired_bootstraps(_score_of(before, metric), scores, len(before), seed=seed, draws=draws)
-
-
-def _score_of(counts: Int[Tensor, "sentence 4"], metric: Metric) -> Score:
-    wide = counts.double()
-    return lambda times: METRICS[metric](times @ wide)
-
-
-def _zero(times: Float[Tensor, "*draw sentence"]) -> Float[Tensor, "*draw"]:
-    return times.new_zeros(times.shape[:-1])
+    """How far each of several systems is above one other, on the same sentences."""
+    return paired_differences(before, list(afters), METRICS[metric])
 
 
 # In the order in which Moses tries them; a step is (target words, source words).

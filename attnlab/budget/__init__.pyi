@@ -45,6 +45,7 @@ from .running_sums import Layer as Layer
 from .running_sums import LayerSums as LayerSums
 from .running_sums import Measurements as Measurements
 from .running_sums import untaught as untaught
+from .scores import MEASURED as MEASURED
 from .scores import Entry as Entry
 from .scores import Scores as Scores
 from .scores import mean_intervals as mean_intervals

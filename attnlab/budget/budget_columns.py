@@ -54,8 +54,9 @@ ERROR = Estimate(
     Column(
         "output_error",
         "output error",
-        "|X V - H V| / |H V|, Frobenius norms over a head and sentence: 0 is exact, 1 is as far as an "
-        "output of zeros. H is full attention, X the mechanism's matrix, V the values.",
+        "|X V - H V| / |H V|, Frobenius norms over a head and sentence, which counts with its rows: 0 "
+        "is exact, 1 is as far as an output of zeros. H is full attention, X the mechanism's matrix, V the "
+        "values.",
         3,
     )
 )
@@ -91,7 +92,7 @@ LOSS = Column(
     "Loss per token with the heads replaced: nats, or the distance that the result names.",
     4,
 )
-PAIRED = "a paired bootstrap over held-out sentences"
+PAIRED = "over held-out sentences"
 LOSS_CHANGE = Estimate(
     Column(
         "loss_change",
@@ -179,7 +180,7 @@ SITES = Column(
 )
 COMPARED = Table(
     "summary.csv",
-    "sites, mechanism, budget and steps, means over heads and sentences",
+    "sites, mechanism, budget and steps, means over heads and rows",
     (SITES, *REPLACED, *LOSS_GAIN, *BLEU_GAIN),
 )
 

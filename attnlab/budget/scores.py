@@ -9,15 +9,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.ablation import Score, paired_bootstraps
+from attnlab.ablation import paired_differences, ratio
 from attnlab.budget.choosing import Candidate
 from attnlab.budget.running_sums import beyond_distance
 from attnlab.reading import Observed
 
 MEASURED = ("mass_fraction", "output_error", "error", "visible_keys")
-# Of rows, whichever sentences these are in: keys are, since a budget is, and so is what it is spent for.
-_BY_ROW = [MEASURED.index("error"), MEASURED.index("visible_keys")]
-_ERROR, _KEYS = _BY_ROW
 
 
 class Entry(NamedTuple):
@@ -57,7 +54,9 @@ def measure_matrices(
 
 
 class Scores:
-    """Sums over sentences for each head, and over heads for each sentence; no matrix is kept.
+    """Sums over rows for each head, and over heads for each sentence; no matrix is kept.
+
+    A sentence counts with its rows in every figure: a budget is one of rows, and so is what it is spent for.
 
     Args:
         numbers: the numbers of the sentences that will come.
@@ -77,7 +76,7 @@ class Scores:
         places = [self._index_of[number] for number in layer.sentences]
         rows = layer.real_queries.sum(-1).cpu().double()
         self._rows.setdefault(layer.site, torch.zeros(len(self._index_of)).double())[places] = rows
-        figures[_BY_ROW] *= rows[:, None]
+        figures *= rows[:, None]
         entry = Entry(layer.site, budget, candidate.name)
         key = entry, layer.layer
         self._known[key] = {
@@ -90,15 +89,13 @@ class Scores:
         sums[:, places] += figures.sum(-1)
 
     def heads(self) -> pd.DataFrame:
-        """One row per site, budget, mechanism, layer and head: means over sentences or rows."""
+        """One row per site, budget, mechanism, layer and head: means over rows."""
         order = list(self._by_sentence)
         rows = []
         for (entry, layer), sums in sorted(
             self._by_head.items(), key=lambda item: (order.index(item[0][0]), item[0][1])
         ):
-            counts = sums.new_full((len(MEASURED), 1), len(self._index_of))
-            counts[_BY_ROW] = self._rows[entry.site].sum()
-            means = (sums / counts).T.tolist()
+            means = (sums / self._rows[entry.site].sum()).T.tolist()
             rows += [
                 entry._asdict()
                 | self._known[entry, layer]
@@ -108,22 +105,11 @@ class Scores:
             ]
         return pd.DataFrame(rows).astype({"budget": "Int64"})
 
-    def sentences(self, entries: Collection[Entry]) -> Float[Tensor, "2 figure sentence"]:
-        """Means over all heads of these entries, by sentence, and what each counts in a mean over sentences.
-
-        The l1 error is summed over the rows of a sentence, and these count; of keys per row see `keys`.
-        """
-        heads = sum(self._heads(entry) for entry in entries)
-        sums = torch.stack([self._by_sentence[entry][:_KEYS] for entry in entries]).sum(0) / heads
-        counts = torch.ones_like(sums)
-        counts[_ERROR] = sum(self._rows[one.site] * self._heads(one) for one in entries) / heads
-        return torch.stack([sums, counts])
-
-    def keys(self, entries: Collection[Entry]) -> float:
-        """Keys of a row of these entries, on average over all rows of all heads."""
-        keys = sum(float(self._by_sentence[entry][_KEYS].sum()) for entry in entries)
-        rows = (self._heads(entry) * float(self._rows[entry.site].sum()) for entry in entries)
-        return keys / sum(rows)
+    def sentences(self, entries: Collection[Entry]) -> Float[Tensor, "figure 2 sentence"]:
+        """Sums of each figure over the rows of all heads of these entries, and these rows, by sentence."""
+        sums = torch.stack([self._by_sentence[entry] for entry in entries]).sum(0)
+        rows = torch.stack([self._rows[one.site] * self._heads(one) for one in entries]).sum(0)
+        return torch.stack([sums, rows.expand_as(sums)], 1)
 
     def _heads(self, entry: Entry) -> int:
         """How many heads of all layers an entry has."""
@@ -131,13 +117,8 @@ class Scores:
 
 
 def mean_intervals(
-    values: Float[Tensor, "row 2 sentence"], *, seed: int
+    values: Float[Tensor, "row 2 sentence"],
 ) -> Float[np.ndarray, "row 3"]:
-    """Ratio of both sums of each row, with its 95 % bootstrap interval over sentences: value, low, high."""
-
-    def score(row: Tensor) -> Score:
-        return lambda times: (times @ row[0]) / (times @ row[1])
-
-    none = torch.stack([torch.zeros_like(values[0, 0]), torch.ones_like(values[0, 0])])
-    found = paired_bootstraps(score(none), list(map(score, values)), values.shape[2], seed=seed)
+    """Ratio of both sums of each row, with its 95 % interval over sentences: value, low, high."""
+    found = paired_differences(None, list(values.transpose(1, 2)), ratio)
     return np.array([(one.after, one.low, one.high) for one in found])

@@ -92,6 +92,9 @@ from .limits import SAME_WORDS as SAME_WORDS
 from .limits import check_memory as check_memory
 from .limits import check_word_length as check_word_length
 from .limits import exceeds_memory as exceeds_memory
+from .mean_intervals import mean_interval as mean_interval
+from .mean_intervals import mean_p_value as mean_p_value
+from .mean_intervals import skewness_of as skewness_of
 from .options import BATCH_SIZE as BATCH_SIZE
 from .options import Option as Option
 from .options import OptionField as OptionField

@@ -52,9 +52,8 @@ class Column:
         return rounded(value, self.digits or 0, signed=signed)
 
 
-# Between the least and the largest of n values lies the median 1 - 2^(1 - n) of the times: of fewer, less
-# than 95 %.
-FEWEST_FOR_INTERVAL = 6
+# Of fewer, too many intervals of skewed values miss: docs/math.md section 10.
+FEWEST_FOR_INTERVAL = 10
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class Estimate:
     """
 
     column: Column
-    interval: str = "a bootstrap over sentences"
+    interval: str = "over sentences"
     together: str = ""
     tested: bool = False
 
@@ -109,8 +108,7 @@ class Estimate:
         yield Column(self.high, f"{heading}, high", f"Upper {end}", digits)
         if self.tested or self.together:
             meaning = (
-                f"Its p-value by {self.interval}, not corrected: the share of draws, moved to mean 0, that "
-                "are as far from it. At 5 % it may disagree with the interval, whose ends are quantiles."
+                f"Its p-value, {self.interval}, not corrected: 5 % where the interval ends at 0."
             )
             yield Column(self.p, f"{heading}, p", meaning, 3)
         if self.together:

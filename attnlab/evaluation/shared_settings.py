@@ -36,7 +36,7 @@ CALIBRATION_TEXT = Option(
 # On so many of the first sentences each head is ablated, beside its label and by itself.
 ABLATION_SENTENCES = 500
 SEED = Option(
-    "Seed of all that is drawn at random: bootstrap, controls, batches, gates, dropout.",
+    "Seed of all that is drawn at random: controls, batches, gates, dropout.",
     least=0,
     most=LARGEST_SEED,
 )

@@ -72,8 +72,7 @@ SIGNIFICANCE = Column(
     "Against controls: confirmed where the label is, and the same head of an untrained model lies below "
     f"the threshold; a relation must also be followed {POINTS} more often than on shuffled words, by "
     "the interval of the difference. borderline: one of these is. rejected: one fails. not compared: "
-    "the controls were left out. Of a label that no control is compared with, such as broad, it is the "
-    "status.",
+    "the controls were left out, or none is compared with the label, such as broad.",
 )
 SIGNIFICANT = Column(
     "significant", "significant", "Whether the label is significant, see significance."
@@ -146,7 +145,8 @@ CONTROLS = Table(
         Column(
             "control",
             BASELINE,
-            "What the figure would be without the function: by the best offset or by chance.",
+            "What the figure would be without the function: by the best offset, by chance, or of equal "
+            "weights.",
             2,
         ),
         Column("denominator", "counted", "How many rows, pairs or sentences the value rests on."),
@@ -206,8 +206,8 @@ LABELS = Table(
             "significant_labels",
             "significant labels",
             "Those of its labels that the same head of an untrained model does not carry (and, of "
-            "relations, that shuffled words do not explain), and those that no control is compared with, "
-            "such as broad; or unknown or undecided as there.",
+            "relations, that shuffled words do not explain); or unknown or undecided as there. A label that "
+            "no control is compared with, such as broad, is none of them.",
         ),
         Column("function", "function", "The strongest label."),
         DETAIL,

@@ -89,8 +89,8 @@ def compare_controls(
     A label that rests on a relation is held against the same relation of the controls, since a
     control picks one of its own, which says little about this one; it is significant when the relation is.
 
-    Labels whose `against_untrained` is False are significant when they are confirmed. `strength` is as in
-    `with_strength`.
+    Labels whose `against_untrained` is False are `not compared`, and significant nowhere. `strength` is as
+    in `with_strength`.
 
     Args:
         tables: verdicts by name, `model` and `untrained` among them, all with `site` and `layer`.
@@ -108,7 +108,9 @@ def compare_controls(
     known = known_labels()
     triples = zip(result["label"], result["status"], result["untrained_status"], strict=True)
     significance = [
-        least_status(one, _BESIDE_UNTRAINED[other]) if known[label].against_untrained else one
+        least_status(one, _BESIDE_UNTRAINED[other])
+        if known[label].against_untrained
+        else NOT_COMPARED
         for label, one, other in triples
     ]
     result = result.assign(significance=significance)

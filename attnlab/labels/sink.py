@@ -1,8 +1,10 @@
 """Sink heads: much of a row's weight lies on one special token, on the first token, or on punctuation.
 
 Mass, not arg-max. In a model without a start token the first word is the sink to expect, in
-cross-attention the end-of-sentence token. Source: Gu et al. 2024 (arXiv 2410.10781), threshold 0.3; Clark
-et al. 2019 (1906.04341) draw heads from 0.5 on, so counts at several thresholds are given, `sink_curve`.
+cross-attention the end-of-sentence token. Equal weights have mass there too, on the first key of n causal
+rows H_n / n = (1 + 1/2 + ... + 1/n) / n: that is the control. Source: Gu et al. 2024 (arXiv 2410.10781),
+threshold 0.3; Clark et al. 2019 (1906.04341) draw heads from 0.5 on, so counts at several thresholds are
+given, `sink_curve`.
 """
 
 from dataclasses import dataclass
@@ -12,13 +14,24 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnlab.labels.counts import CHOOSING, REPORTED, Counts, RatioCounts, Scope, count_ratio
+from attnlab.labels.counts import (
+    CHOOSING,
+    REPORTED,
+    Counts,
+    RatioCounts,
+    Scope,
+    count_ratio,
+    sum_by_group,
+    sum_of_halves,
+)
 from attnlab.labels.label import HeadLabel, LayerView
-from attnlab.labels.label_columns import SINK, SINK_THRESHOLDS, Rule
+from attnlab.labels.label_columns import LINKS, SINK, SINK_THRESHOLDS, Rule
 from attnlab.labels.verdict import Verdict, ratio_condition, verdicts_of
 from attnlab.reading import ALL, CONTENT, View
 
 FIRST = "first"
+# As much as a head must follow a relation more often than chance.
+ABOVE_EVEN = LINKS.threshold
 # The kinds of keys by view; among content there are no special tokens, also where one comes first.
 SINK_KINDS: dict[View, tuple[str, ...]] = {
     # Of equals the first is named: where an opening token comes first, it is that.
@@ -34,10 +47,12 @@ class SinkCounts(Counts):
     Attributes:
         kinds: names of the kinds, such as `closing` ([SEP], EOS) and `punctuation`.
         mass: summed weight, or share of weight, on the kind over rows, by sentence.
+        even: what that would be if all keys of a row had equal weights.
     """
 
     kinds: tuple[str, ...]
     mass: RatioCounts
+    even: Float[Tensor, "group head kind"]
 
 
 def count_sink(
@@ -57,32 +72,48 @@ def count_sink(
         mass: what is divided by, row by row, for shares of it; rows where it is 0 are left out.
             None: the weights are the shares.
     """
+    of_kinds = scope.seen.double() @ marked.double()
+    even = of_kinds / scope.seen.sum(-1, keepdim=True).clamp_min(1)
     if mass is None:
         columns = (scope.rows[:, None, None].to(weights.dtype) @ weights)[:, :, 0]
         on_kinds = columns.double() @ marked.double()
-        return SinkCounts(kinds, count_ratio(on_kinds, scope.rows.sum(1), scope.groups))
+        even = (even * scope.rows[..., None]).sum(1)[:, None].expand_as(on_kinds)
+        found = count_ratio(on_kinds, scope.rows.sum(1), scope.groups)
+        return SinkCounts(kinds, found, sum_by_group(even, scope.groups))
     rows = scope.rows[:, None] & (mass > 0)
     on_kinds = (weights.flatten(1, 2) @ marked.to(weights.dtype)).unflatten(1, mass.shape[1:])
     shares = on_kinds.double() / mass.double().masked_fill(~rows, torch.inf)[..., None]
-    return SinkCounts(kinds, count_ratio(shares.sum(2), rows.sum(-1), scope.groups))
+    found = count_ratio(shares.sum(2), rows.sum(-1), scope.groups)
+    return SinkCounts(kinds, found, sum_by_group(rows.double() @ even, scope.groups))
 
 
 def decide_sink(counts: SinkCounts, rule: Rule = SINK, seed: int = 0) -> list[Verdict]:
-    """One verdict per head: on the kind with the largest mean mass in the choosing half."""
+    """One verdict per head: on the kind with the largest mean mass in the choosing half.
+
+    Its control is the mean mass of equal weights there, `ABOVE_EVEN` above which the threshold is at least.
+    """
     chosen = counts.mass.by_half().ratio[CHOOSING].nan_to_num(-1).argmax(-1)
     mass = counts.mass.of_each_head(chosen)
     of_half = mass.by_half()
+    even = sum_of_halves(counts.even)[REPORTED].gather(-1, chosen[:, None])[:, 0]
+    control = even / of_half.denominator[REPORTED]
     return verdicts_of(
         "sink",
         rule,
         [counts.kinds[kind] for kind in chosen.tolist()],
         [
             ratio_condition(
-                "mean_mass_fraction", mass, rule.threshold, seed=seed, least=0.0, most=1.0
+                "mean_mass_fraction",
+                mass,
+                (control + ABOVE_EVEN).nan_to_num(0).clamp_min(rule.threshold),
+                seed=seed,
+                least=0.0,
+                most=1.0,
             )
         ],
         denominator=of_half.denominator[REPORTED].long(),
         counted=of_half.sentences[REPORTED],
+        control=control,
     )
 
 

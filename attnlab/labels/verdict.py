@@ -138,10 +138,11 @@ def verdicts_of(
     *,
     denominator: Int[Tensor, " head"],
     counted: Int[Tensor, " head"],
-    control: float = NO_CONTROL,
+    control: float | Float[Tensor, " head"] = NO_CONTROL,
     second_control: float = NO_CONTROL,
 ) -> list[Verdict]:
     """One verdict per head from the one or two figures that the rule asks for."""
+    controls = torch.as_tensor(control, dtype=torch.float64).expand(len(details)).tolist()
     stability = torch.stack([one.reached for one in conditions]).all(0).double().mean(0).tolist()
     verdicts = []
     for head, detail in enumerate(details):
@@ -159,7 +160,7 @@ def verdicts_of(
                 value_low=first.low,
                 value_high=first.high,
                 threshold=first.threshold,
-                control=control,
+                control=controls[head],
                 denominator=int(denominator[head]),
                 second_statistic=second.statistic,
                 second_value=second.value,
@@ -226,7 +227,7 @@ def share_condition(
 def ratio_condition(
     statistic: str,
     counts: RatioCounts,
-    threshold: float,
+    threshold: float | Float[Tensor, " head"],
     *,
     seed: int,
     least: float = -math.inf,
@@ -237,7 +238,7 @@ def ratio_condition(
     Args:
         statistic: what the ratio is.
         counts: by group, one figure a head.
-        threshold: a number for all heads.
+        threshold: a number for all heads, or one for each.
         seed: of the bootstrap draws.
         least: the smallest value that the ratio can have; the interval of a few sentences ends there.
         most: the largest.
@@ -251,6 +252,6 @@ def ratio_condition(
         value,
         low[REPORTED],
         high[REPORTED],
-        value.new_full(value.shape, threshold),
+        torch.as_tensor(threshold, dtype=value.dtype, device=value.device).expand_as(value),
         drawn[:, REPORTED] >= threshold,
     )

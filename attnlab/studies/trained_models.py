@@ -110,9 +110,7 @@ class ModelCell(ModelSettings):
     layers: Annotated[int, Option("Number of layers of encoder and decoder.", least=1)]
     seed: Annotated[
         int,
-        Option(
-            "Seed of the corpus, of the training and of the bootstrap.", least=0, most=LARGEST_SEED
-        ),
+        Option("Seed of the corpus and of the training.", least=0, most=LARGEST_SEED),
     ]
 
 

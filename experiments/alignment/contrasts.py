@@ -42,7 +42,7 @@ WANTED: Mapping[str, Wanted] = {
 def contrasts(systems: pd.DataFrame, calibration: pd.DataFrame) -> pd.DataFrame:
     """A row a contrast: the difference of AER, its interval, and whether it lies where it should.
 
-    Intervals are of a paired bootstrap over sentence pairs; that of `OF_BOUND` holds the middle 95 % of
+    Intervals are over sentence pairs; that of `OF_BOUND` holds the middle 95 % of
     draws of calibration pairs. What was not measured has no row.
 
     Args:

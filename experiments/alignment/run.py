@@ -20,7 +20,6 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.ablation import DRAWS
 from attnlab.core import path_label, quiet
 from attnlab.figures import write_figure
 from attnlab.models import Run, choice
@@ -193,7 +192,7 @@ def write_result(folder: Path, command: str) -> None:
     write_figure(draw_systems(read_table(folder, "systems")), folder, "systems")
     write_facts(
         folder, __file__, "torch", "transformers", "tokenizers", "sacrebleu",
-        commands=[*(one for one in known if one != command), command], draws=DRAWS,
+        commands=[*(one for one in known if one != command), command],
     )  # fmt: skip
     write_readme(folder, readme(folder))
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.ablation import DRAWS
 from attnlab.budget import refusals
 from attnlab.core import quiet
 from attnlab.models import Run, load
@@ -32,8 +31,6 @@ from experiments.shared.readme import (
 BUDGETS = (5, 9, 13)
 SENTENCES, CALIBRATION = 200, 500
 SEED = 0
-# Of results whose facts do not say how many draws their intervals have.
-OLDER_DRAWS = 1000
 
 
 def main() -> None:
@@ -57,7 +54,7 @@ def main() -> None:
         name=chosen.name, pair=run.settings.corpus.pair, sentences=found.about["Held-out sentences"],
         validation=found.about["Validation sentences"],
         calibration=found.about["Training sentences"], checksum=corpus["checksum"],
-        processor_seconds=round(seconds), draws=DRAWS,
+        processor_seconds=round(seconds),
         sites={site: about_site(site, run, found) for site in found.details["mean_tokens"]},
     )  # fmt: skip
     write_readme(out, readme(out))
@@ -112,9 +109,8 @@ def readme(folder: Path) -> str:
     facts, summary = read_facts(folder), read_table(folder, "summary")
     sites = list(facts["sites"])
     return render(
-        __file__, facts, seed=SEED, budgets=BUDGETS,
+        __file__, facts, budgets=BUDGETS,
         figures={site: f"figures/mechanisms_{site}" for site in sites},
-        draws=facts.get("draws", OLDER_DRAWS),
         tables={site: table_of(summary[summary["sites"] == site]) for site in sites},
     )  # fmt: skip
 

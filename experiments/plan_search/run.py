@@ -61,7 +61,7 @@ def main() -> None:
 def plans_over_models(rows: pd.DataFrame) -> pd.DataFrame:
     """A row a size, budget and plan: means over the models of that size, and what is kept of their BLEU.
 
-    A single model has the intervals of its bootstrap over sentences.
+    A single model has the intervals over its sentences.
     """
     whole = rows[rows["mechanism"] == FULL].set_index(MODEL)
     own = whole.loc[pd.MultiIndex.from_frame(rows[MODEL])]

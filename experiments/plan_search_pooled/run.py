@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.ablation import DRAWS, contrasts, over_models
+from attnlab.ablation import contrasts, over_models
 from attnlab.budget import FULL, BudgetedPlan
 from attnlab.cli.commands.demo import DEMO_SETTINGS
 from attnlab.core import counted, quiet, write_table
@@ -72,7 +72,7 @@ def main() -> None:
     )
     write_facts(
         OUT, __file__, "torch", "transformers", "sacrebleu",
-        command="python experiments/plan_search_pooled/run.py runs/demo", draws=DRAWS,
+        command="python experiments/plan_search_pooled/run.py runs/demo",
     )  # fmt: skip
     write_readme(OUT, readme(OUT))
 

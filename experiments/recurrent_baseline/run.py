@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from attnlab.ablation import DRAWS, bleu_difference
+from attnlab.ablation import bleu_difference
 from attnlab.core import quiet, write_table
 from attnlab.figures import write_figure
 from attnlab.models import Run, RunSettings, score_run, settings_from
@@ -77,7 +77,7 @@ def main() -> None:
         },
         pairs=runs[TRANSFORMER].record["corpus"]["pairs"],
         checksum=runs[TRANSFORMER].record["corpus"]["checksum"],
-        draws=DRAWS, seed=SEED,
+        seed=SEED,
         processor_minutes=round((time.process_time() - begin) / 60, 1),
     )  # fmt: skip
     write_readme(OUT, readme(OUT))
@@ -121,7 +121,7 @@ def by_length(run: Run, written: dict[str, list[str]]) -> pd.DataFrame:
         for name, texts in written.items():
             chosen = [texts[n] for n in own]
             low, high = interval(chosen, gold)
-            change = bleu_difference(base, chosen, gold, seed=SEED)
+            change = bleu_difference(base, chosen, gold)
             found.append(
                 {
                     "words": named(first, last),
@@ -146,12 +146,12 @@ def named(first: int, last: int) -> str:
 
 
 def interval(texts: list[str], references: list[str]) -> tuple[float, float]:
-    """The 95 % bootstrap interval of corpus BLEU over sentences.
+    """The 95 % interval of corpus BLEU over sentences.
 
-    The references themselves have a BLEU of 100 in every draw, so the interval of the difference is that
-    of BLEU less 100.
+    The references themselves have a BLEU of 100, whichever sentence is left out, so the interval of the
+    difference is that of BLEU less 100.
     """
-    found = bleu_difference(references, texts, references, seed=SEED)
+    found = bleu_difference(references, texts, references)
     return 100 + found.low, 100 + found.high
 
 

@@ -8,8 +8,9 @@ import pandas as pd
 from jaxtyping import Float
 from scipy.stats import rankdata
 
-from attnlab.ablation import DRAWS, INTERVAL
+from attnlab.ablation import INTERVAL
 
+DRAWS = 10_000
 # Fewer things agree in rank by chance too often, and fewer heads give too few different draws.
 FEWEST_RANKED, FEWEST_HEADS = 5, 5
 PREDICTORS = ("missing_mass", "output_error")

@@ -5,10 +5,10 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.ablation import DRAWS, SIGNIFICANCE_LEVEL
+from attnlab.ablation import SIGNIFICANCE_LEVEL
 from experiments.shared.model_study import MODEL
 from experiments.shared.readme import read_facts, read_table, render
-from experiments.substitution.prediction import PREDICTORS
+from experiments.substitution.prediction import DRAWS, PREDICTORS
 
 # A translation model of less BLEU is called weak.
 WEAK = 25

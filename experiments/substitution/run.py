@@ -61,7 +61,7 @@ def write(found: ModelStudy) -> None:
 def replaced_over_models(rows: pd.DataFrame) -> pd.DataFrame:
     """A row a size, number of steps, target, budget and mechanism: means over the models of that size.
 
-    A single model has the intervals of its bootstrap over sentences.
+    A single model has the intervals over its sentences.
     """
     replaced = rows[(rows["replaced_heads"] > 0) & (rows["scope"] != "head")]
     return over_models_or_sentences(replaced, TOGETHER, [*CHANGES, "visible_keys", "time_ratio"])

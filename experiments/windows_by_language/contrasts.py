@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from attnlab.ablation import DRAWS
-
+DRAWS = 10_000
 # Fixed before a model was read: German against the mean of the others, in w90 of trained heads, in words.
 LANGUAGE, MEASURE = "de", "w90"
 # A row a target, a column a source; NaN where there is no model.

@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from attnlab.ablation import DRAWS, contrasts, over_models
+from attnlab.ablation import contrasts, over_models
 from attnlab.core import file_checksum, path_label, quiet, write_table
 from attnlab.figures import write_figure
 from attnlab.models import WEIGHTS, Run, score, translate

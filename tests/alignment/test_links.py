@@ -91,21 +91,21 @@ def test_intervals_hold_the_figure_and_narrow_with_sentences(metric: str) -> Non
     widths = []
     for counts in (few, many):
         for one, figure in zip(
-            score_intervals(counts, metric, seed=0, draws=500), scored(counts, metric), strict=True
+            score_intervals(counts, metric), scored(counts, metric), strict=True
         ):
             assert one.change == pytest.approx(figure.item())
             assert one.low < one.change < one.high
             widths.append(one.high - one.low)
     assert 2.5 < widths[0] / widths[3] < 6.5
-    cells = score_intervals(few, metric, seed=0, draws=500)[0].cells(ESTIMATES[metric])
+    cells = score_intervals(few, metric)[0].cells(ESTIMATES[metric])
     assert list(cells) == [metric, f"{metric}_low", f"{metric}_high"]
 
 
 def test_differences_are_paired() -> None:
     counts = systems(200)
-    worse, same = score_differences(counts[0], counts[1:], "aer", seed=0, draws=500)
+    worse, same = score_differences(counts[0], counts[1:], "aer")
     assert worse.low > 0
     assert worse.p_value < 0.05
     assert (same.change, same.low, same.high) == (0, 0, 0)
-    apart = [one.high - one.low for one in score_intervals(counts, "aer", seed=0, draws=500)]
+    apart = [one.high - one.low for one in score_intervals(counts, "aer")]
     assert worse.high - worse.low < apart[0] + apart[1]

@@ -1,6 +1,7 @@
 """Intervals from one figure per sentence or per row, by plain sums."""
 
 import math
+from collections.abc import Callable
 
 NORMAL = 1.959963984540054
 
@@ -38,21 +39,57 @@ def share_by_sentences(hits: list[int], totals: list[int]) -> tuple[float, float
 
 
 def student(sentences: int) -> float:
-    """The quantile of 97.5 % of t, found by bisection of its density's integral."""
-    freedom = sentences - 1
+    """The quantile of 97.5 % of t, by bisection."""
+    return bisected(lambda end: beyond(end, sentences - 1) > 0.025, 1.0, 20.0)
+
+
+def beyond(end: float, freedom: int) -> float:
+    """The share of t above `end`, by Simpson's rule from 0 on."""
     scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2))
     scale /= math.sqrt(freedom * math.pi)
+    steps = 2000
+    at = [end * i / steps for i in range(steps + 1)]
+    density = [scale * (1 + x * x / freedom) ** (-(freedom + 1) / 2) for x in at]
+    inner = sum((4 if i % 2 else 2) * value for i, value in enumerate(density[1:-1], 1))
+    return 0.5 - (density[0] + inner + density[-1]) * end / steps / 3
 
-    def beyond(end: float) -> float:
-        steps = 2000
-        at = [end * i / steps for i in range(steps + 1)]
-        density = [scale * (1 + x * x / freedom) ** (-(freedom + 1) / 2) for x in at]
-        # Simpson's rule.
-        inner = sum((4 if i % 2 else 2) * value for i, value in enumerate(density[1:-1], 1))
-        return 0.5 - (density[0] + inner + density[-1]) * end / steps / 3
 
-    low, high = 1.0, 20.0
-    for _ in range(50):
+def bisected(below: Callable[[float], bool], low: float, high: float) -> float:
+    """Where `below` turns from true to false."""
+    for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if beyond(middle) > 0.025 else (low, middle)
+        low, high = (middle, high) if below(middle) else (low, middle)
     return low
+
+
+def jackknife_values(statistic: Callable[[list[int]], float], sentences: int) -> list[float]:
+    """What each sentence adds to a statistic, from the statistic without it."""
+    every = range(sentences)
+    without = [statistic([one for one in every if one != left]) for left in every]
+    mean = sum(without) / sentences
+    return [(sentences - 1) * (mean - one) for one in without]
+
+
+def careful_p_value(change: float, values: list[float]) -> float:
+    """The largest p-value of Student's t, of Hall's transformation of it, and of signs that are alike."""
+    n = len(values)
+    return max(2 * beyond(_careful(change, values), n - 1), 2.0 ** (1 - n))
+
+
+def careful_interval(change: float, values: list[float]) -> tuple[float, float]:
+    """The ends beyond which a change is rejected, by bisection."""
+    quantile, far = student(len(values)), 100 * max(map(abs, values))
+    inside = lambda end: _careful(change - end, values) < quantile  # noqa: E731
+    return (
+        bisected(lambda end: not inside(end), change - far, change),
+        bisected(inside, change, change + far),
+    )
+
+
+def _careful(change: float, values: list[float]) -> float:
+    n, mean = len(values), sum(values) / len(values)
+    second, third = (sum((one - mean) ** power for one in values) / n for power in (2, 3))
+    t = change / math.sqrt(second / (n - 1))
+    skewness = third / second**1.5 * math.sqrt(n * (n - 1)) / (n - 2)
+    bent = t + skewness * t**2 / 3 / math.sqrt(n) + skewness**2 * t**3 / 27 / n
+    return min(abs(t), abs(bent + skewness / 6 / math.sqrt(n)))

@@ -112,7 +112,7 @@ def test_the_readme_is_made_from_tables_and_facts(tmp_path: Path) -> None:
     write_table(tmp_path / "table.csv", pd.DataFrame(rows))
     write_facts(
         tmp_path, experiment.__file__, "torch", parameters={"dot": 5}, pairs={"train": 7},
-        training_minutes={"dot": 1.5}, checksum="0" * 64, draws=10, seed=0, test_sentences=9,
+        training_minutes={"dot": 1.5}, checksum="0" * 64, seed=0, test_sentences=9,
     )  # fmt: skip
     text = experiment.readme(tmp_path)
     assert "BLEU lower (-1.0 [-2.0, -0.5]) on all sentences" in text

@@ -170,7 +170,7 @@ def test_losses_are_those_of_the_plan_installed_by_hand(study: Result, small_run
         narrow = found["mechanism"] == "narrow.json"
         with use(evaluator.model, {replaced: "band(window=0)" if narrow else found["setting"]}):
             after = evaluator.losses()
-        change = loss_difference(before, after, evaluator.tokens, seed=0)
+        change = loss_difference(before, after, evaluator.tokens)
         assert found["loss_change"] == pytest.approx(change.change, abs=1e-6)
         assert found["loss"] == pytest.approx(change.after, abs=1e-6)
         assert found["loss_change_low"] == pytest.approx(change.low, abs=1e-6)

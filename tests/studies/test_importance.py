@@ -48,7 +48,7 @@ def planted(small_run: Path):
     run = load(small_run)
     with torch.no_grad():
         columns(run.model.decoder.layers[0].attention.output, 2, 1).zero_()
-    texts = [(row["source"], row["target"]) for row in run.corpus().test][:9]
+    texts = [(row["source"], row["target"]) for row in run.corpus().test][:11]
     return (run.model.double(), run.tokenizers), texts
 
 

@@ -118,7 +118,7 @@ def test_labels_and_importance_leave_out_the_same_pairs(
 
 def test_processes_deal_out_the_heads() -> None:
     evaluator = evaluated(random_models.gpt2().double(), SENTENCES)
-    alone = ablate_for_labels(evaluator, seed=1)
+    alone = ablate_for_labels(evaluator)
 
     class Two(Processes):
         """The second of two, which meets what the first would have sent."""
@@ -126,7 +126,7 @@ def test_processes_deal_out_the_heads() -> None:
         def gather(self, value):
             return [alone.iloc[0::2].to_dict("records"), value]
 
-    shared = ablate_for_labels(evaluator, seed=1, processes=Two(1, 2))
+    shared = ablate_for_labels(evaluator, processes=Two(1, 2))
     assert shared.equals(alone)
 
 

@@ -180,7 +180,7 @@ def _with_gold(
     ]
     generated = compare_generated(model, report, chosen, settings)
     by = "gold links" if wanted != "unsupervised" else _without_links(statistical)
-    score = _score(systems[0], settings, pairs) | {"sentences": len(calibration.numbers)}
+    score = _score(systems[0], pairs) | {"sentences": len(calibration.numbers)}
     reverse = [one for one in systems if one.name == REVERSE]
     beside = "that stand between them" if settings.calibration is None else calibration.pairs.origin
     per_layer = aligned.shape[1]
@@ -188,8 +188,8 @@ def _with_gold(
         model,
         settings,
         tables={
-            "systems": system_rows(systems, per_layer, settings.seed),
-            "heads": head_rows(calibration, report, chosen, per_layer, settings.seed),
+            "systems": system_rows(systems, per_layer),
+            "heads": head_rows(calibration, report, chosen, per_layer),
             "steps": step_rows(paths, report, per_layer),
             "calibration": calibration_curve(calibration, report, settings),
             **generated.tables,
@@ -207,7 +207,7 @@ def _with_gold(
         ],
         heads=_Heads(
             _heads_file(model, chosen, aligned.shape, settings, by=by, score=score),
-            _reverse_file(other, settings, by, *(_score(one, settings, pairs) for one in reverse)),
+            _reverse_file(other, settings, by, *(_score(one, pairs) for one in reverse)),
             {name: one for name, one in found.items() if name in OF_ENGINES},
         ),
         kept=_kept(
@@ -289,7 +289,7 @@ def _with_given_heads(model: Model, back: Model | None, settings: AlignmentSetti
         counted.append(both)
     for row, one in zip(systems, counted, strict=True):
         if one.counts:
-            add_scores([row], torch.cat(one.counts)[None], settings.seed)
+            add_scores([row], torch.cat(one.counts)[None])
     table = pd.DataFrame(
         {
             "layer": [layer for layer, _ in given.heads],
@@ -335,8 +335,8 @@ def _notes_on_pairs(
     return notes_on_pairs(settings, pairs.origin, len(pairs), len(pairs) - len(without), first)
 
 
-def _score(system: System, settings: AlignmentSettings, pairs: WordPairs) -> dict[str, Any]:
-    (one,) = score_intervals(system.counts[None], "aer", seed=settings.seed)
+def _score(system: System, pairs: WordPairs) -> dict[str, Any]:
+    (one,) = score_intervals(system.counts[None], "aer")
     low, high = one.interval or (None, None)
     return {
         "aer": one.change,

@@ -40,7 +40,7 @@ from attnlab.questions.align.question import (
 DRAWN = 20
 
 
-def system_rows(systems: Sequence[System], heads_per_layer: int, seed: int) -> pd.DataFrame:
+def system_rows(systems: Sequence[System], heads_per_layer: int) -> pd.DataFrame:
     """The table `systems`; the first of them is what the others are compared with."""
     counts = torch.stack([one.counts for one in systems])
     rows: list[dict[str, Any]] = [
@@ -56,19 +56,19 @@ def system_rows(systems: Sequence[System], heads_per_layer: int, seed: int) -> p
         }
         for one in systems
     ]
-    add_scores(rows, counts, seed)
-    changes = score_differences(counts[0], counts[1:], "aer", seed=seed)
+    add_scores(rows, counts)
+    changes = score_differences(counts[0], counts[1:], "aer")
     none = AER_CHANGE.cells(float("nan"), p=float("nan"))
     for row, change in zip(rows, [None, *changes], strict=True):
         row.update(none if change is None else change.cells(AER_CHANGE))
     return pd.DataFrame(rows)[[name for name in SYSTEMS if name in rows[0]]]
 
 
-def add_scores(rows: Sequence[dict[Any, Any]], counts: Tensor, seed: int) -> None:
+def add_scores(rows: Sequence[dict[Any, Any]], counts: Tensor) -> None:
     """Adds AER, precision, recall and F1 with intervals to rows, each of the counts of one system."""
     for estimate in SCORES:
         metric: Any = estimate.name
-        intervals = score_intervals(counts, metric, seed=seed)
+        intervals = score_intervals(counts, metric)
         for row, one in zip(rows, intervals, strict=True):
             row.update(estimate.cells(one.change, one.low, one.high))
 
@@ -78,15 +78,13 @@ def addresses(heads: Sequence[int], per_layer: int) -> str:
     return ", ".join(f"{head // per_layer}.{head % per_layer}" for head in heads)
 
 
-def head_rows(
-    calibration: Part, report: Part, chosen: Chosen, per_layer: int, seed: int
-) -> pd.DataFrame:
+def head_rows(calibration: Part, report: Part, chosen: Chosen, per_layer: int) -> pd.DataFrame:
     """The table `heads`: what they look like in the one part, and their scores in the other."""
     tables = []
     for row, words in report.weights.items():
         table = _of_row(calibration, row, chosen, per_layer)
         rows = table.to_dict("records")
-        add_scores(rows, count_heads(words, report.gold), seed)
+        add_scores(rows, count_heads(words, report.gold))
         tables.append(pd.DataFrame(rows))
     return _ordered(tables)
 

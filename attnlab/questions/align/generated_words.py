@@ -92,7 +92,7 @@ def compare_generated(
         free = {(source, same[target]) for source, target in own if target in same}
         counts.append(count_links([forced, free], [gold, gold]))
     total = sum(len(words[number][1]) for number in found)
-    row = _row(torch.stack(counts, 1), shared, total, settings.seed)
+    row = _row(torch.stack(counts, 1), shared, total)
     return Generated({GENERATION.name: row}, notes)
 
 
@@ -174,9 +174,9 @@ def _of_words(gold: GoldLinks, targets: set[int]) -> GoldLinks:
     return replace(gold, sure=sure, possible=possible)
 
 
-def _row(counts: torch.Tensor, shared: int, words: int, seed: int) -> pd.DataFrame:
-    forced, free = score_intervals(counts, "aer", seed=seed)
-    (change,) = score_differences(counts[0], counts[1:], "aer", seed=seed)
+def _row(counts: torch.Tensor, shared: int, words: int) -> pd.DataFrame:
+    forced, free = score_intervals(counts, "aer")
+    (change,) = score_differences(counts[0], counts[1:], "aer")
     row = {
         "pairs": counts.shape[1],
         "words": shared,

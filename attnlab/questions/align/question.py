@@ -98,7 +98,7 @@ START_ERROR = Estimate(
         3,
         "error (s)",
     ),
-    interval="a bootstrap over audio",
+    interval="over audio",
 )
 START_CHANGE = Estimate(
     Column(
@@ -108,7 +108,7 @@ START_CHANGE = Estimate(
         3,
         "change",
     ),
-    interval="a bootstrap over audio",
+    interval="over audio",
     tested=True,
 )
 

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from attnlab.ablation import Score, paired_bootstraps
+from attnlab.ablation import paired_differences, ratio
 from attnlab.alignment import (
     MOST_HEADS,
     AlignmentHeads,
@@ -126,7 +126,7 @@ def align_audio(model: Model, settings: AlignmentSettings) -> Result:
         write_table(Path(settings.links), words)
     tables = {
         "systems": _system_rows(systems, hearing.shape[1], settings),
-        "heads": _head_rows(report, file, settings.seed),
+        "heads": _head_rows(report, file),
         "words": words,
     }
     first = next(iter(hearing.unaligned.items()), None)
@@ -304,20 +304,12 @@ def _untrained(model: Model, settings: AlignmentSettings) -> _System:
     return _of_heads("untrained twin, chosen alike", "control", report, heads)
 
 
-def _score(errors: Errors) -> Score:
-    return lambda times: (times @ errors[:, 0]) / (times @ errors[:, 1])
-
-
-def _no_error(times: Tensor) -> Tensor:
-    return times.new_zeros(times.shape[:-1])
-
-
 def _system_rows(
     systems: Sequence[_System], per_layer: int, settings: AlignmentSettings
 ) -> pd.DataFrame:
-    scores, count = [_score(one.errors) for one in systems], len(systems[0].errors)
-    found = paired_bootstraps(_no_error, scores, count, seed=settings.seed)
-    changes = paired_bootstraps(scores[0], scores[1:], count, seed=settings.seed)
+    errors, count = [one.errors for one in systems], len(systems[0].errors)
+    found = paired_differences(None, errors, ratio)
+    changes = paired_differences(errors[0], errors[1:], ratio)
     rows: list[dict[str, Any]] = [
         {
             "system": one.name,
@@ -342,9 +334,8 @@ def _row(settings: AlignmentSettings) -> Any:
     return "output" if settings.row == "output" else "input"
 
 
-def _head_rows(report: _Part, file: AlignmentHeads, seed: int) -> pd.DataFrame:
-    scores = [_score(one) for one in report.alone]
-    found = paired_bootstraps(_no_error, scores, len(report.heard), seed=seed)
+def _head_rows(report: _Part, file: AlignmentHeads) -> pd.DataFrame:
+    found = paired_differences(None, list(report.alone), ratio)
     rows = [
         {
             "layer": head // file.heads_per_layer,
@@ -383,9 +374,7 @@ def _file(
     settings: AlignmentSettings,
 ) -> AlignmentHeads:
     layers, each = shape
-    (error,) = paired_bootstraps(
-        _no_error, [_score(chosen.errors)], len(chosen.errors), seed=settings.seed
-    )
+    (error,) = paired_differences(None, [chosen.errors], ratio)
     low, high = error.interval or (None, None)
     return AlignmentHeads(
         heads=tuple((head // each, head % each) for head in chosen.heads or ()),

@@ -7,9 +7,8 @@ from typing import Any
 
 import pandas as pd
 import torch
-from torch import Tensor
 
-from attnlab.ablation import paired_bootstraps
+from attnlab.ablation import paired_differences, ratio
 from attnlab.core import InputError, input_device
 from attnlab.models import IGNORED_LABEL
 from attnlab.questions.analyze.question import GENERATION_CHANGE
@@ -141,33 +140,31 @@ def _ended(ids: list[int], model: Any, *, begin: int) -> list[int]:
 
 
 def compare_generated(
-    forced: SentenceStatistics, written: SentenceStatistics, numbers: Sequence[int], seed: int
+    forced: SentenceStatistics, written: SentenceStatistics, numbers: Sequence[int]
 ) -> pd.DataFrame:
     """A row a head of a decoder and statistic: under teacher forcing, in own output, and the change.
 
-    Intervals are of a paired bootstrap over the sentences with rows of a statistic in both. A statistic that
+    Intervals are over the sentences with rows of a statistic in both. A statistic that
     no sentence has is left out.
 
     Args:
         forced: fed the sentences with their references.
         written: fed what the model wrote.
         numbers: of the sentences that were written.
-        seed: of the bootstrap.
     """
     before, rows = forced.ratios(), []
     for (site, layer), own in written.ratios().items():
         for statistic, (sums, counts) in own.items():
-            first_sums, first_counts = before[site, layer][statistic]
+            first_counts = before[site, layer][statistic][1]
             there = [one for one in numbers if first_counts[one] > 0 and counts[one] > 0]
             if not there:
                 continue
             for head in range(sums.shape[1]):
-                (found,) = paired_bootstraps(
-                    _mean(first_sums[there, head], first_counts[there]),
-                    [_mean(sums[there, head], counts[there])],
-                    len(there),
-                    seed=seed,
+                first, counted = (
+                    torch.stack([part[0][there, head], part[1][there]], -1)
+                    for part in (before[site, layer][statistic], (sums, counts))
                 )
+                (found,) = paired_differences(first, [counted], ratio)
                 rows.append(
                     {
                         "site": site, "layer": layer, "head": head, "statistic": statistic,
@@ -176,8 +173,3 @@ def compare_generated(
                     }
                 )  # fmt: skip
     return pd.DataFrame(rows)
-
-
-def _mean(sums: Tensor, counts: Tensor) -> Callable[[Tensor], Tensor]:
-    """The mean over rows from how often each sentence is drawn."""
-    return lambda times: (times @ sums) / (times @ counts)

@@ -330,7 +330,7 @@ _EVIDENCE: dict[str, tuple[Callable[[str], str], str]] = {
     "syntactic": (_relation, BASELINE),
     "alignment": (_relation, BASELINE),
     "rare tokens": (_always("two rarest in"), "by chance among more uncommon tokens"),
-    "sink": (lambda detail: f"weight on {_SINKS.get(detail, detail)}", ""),
+    "sink": (lambda detail: f"weight on {_SINKS.get(detail, detail)}", "equal weights"),
     "broad": (_always("entropy, of the largest,"), ""),
     "monotone": (_always("rank correlation"), ""),
 }

@@ -338,19 +338,17 @@ def ablate_for_labels(
     evaluator: Evaluator,
     sites: Sequence[str] = SITES,
     *,
-    seed: int,
     progress: Progress | None = None,
     processes: Processes | None = None,
 ) -> pd.DataFrame:
     """The loss without each head, one at a time, its output before the projection set to zero.
 
     One row per head: `site, layer, head` and the columns of `LOSS_CHANGE`, in nats per target token (loss
-    without the head minus loss with it), the interval a paired bootstrap over sentences.
+    without the head minus loss with it), with its interval over sentences.
 
     Args:
         evaluator: the model with sentences to evaluate it on.
         sites: where the heads are.
-        seed: of the bootstrap.
         progress: called with (what is being done, heads done, heads in all).
         processes: who share the heads; None: this one alone.
 
@@ -368,7 +366,7 @@ def ablate_for_labels(
         done += 1
         if progress is not None:
             progress("Taking heads away", done, len(mine))
-        return loss_difference(before, after, evaluator.tokens, seed=seed)
+        return loss_difference(before, after, evaluator.tokens)
 
     found = ablate_each(evaluator.projections, mine, "zero", evaluate)
     rows = [_row(head, difference) for head, difference in found.items()]

@@ -140,15 +140,13 @@ def analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View,
     if settings.text is not None:
         notes += _notes_on_training(model, found)
     if settings.generation:
-        tables["generated"] = _generated(reading, forced, run, settings, seed)
+        tables["generated"] = _generated(reading, forced, run, settings)
     if labeller is not None:
         labelled, label_notes = labeller.label(
             run, seed=seed, there=found.there, controls=not settings.quick
         )
         sinks = tables["heads"][[*HEAD_COLUMNS, SINK_SHARE]]
-        labels, unmeasured = _beside_ablation(
-            labelled["labels"], evaluator, settings, processes, seed
-        )
+        labels, unmeasured = _beside_ablation(labelled["labels"], evaluator, settings, processes)
         labels = labels.merge(sinks, on=HEAD_COLUMNS, how="left", validate="m:1")
         tables |= labelled | {"labels": labels}
         notes += [*label_notes, *unmeasured]
@@ -186,7 +184,6 @@ def _generated(
     forced: SentenceStatistics,
     run: Callable[[str, Reading, Sequence[PerLayer[Any, Any]]], Coverage],
     settings: AnalysisSettings,
-    seed: int,
 ) -> pd.DataFrame:
     """The heads of decoders while the model writes itself, beside what they did under teacher forcing."""
     written = written_sentences(
@@ -195,7 +192,7 @@ def _generated(
     sites = tuple(site for site in reading.sites if site != "encoder")
     itself = SentenceStatistics(len(written.texts), forced.starts)
     run("Reading own output", replace(reading, sentences=written, sites=sites), [itself])
-    return compare_generated(forced, itself, [one.number for one in written.usable], seed)
+    return compare_generated(forced, itself, [one.number for one in written.usable])
 
 
 def _run(
@@ -314,7 +311,6 @@ def _beside_ablation(
     evaluator: Evaluator | str | None,
     settings: AnalysisSettings,
     processes: Processes,
-    seed: int,
 ) -> tuple[pd.DataFrame, list[Note]]:
     """The labels with the loss without each head, or with a note that says why not."""
     if evaluator is None:
@@ -328,7 +324,6 @@ def _beside_ablation(
         found = ablate_for_labels(
             evaluator,
             heads["site"].unique().tolist(),
-            seed=seed,
             progress=settings.progress,
             processes=processes,
         )

@@ -17,7 +17,7 @@ from attnlab.labels import (
     known_labels,
     with_strength,
 )
-from attnlab.matrices import CODED
+from attnlab.matrices import CODED, NO_FAMILY
 from attnlab.questions.analyze.question import PRUNED, SUMMARY
 from attnlab.reading import View, rows_of_view
 from attnlab.results import Result
@@ -132,10 +132,11 @@ def closest_roles(labels: pd.DataFrame, controls: pd.DataFrame) -> pd.DataFrame:
 
     All tables, maps and pages show these. The role is the strongest label, see
     `strongest_functions`; `none` where that is neither confirmed nor nearer to its threshold than the
-    control. Its `strength` is between 0 and 1, NaN where no label could be measured. It is `confirmed`
-    where every figure of its rule lies above the threshold with its whole interval, and `significant`
-    where it is also confirmed against the controls, which no role is that none is compared with; that
-    column is left out where the controls were.
+    control. Where controls were left out, it is `none` too for a head of diffuse structure whose figure is
+    not above a control of its own. Its `strength` is between 0 and 1, NaN where no label could be measured.
+    It is `confirmed` where every figure of its rule lies above the threshold with its whole interval, and
+    `significant` where it is also confirmed against the controls, which no role is that none is compared
+    with; that column is left out where the controls were.
     `second_statistic`, `second_value` and `second_control` are those of the other figure of a rule of
     two, of heads whose strength it decides.
 
@@ -146,7 +147,7 @@ def closest_roles(labels: pd.DataFrame, controls: pd.DataFrame) -> pd.DataFrame:
     rows = [_role(row) for row in _with_control(labels, controls).to_dict("records")]
     roles = pd.DataFrame(rows, index=labels.index)
     table = pd.concat([labels[HEAD_COLUMNS], roles], axis="columns").reset_index(drop=True)
-    compared = (labels["significance"] != NOT_COMPARED).any()
+    compared = (labels["significant_labels"] != NOT_COMPARED).any()
     return table if compared else table.drop(columns="significant")
 
 
@@ -174,8 +175,11 @@ def _role(row: Mapping[Any, Any]) -> dict[str, Any]:
     confirmed = row["status"] == CONFIRMED
     unknown = confirmed and pd.isna(row["strength"])
     strength = 1.0 if unknown else float(np.clip(row["strength"], 0, 1))
-    if not confirmed and not strength > 0:
-        return WITHOUT_ROLE | {"strength": strength}
+    # Where no other head is compared, the largest weights of nearly equal ones say nothing.
+    alone = row.get("structure") == NO_FAMILY and row["significance"] == NOT_COMPARED
+    above = strength > 0 and (not alone or row["value"] > row.get("control", math.nan))
+    if not confirmed and not above:
+        return WITHOUT_ROLE | {"strength": 0 * strength}
     figures = {
         name: row.get(name, math.nan) for name in ("detail", "statistic", "value", "control")
     }
@@ -188,7 +192,7 @@ def _role(row: Mapping[Any, Any]) -> dict[str, Any]:
         **second,
         "strength": strength,
         "confirmed": confirmed,
-        "significant": row["significance"] == CONFIRMED and _compared(row["function"]),
+        "significant": row["significance"] == CONFIRMED,
     }
 
 

@@ -307,7 +307,7 @@ def _generation_parts(result: Result) -> Iterator[Part]:
             "generated",
             "While the model writes itself",
             f"{describe_generation(table)} Rows of a prompt are not counted. In brackets are 95 % "
-            "intervals of a paired bootstrap over sentences.",
+            "intervals over sentences.",
             (page_table(table, columns_named(names, GENERATED.columns)),),
         )
     )

@@ -18,6 +18,7 @@ from attnlab.budget import (
     L1_ERROR,
     LOSS_GAIN,
     MASS,
+    MEASURED,
     BudgetedPlan,
     Candidate,
     Candidates,
@@ -104,7 +105,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
         settings: as keyword arguments.
 
     Returns:
-        The tables `summary` (means over heads and sentences, with 95 % intervals over sentences) and
+        The tables `summary` (means over heads and rows, with 95 % intervals over sentences) and
         `mechanisms_by_head`.
 
     Raises:
@@ -152,7 +153,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
         msg = "No mechanism is applicable within the budget; raise it, or choose others."
         raise InputError(msg)
     by_head = scores.heads()
-    summary = _means(cases, by_head, scores, choosing, settings.seed)
+    summary = _means(cases, by_head, scores, choosing)
     kind = None
     if evaluator is not None:
         kind = evaluator.loss
@@ -368,14 +369,10 @@ def _means(
     by_head: pd.DataFrame,
     scores: Scores,
     choosing: Choosing,
-    seed: int,
 ) -> pd.DataFrame:
-    """A row a case: means over its heads and the held-out sentences, of l1 errors and keys over all rows."""
-    means = [scores.sentences(case.entries) for case in cases]
-    intervals = {
-        estimate.name: mean_intervals(torch.stack([one[:, index] for one in means]), seed=seed)
-        for index, estimate in enumerate((MASS, ERROR, L1_ERROR))
-    }
+    """A row a case: means over its heads and their rows in the held-out sentences."""
+    sums = torch.stack([scores.sentences(case.entries) for case in cases], 1)
+    means = {name: mean_intervals(own) for name, own in zip(MEASURED, sums, strict=True)}
     several = len(choosing.by_site) > 1
     rows = []
     for number, case in enumerate(cases):
@@ -399,10 +396,10 @@ def _means(
                 choosing.tried(case.name, site) for site in case.sites
             ) if case.is_mechanism else None,
             "replaced_heads": _replaced_heads(case, own), "steps": 0,
-            "visible_keys": scores.keys(case.entries), "multiply_adds": own["multiply_adds"].mean(),
+            "visible_keys": means["visible_keys"][number, 0], "multiply_adds": own["multiply_adds"].mean(),
         }  # fmt: skip
         for estimate in (MASS, ERROR, L1_ERROR):
-            row |= estimate.cells(*intervals[estimate.name][number].tolist())
+            row |= estimate.cells(*means[estimate.name][number].tolist())
         rows.append(row)
     return pd.DataFrame(rows).astype({"budget": "Int64", "settings_tried": "Int64"})
 

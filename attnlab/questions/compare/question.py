@@ -37,7 +37,7 @@ from attnlab.results import Question
 
 MECHANISMS_BY_HEAD = Table(
     "mechanisms_by_head.csv",
-    "head, mechanism and budget, means over sentences",
+    "head, mechanism and budget, means over rows",
     (
         *HEAD,
         BUDGET,

@@ -334,16 +334,15 @@ class _Losses:
         self, outcomes: Sequence[Outcome], first: int, others: Sequence[int]
     ) -> dict[int, Difference]:
         afters = [outcomes[index].losses for index in others]
-        tokens, seed = self.evaluator.tokens, self.settings.seed
-        found = loss_differences(outcomes[first].losses, afters, tokens, seed=seed)
+        found = loss_differences(outcomes[first].losses, afters, self.evaluator.tokens)
         return dict(zip(others, found, strict=True))
 
     def _bleus(
         self, outcomes: Sequence[Outcome], first: int, others: Sequence[int]
     ) -> dict[int, Difference]:
         afters = [outcomes[index].translations or () for index in others]
-        before, seed = outcomes[first].translations or (), self.settings.seed
-        found = bleu_differences(before, afters, self.evaluator.references, seed=seed)
+        before = outcomes[first].translations or ()
+        found = bleu_differences(before, afters, self.evaluator.references)
         return dict(zip(others, found, strict=True))
 
     def _cells(
@@ -431,7 +430,7 @@ def _heads_with_losses(
         plan = plans.of(case, Head(row["site"], row["layer"], row["head"]))
         losses.append(steps.of(partial(replacing.losses, plan, case.sites))())
     tokens = replacing.evaluator.tokens
-    found = loss_differences(whole.losses, losses, tokens, seed=settings.seed)
+    found = loss_differences(whole.losses, losses, tokens)
     cells = [
         {"loss": one.after} | LOSS_CHANGE.cells(one.change, one.low, one.high) for one in found
     ]

@@ -88,7 +88,7 @@ def detect(source: Source, settings: DetectSettings) -> Result:
     if not scored:
         msg = f"There is nothing to score in {loaded.label}; choose other sites, or give sentence pairs."
         raise InputError(msg)
-    frames = [frame for one in scored for frame in _frames(one, settings)] + asked.gates
+    frames = [frame for one in scored for frame in _frames(one)] + asked.gates
     heads = reduce(partial(pd.merge, how="outer", on=list(HEAD_KEYS)), frames)
     heads = heads.sort_values(
         list(HEAD_KEYS), key=lambda own: own.map(site_order) if own.name == "site" else own
@@ -326,23 +326,23 @@ def _on_pairs(asked: _Asked) -> Iterator[_Scored]:
     yield asked.scored("Sentence pairs", planted, mixed)
 
 
-def _frames(scored: _Scored, settings: DetectSettings) -> Iterator[pd.DataFrame]:
+def _frames(scored: _Scored) -> Iterator[pd.DataFrame]:
     """A table of heads for each detector."""
     layers = scored[MODEL].sums
     names = {name for sums in layers.values() for name in sums}
     for detector in DETECTORS:
         if detector.name in names:
-            tables = [_frame(scored, detector, *layer, settings.seed) for layer in layers]
+            tables = [_frame(scored, detector, *layer) for layer in layers]
             yield _compared(pd.concat(tables, ignore_index=True), detector)
 
 
-def _frame(scored: _Scored, detector: Detector, site: str, layer: int, seed: int) -> pd.DataFrame:
+def _frame(scored: _Scored, detector: Detector, site: str, layer: int) -> pd.DataFrame:
     """The figures of a detector for the heads of a layer, with what tells them from the controls."""
     name, estimate = detector.name, detector.estimate
 
     def of(scores: Scores) -> np.ndarray:
         sums, totals = scores.sums[site, layer][name], scores.totals(site, name)
-        return figures(sums, totals, share=detector in (NEEDLE, COPY), seed=seed).T.numpy()
+        return figures(sums, totals, share=detector in (NEEDLE, COPY)).T.numpy()
 
     found = of(scored[MODEL])
     columns: dict[str, Any] = {"site": site, "layer": layer, "head": range(found.shape[1])}

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnlab.ablation import Score, paired_bootstraps
+from attnlab.ablation import paired_differences, ratio
 from attnlab.core import FEWEST_FOR_INTERVAL
 from attnlab.labels import wilson_interval
 from attnlab.questions.detect.planted import Planted, Target, Targets
@@ -68,7 +68,7 @@ def _sum_of(
 
 
 def figures(
-    sums: Float[Tensor, "head text"], totals: Float[Tensor, " text"], *, share: bool, seed: int
+    sums: Float[Tensor, "head text"], totals: Float[Tensor, " text"], *, share: bool
 ) -> Figures:
     """The mean over rows of each head, and the ends of its interval over texts; NaN where no row counts.
 
@@ -80,12 +80,7 @@ def figures(
     if not len(totals):
         return torch.full((len(sums), 3), torch.nan, dtype=torch.float64)
 
-    def score(own: Tensor) -> Score:
-        return lambda times: (times @ own) / (times @ totals)
-
-    found = paired_bootstraps(
-        score(torch.zeros_like(totals)), [score(own) for own in sums], len(totals), seed=seed
-    )
+    found = paired_differences(None, [torch.stack([own, totals], -1) for own in sums], ratio)
     table = torch.tensor([(one.after, one.low, one.high) for one in found], dtype=torch.float64)
     if share and len(totals) >= FEWEST_FOR_INTERVAL:
         same = (sums / totals == table[:, :1]).all(1)

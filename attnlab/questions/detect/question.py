@@ -68,9 +68,7 @@ class Detector:
         )
 
 
-def _detector(
-    column: Column, shuffled: str = "", interval: str = "a bootstrap over sequences"
-) -> Detector:
+def _detector(column: Column, shuffled: str = "", interval: str = "over sequences") -> Detector:
     return Detector(Estimate(column, interval), shuffled)
 
 
@@ -132,7 +130,7 @@ COPY = _detector(
         2,
     ),
     "The same rows and positions with the source of another pair.",
-    "a bootstrap over sentences",
+    "over sentences",
 )
 GATE = Column(
     "learned_gate",

@@ -21,7 +21,6 @@ from attnlab.ablation import (
     add_changes,
     all_heads,
     bleu_differences,
-    draws_for,
     gradient_importance,
     loss_differences,
     mean_outputs,
@@ -75,7 +74,6 @@ def removal_curves(
     *,
     points: int,
     bleu: bool,
-    seed: int,
     losses: Steps,
     translations: Steps,
 ) -> pd.DataFrame:
@@ -88,7 +86,6 @@ def removal_curves(
         means: mean outputs, for `mean`.
         points: at how many numbers of heads BLEU is measured, none and all among them.
         bleu: whether it is measured at all.
-        seed: of the bootstrap.
         losses: told of every number of heads.
         translations: told of every point.
 
@@ -101,7 +98,7 @@ def removal_curves(
         steps = ablate_cumulatively(
             evaluator.projections, order, replacement, losses.of(evaluator.losses), means
         )
-        found = loss_differences(steps[0], steps, evaluator.tokens, seed=seed)
+        found = loss_differences(steps[0], steps, evaluator.tokens)
         tables.append(_curve(name, order, found).assign(replacement=replacement))
     table = pd.concat(tables, ignore_index=True)
     table["bleu"] = np.nan
@@ -210,7 +207,6 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
     halves = [evaluator.half(first) for first in (0, 1)]
     slopes = _gradients(halves, progress) if evaluator.scores else None
     losses = _ablated_losses(evaluator, ablations, progress)
-    draws = draws_for(len(all_heads(evaluator.projections)), len(evaluator))
     if slopes is None:
         notes.append(NoGradients())
         table = pd.DataFrame([head._asdict() for head in all_heads(evaluator.projections)])
@@ -218,16 +214,14 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
         table = (slopes[0] + slopes[1]).table().rename(columns=_OF_GRADIENTS)
     for ablation in ablations:
         after = losses[ablation.replacement]
-        changes = loss_differences(
-            before, list(after.values()), evaluator.tokens, seed=seed, draws=draws
-        )
+        changes = loss_differences(before, list(after.values()), evaluator.tokens)
         found = dict(zip(after, changes, strict=True))
         _add_changes(table, LOSS[ablation.replacement], found)
         if not evaluator.scores:
             # A distance is above 0 whatever is replaced: there is nothing to test.
             estimate = LOSS[ablation.replacement]
             table = table.drop(columns=[estimate.p, estimate.significant])
-    for ablation, found in _bleu_changes(evaluator, ablations, bleu, (seed, draws), progress):
+    for ablation, found in _bleu_changes(evaluator, ablations, bleu, progress):
         _add_changes(table, BLEU[ablation.replacement], found)
     cumulative = _cumulative(
         halves, slopes[0] if slopes else None, losses, before, ablations,
@@ -243,7 +237,7 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
             "cumulative": cumulative,
             "rank_agreement": rank_agreement(_measures(table)),
         },
-        _about(evaluator, ablations, float(before.sum() / evaluator.tokens.sum()), draws, seed),
+        _about(evaluator, ablations, float(before.sum() / evaluator.tokens.sum())),
         (*notes, *_on_texts(evaluator, ablations, settings)),
         {"loss": evaluator.loss},
         weights=evaluator.loaded.weights,
@@ -360,7 +354,6 @@ def _bleu_changes(
     evaluator: Evaluator,
     ablations: Sequence[_Ablation],
     bleu: Sequence[str],
-    bootstrap: tuple[int, int],
     progress: Progress | None,
 ) -> list[tuple[_Ablation, dict[Head, Difference]]]:
     """Changes of BLEU with each head replaced alone, for the replacements that were asked for."""
@@ -368,7 +361,7 @@ def _bleu_changes(
     if not chosen:
         return []
     steps = Steps("Translating without one head", sum(len(one.heads) for one in chosen), progress)
-    before, gold, (seed, draws) = evaluator.translations(), evaluator.references, bootstrap
+    before, gold = evaluator.translations(), evaluator.references
     found = []
     for one in chosen:
         written = ablate_each(
@@ -378,7 +371,7 @@ def _bleu_changes(
             steps.of(evaluator.translations),
             one.means,
         )
-        changes = bleu_differences(before, list(written.values()), gold, seed=seed, draws=draws)
+        changes = bleu_differences(before, list(written.values()), gold)
         found.append((one, dict(zip(written, changes, strict=True))))
     return found
 
@@ -475,7 +468,6 @@ def _cumulative(
         one.means,
         points=points,
         bleu=bleu,
-        seed=seed,
         losses=Steps("Removing heads", passes, progress),
         translations=Steps(
             "Translating with heads removed", count_translations(orders, points), progress
@@ -505,9 +497,7 @@ def _left_out(sentences: Sentences) -> str:
     return f", left out: {', '.join(reasons)}" if reasons else ""
 
 
-def _about(
-    evaluator: Evaluator, ablations: Sequence[_Ablation], loss: float, draws: int, seed: int
-) -> dict[str, str]:
+def _about(evaluator: Evaluator, ablations: Sequence[_Ablation], loss: float) -> dict[str, str]:
     model = evaluator.loaded
     learning = _learning(ablations)
     of_means = (
@@ -519,7 +509,6 @@ def _about(
         "Sentences": f"{len(evaluator)} from {evaluator.sentences.origin}{_left_out(evaluator.sentences)}",
         **of_means,
         "Loss of the whole model": f"{loss:.4f} ({LOSS_IN_WORDS[evaluator.loss]})",
-        "Bootstrap": f"{draws} draws of sentences, seed {seed}; 95% intervals",
         "Significant": "at 5% after Holm's correction for the number of heads",
         "Device": str(evaluator.model.device),
         **versions_in_words(),

@@ -41,7 +41,7 @@ def _replaced(name: str, measure: str) -> Estimate:
         digits,
         f"{short}\n{name}",
     )
-    return Estimate(change, "a paired bootstrap over sentences", together="all heads in the column")
+    return Estimate(change, together="all heads in the column")
 
 
 LOSS = {name: _replaced(name, "loss_change") for name in REPLACED_BY}
@@ -49,7 +49,7 @@ BLEU = {name: _replaced(name, "bleu_change") for name in REPLACED_BY}
 CHANGES = (*LOSS.values(), *BLEU.values())
 REMOVED_CHANGE = Estimate(
     Column("loss_change", "change of loss", "Its change from the whole model.", 3),
-    "a paired bootstrap over sentences, for one step at a time",
+    "over sentences, for one step at a time",
 )
 IMPORTANCE = Table(
     "importance.csv",

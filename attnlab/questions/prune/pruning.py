@@ -161,7 +161,7 @@ class _Curve:
     Attributes:
         heads: every head of the model.
         before: by split, what the unpruned model does.
-        seed: of the bootstrap.
+        seed: of gates and random heads.
     """
 
     heads: tuple[Head, ...]
@@ -212,7 +212,7 @@ class _Curve:
 
     def _changes(self, split: str, found: Measured) -> dict[str, Any]:
         before = self.before[split]
-        loss = loss_difference(before.losses, found.losses, before.tokens, seed=self.seed)
+        loss = loss_difference(before.losses, found.losses, before.tokens)
         return {
             "loss": loss.after,
             **loss.cells(LOSS_CHANGE),
@@ -223,9 +223,7 @@ class _Curve:
     def _bleu(self, before: Measured, found: Measured) -> dict[str, float]:
         if not before.references:
             return {"bleu": math.nan} | BLEU_CHANGE.cells(math.nan, p=math.nan)
-        bleu = bleu_difference(
-            before.translations, found.translations, before.references, seed=self.seed
-        )
+        bleu = bleu_difference(before.translations, found.translations, before.references)
         return {"bleu": bleu.after} | bleu.cells(BLEU_CHANGE)
 
 

@@ -28,7 +28,7 @@ def _change(name: str, of: str, digits: int, *, tested: bool) -> Estimate:
             "Change against the unpruned model; another draw of gates or heads may change more.",
             digits,
         ),
-        "a paired bootstrap over sentences",
+        "over sentences",
         tested=tested,
     )
 
@@ -76,7 +76,7 @@ CURVE = Table(
             "Gates that are neither 0 nor 1 with probability 0.9 at the end.",
         ),
         Column("steps", "steps", "Training steps after the model as it was."),
-        Column("seed", "seed", "Seed of gates, random heads and bootstrap."),
+        Column("seed", "seed", "Seed of gates and random heads."),
     ),
 )
 GATES = Table(
