@@ -56,8 +56,10 @@ def draw_heads(
     width, height = max(cell * len(keys), 1.0), max(cell * len(queries), 0.8)
     left = 0.12 + _CHARACTER * max(map(len, map(short, queries)))
     below = 0.06 + _CHARACTER * max(map(len, map(short, keys)))
-    above = 0.28 + _LINE * max(name.count("\n") for name in names)
-    step_x, step_y, top = width + left + 0.12, height + below + above + 0.1, 0.4
+    lines = [name.split("\n") for name in names]
+    above = 0.28 + _LINE * (max(map(len, lines)) - 1)
+    named = _CHARACTER * max(len(line) for name in lines for line in name)
+    step_x, step_y, top = max(width + left + 0.12, named), height + below + above + 0.1, 0.4
     columns = _columns(len(names), step_x)
     rows = math.ceil(len(names) / columns)
     with style():
