@@ -271,7 +271,8 @@ def over_models(
     """The mean of each measure over the models that share the keys.
 
     Models are the units: an interval is of the mean over all trainings on the same sentences, not of one
-    more training, and with few models it is wide. Rows are estimates; `contrasts` tests the few that were named beforehand.
+    more training, and with few models it is wide. Rows are estimates; `contrasts` tests the few that were
+    named beforehand.
 
     Args:
         table: a row a model and set of keys.

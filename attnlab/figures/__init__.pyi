@@ -19,6 +19,7 @@ from .drawing import STRUCTURES as STRUCTURES
 from .drawing import Mark as Mark
 from .drawing import check_table as check_table
 from .drawing import example_of as example_of
+from .drawing import marks_of_names as marks_of_names
 from .drawing import stretch as stretch
 from .heatmaps import draw_heads as draw_heads
 from .heatmaps import plain as plain

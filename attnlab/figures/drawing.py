@@ -1,6 +1,6 @@
 """Colours and letters of labels and families, told apart by colour-blind readers and in grey too."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -86,6 +86,26 @@ STRUCTURES = {
 }
 # Of labels that other distributions add.
 OTHERS = ("#7b3294", "#8c564b", "#5c7a29", "#a6611a")
+
+
+def marks_of_names(names: Collection[str]) -> dict[str, Mark]:
+    """How each name is shown in figures and pages: labels or families in their order, then others by letters.
+
+    Names that are neither have the shortest beginning of their name that no other mark has.
+
+    >>> {name: mark.letter for name, mark in marks_of_names({"sink", "sequence", "syntactic"}).items()}
+    {'syntactic': 'S', 'sink': 'K', 'sequence': 'Se'}
+    """
+    known = FUNCTIONS if {*names} & ({*FUNCTIONS} - {*STRUCTURES}) else STRUCTURES
+    marks = {name: mark for name, mark in known.items() if name in names}
+    taken = {mark.letter for mark in known.values()}
+    for index, name in enumerate(sorted({*names} - {*marks})):
+        beginnings = (name[:end].capitalize() for end in range(1, len(name) + 1))
+        letter = next((one for one in beginnings if one not in taken), name)
+        taken.add(letter)
+        marks[name] = Mark(OTHERS[index % len(OTHERS)], letter)
+    return marks
+
 
 LEVEL_COLOURS = {"oracle": "#c2570c", "calibrated": "#2178d9", "static": "#6b7280"}
 # Level is told by shape too, for readers who cannot tell the colours apart.

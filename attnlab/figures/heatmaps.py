@@ -25,6 +25,8 @@ MOST_COLUMNS = 4
 _PAGE_WIDTH = 14.8
 # Inches of a character of a label.
 _CHARACTER = 0.068
+# Inches of a second line of a name.
+_LINE = 0.15
 LONGEST_LABEL = 12
 
 
@@ -44,7 +46,7 @@ def draw_heads(
         queries: tokens of the rows; None: their numbers.
         keys: tokens of the columns; None: their numbers.
         title: stands above all.
-        names: one a head; None: their numbers.
+        names: one a head, of one line or two; None: their numbers.
         legend: beside the scale.
 
     Raises:
@@ -55,7 +57,10 @@ def draw_heads(
     width, height = max(cell * len(keys), 1.0), max(cell * len(queries), 0.8)
     left = 0.12 + _CHARACTER * max(map(len, map(short, queries)))
     below = 0.06 + _CHARACTER * max(map(len, map(short, keys)))
-    step_x, step_y, top = width + left + 0.12, height + below + 0.38, 0.4
+    lines = [name.split("\n") for name in names]
+    above = 0.28 + _LINE * (max(map(len, lines)) - 1)
+    named = _CHARACTER * max(len(line) for name in lines for line in name)
+    step_x, step_y, top = max(width + left + 0.12, named), height + below + above + 0.1, 0.4
     columns = _columns(len(names), step_x)
     rows = math.ceil(len(names) / columns)
     with style():
@@ -65,7 +70,7 @@ def draw_heads(
             axes = panel(
                 figure,
                 left + step_x * (index % columns),
-                top + 0.28 + step_y * (index // columns),
+                top + above + step_y * (index // columns),
                 width,
                 height,
             )

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 from small_run import small_settings
+from zoo import random_models
 from zoo.analyzed import ANALYZED
-from zoo.random_models import SENTENCES, seeded, tokenizer
+from zoo.random_models import PAIRS, SENTENCES, seeded, tokenizer
 
 import attnlab
 from attnlab.ablation.significance import bleu_difference, loss_difference
@@ -36,6 +37,7 @@ from attnlab.questions.plan.question import (
     BandInstead,
     BudgetNearLength,
     NoSettingFits,
+    NotApplicable,
 )
 from attnlab.questions.plan.search import FoundPlan, Search, check_families
 from attnlab.reading.observing import Observed
@@ -420,6 +422,23 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
 def test_a_site_without_a_candidate_is_named(small_run: Path) -> None:
     with pytest.raises(InputError, match="None of the families tokens has a form .* decoder"):
         plan(small_run, (3,), **QUICK, families=("tokens",), quick=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "texts", "lacking"),
+    [("bert", SENTENCES, []), ("gpt2", SENTENCES, ["bigbird"]), ("marian", PAIRS, [])],
+)
+def test_a_baseline_that_would_be_a_band_at_all_sites_has_no_row(
+    name: str, texts: list[Any], lacking: list[str]
+) -> None:
+    found = plan(
+        (random_models.ALL[name](), tokenizer()), (6,), sentences=texts, criterion="l1",
+        families=("none", "band"), quick=True,
+    )  # fmt: skip
+    there = set(found.summary["mechanism"])
+    assert {*BASELINES} - there == {*lacking}
+    assert [one.mechanism for one in found.notes if isinstance(one, NotApplicable)] == lacking
+    assert lacking == [] or not any(isinstance(one, BandInstead) for one in found.notes)
 
 
 def test_one_site_alone(small_run: Path) -> None:

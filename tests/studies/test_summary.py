@@ -207,7 +207,8 @@ def test_a_table_that_calls_broad_significant_gets_no_mark_of_significance() -> 
 def test_heads_are_titled_by_a_role_that_has_a_mark() -> None:
     titles = titled_heads(summary(BROAD).assign(structure="band"))
     assert list(titles.values()) == [
-        "encoder.0.0: broad", "encoder.0.1: sink", "encoder.0.2: broad", "encoder.0.3: band",
+        "encoder.0.0\nrole: broad", "encoder.0.1\nrole: sink", "encoder.0.2\nrole: broad",
+        "encoder.0.3\nstructure: band",
     ]  # fmt: skip
 
 

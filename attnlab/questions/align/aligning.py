@@ -55,6 +55,7 @@ from attnlab.questions.align.chosen_heads import (
     found_links,
     greedy_paths,
     halves,
+    heads_differ,
     heads_for_engines,
     heads_without_gold,
     part_of,
@@ -83,6 +84,7 @@ from attnlab.questions.align.question import (
     REVERSE,
     AlignmentSettings,
     Choice,
+    HeadsAlike,
     NoGold,
     both_named,
     notes_on_intervals,
@@ -234,6 +236,7 @@ def _without_gold(
     chosen = heads_without_gold(part, statistical)
     if chosen is None:
         raise InputError(_NOTHING_TELLS)
+    differ = heads_differ(part, statistical, seed=settings.seed)
     other = other_direction(back, pairs, "unsupervised", settings, statistical)
     engines = (
         {}
@@ -259,13 +262,14 @@ def _without_gold(
         about={"Pairs": f"{len(read.numbers)} from {pairs.origin}"},
         notes=[
             NoGold(),
+            *(() if differ else [HeadsAlike(by)]),
             *notes_on_unknown({"": aligned.reading.sentences}),
             *_notes_on_pairs(settings, pairs, read, other),
         ],
         heads=_Heads(
             _heads_file(model, chosen, aligned.shape, settings, by=by, score=score),
             _reverse_file(other, settings, by),
-            engines,
+            engines if differ else None,
         ),
         kept=kept,
     )
@@ -394,21 +398,26 @@ def _layers_and_heads(chosen: Chosen, per_layer: int) -> tuple[tuple[int, int], 
 
 
 class _Heads(NamedTuple):
-    """The heads of a result: chosen or given, of the other direction, and what engines can be told of."""
+    """The heads of a result: chosen or given, of the other direction, and what engines can be told of.
+
+    `engines` is None where heads do not differ beyond chance, so that engines are told of none.
+    """
 
     chosen: AlignmentHeads
     reverse: AlignmentHeads | None = None
-    engines: Mapping[Choice, Chosen] = MappingProxyType({})
+    engines: Mapping[Choice, Chosen] | None = MappingProxyType({})
 
     def for_engine(self, choice: Choice) -> tuple[tuple[tuple[int, int], ...], Row]:
         """The (layer, head) that are best for an engine and their row, else the chosen ones."""
-        if choice not in self.engines:
+        found = (self.engines or {}).get(choice)
+        if found is None:
             return self.chosen.heads, self.chosen.row
-        found = self.engines[choice]
         return _layers_and_heads(found, self.chosen.heads_per_layer), found.row
 
     def configuration(self) -> dict[str, Any]:
         """What other programs take; None where one of them cannot be told of any of these heads."""
+        if self.engines is None:
+            return dict.fromkeys(("generation_config", "ctranslate2", "marian"))
         one_layer, row = self.for_engine("one-layer")
         engine = ctranslate2_heads(one_layer, self.chosen.heads_per_layer, row)
         first, row = self.for_engine("first-head")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from jaxtyping import Float64, Int
 from torch import Tensor
 
@@ -15,6 +16,7 @@ from attnlab.alignment import (
     GoldLinks,
     GreedyPath,
     Link,
+    Metric,
     Row,
     StatisticalAligner,
     Words,
@@ -27,6 +29,7 @@ from attnlab.alignment import (
     gold_links,
     greedy_path,
     head_properties,
+    score_differences,
     scored,
     weighed_links,
     words_of,
@@ -270,6 +273,39 @@ def heads_without_gold(part: Part, statistical: "BothDirections | None") -> Chos
         if shares[row][head] >= near
     ]
     return max(fit, key=lambda one: one[0])[1]
+
+
+def heads_differ(part: Part, statistical: "BothDirections | None", *, seed: int) -> bool:
+    """Whether without gold links one head agrees better with other links than its row's heads do on average.
+
+    The head is the best one on every other pair and is tested on the rest: the whole 95 % interval of the
+    difference lies on its side. The links are those of the statistical aligner, by AER, or without one those
+    of words that are written alike, by recall. Where there are none, or too few pairs for an interval, they
+    do not differ.
+
+    Args:
+        part: pairs whose gold links do not count.
+        statistical: an aligner that has learned from text alone.
+        seed: of the bootstrap over pairs.
+    """
+    metric: Metric = "recall" if statistical is None else "aer"
+    linked = part.with_links(
+        [_written_alike(*words) for words in part.words]
+        if statistical is None
+        else statistical.links(part.words)
+    )
+    counts = {row: count_heads(words, linked.gold) for row, words in part.weights.items()}
+    odd = torch.tensor(part.numbers) % 2 == 1
+    if not odd.any():
+        return False
+    # Of AER less is better, of recall more.
+    sign = 1 if metric == "aer" else -1
+    errors = {row: sign * scored(own[:, ~odd], metric) for row, own in counts.items()}
+    row = min(errors, key=lambda row: float(errors[row].min()))
+    tested = counts[row][:, odd]
+    best = tested[int(errors[row].argmin())]
+    (change,) = score_differences(tested.sum(0), best[None], metric, seed=seed)
+    return change.interval is not None and max(sign * end for end in change.interval) < 0
 
 
 def alike_shares(part: Part, row: Row) -> Float64[Tensor, " head"]:

@@ -311,6 +311,17 @@ class NoGold(Note):
 
 
 @dataclass(frozen=True)
+class HeadsAlike(Note):
+    """Without gold links no head aligns better than the others beyond chance: engines are told of none.
+
+    Attributes:
+        by: what heads are chosen by.
+    """
+
+    by: str
+
+
+@dataclass(frozen=True)
 class PairsInBoth(Note):
     """Scored pairs whose words are those of a pair that heads are chosen on.
 
@@ -606,6 +617,9 @@ QUESTION = Question(
         NoGold: "There are no gold links, so heads are chosen by those of a statistical aligner (or, with "
         "few pairs or --quick, by words that are written alike on both sides), and nothing says how good "
         "their links are.",
+        HeadsAlike: "The head that agrees best with {by} on one half of the pairs agrees no better than the "
+        "heads do on average on the other half beyond chance, so no configuration for engines is given; give "
+        "more pairs, or gold links.",
         NotGenerated: "How links differ where the model writes the translation itself was not measured: its "
         "configuration names no token that translations begin with, and references begin with none of a "
         "language.",

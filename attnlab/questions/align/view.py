@@ -289,7 +289,9 @@ def _size(pair: Mapping[str, Any], *, gold: bool) -> int:
 
 
 def _configuration(given: Mapping[str, Any], row: Row) -> dict[str, str]:
-    """What other programs take of the heads, as lines to copy."""
+    """What other programs take of the heads, as lines to copy; none where no head is better than others."""
+    if given["generation_config"] is None:
+        return {}
     lines = {"generation_config.json (of Whisper)": json.dumps(given["generation_config"])[1:-1]}
     nothing = (
         f"nothing: translation models are read on the {ENGINE_ROW} row"

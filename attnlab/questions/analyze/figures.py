@@ -13,13 +13,11 @@ from matplotlib.patches import Patch, Rectangle
 from attnlab.core import HEAD_KEYS, InputError, Site, briefly
 from attnlab.figures import (
     COLUMN,
-    FUNCTIONS,
-    OTHERS,
-    STRUCTURES,
     WEIGHTS,
     Mark,
     blank,
     check_table,
+    marks_of_names,
     panel,
     style,
 )
@@ -82,7 +80,7 @@ def draw_heads(
         msg = f"The table has no column '{value}'; choose from: {', '.join(map(str, table))}."
         raise InputError(msg)
     sites = {str(site): own for site, own in table.groupby("site", sort=False)}
-    marks = _marks(table[value])
+    marks = marks_of_names({name for cell in table[value] for name in str(cell).split("; ")})
     sure = (
         marked(table) if value == "role" and "confirmed" in table else pd.Series(True, table.index)
     )
@@ -120,18 +118,6 @@ def _pale_said(table: pd.DataFrame) -> str:
 def _heading(table: pd.DataFrame, name: str) -> str:
     (column,) = declared_columns(table[[name]], declared=QUESTION.tables)
     return column.heading
-
-
-def _marks(values: "pd.Series[str]") -> dict[str, Mark]:
-    """How each name that occurs is shown, known ones first."""
-    found = {name for cell in values for name in str(cell).split("; ")}
-    known = FUNCTIONS if found & (set(FUNCTIONS) - set(STRUCTURES)) else STRUCTURES
-    marks = {name: mark for name, mark in known.items() if name in found}
-    others = sorted(found - set(marks))
-    return marks | {
-        name: Mark(OTHERS[index % len(OTHERS)], name[:1].upper())
-        for index, name in enumerate(others)
-    }
 
 
 def _draw_site(

@@ -221,8 +221,7 @@ def function_phrase(found: Any) -> str:
     ...     status="rejected", counted=2000, needed=1000, unit="rows")))
     positional, offset +1: 83 % [81, 85], below 90 %
     """
-    detail = str(found.detail or "").replace(">", " to ")
-    name = f"{found.function}, {detail}" if detail else found.function
+    name = named_label(found.function, found.detail).replace(">", " to ")
     if found.status == UNDECIDED:
         few = f"only {found.counted:,} {found.unit}, {found.needed:,} needed"
         figures = few if math.isnan(found.value) else f"{_figure(found, '', UNDECIDED)}; {few}"
@@ -233,6 +232,20 @@ def function_phrase(found: Any) -> str:
         return phrase
     second = status_of(found.second_value_low, found.second_value_high, found.second_threshold)
     return f"{phrase}; {_SECOND[found.second_statistic]} {_figure(found, 'second_', second)}"
+
+
+def named_label(label: str, detail: Any) -> str:
+    """A label with what was picked, without a word that both have.
+
+    >>> named_label("syntactic", "case head>dependent"), named_label("alignment", "alignment target>source")
+    ('syntactic, case head>dependent', 'alignment, target>source')
+    """
+    picked = _picked(label, detail)
+    return f"{label}, {picked}" if picked else label
+
+
+def _picked(label: str, detail: Any) -> str:
+    return str(detail or "").removeprefix(label).strip()
 
 
 def _figure(found: Any, which: str, status: str) -> str:
@@ -268,6 +281,9 @@ def evidence_phrase(found: Any) -> str:
     >>> print(evidence_phrase(SimpleNamespace(role="rare tokens", detail="two rarest",
     ...     statistic="argmax_rate", value=0.4, control=0.3)))
     two rarest in 40 %, by chance among more uncommon tokens 30 %
+    >>> print(evidence_phrase(SimpleNamespace(role="alignment", detail="alignment target>source",
+    ...     statistic="argmax_accuracy", value=0.65, control=0.56)))
+    target to source 65 %, baseline 56 %
     """
     if not found.role or found.role == NO_ROLE or pd.isna(found.value):
         return ""
@@ -276,7 +292,8 @@ def evidence_phrase(found: Any) -> str:
     if second == _OTHER_HALF:
         value, control = found.second_value, found.second_control
     subject, beside = _EVIDENCE.get(found.role, (_named, ""))
-    text = f"{subject(str(found.detail or ''))} {_value(value, found.statistic)}".strip()
+    picked = _picked(found.role, found.detail)
+    text = f"{subject(picked)} {_value(value, found.statistic)}".strip()
     text += _beside(beside, control, found.statistic)
     if second == _OTHER_HALF:
         return f"{text} ({CHOOSING_HALF})"
@@ -304,9 +321,8 @@ def _offset(detail: str) -> str:
 
 
 def _relation(detail: str) -> str:
-    """`case: head to dependent` of `case head>dependent`."""
-    relation, _, direction = detail.partition(" ")
-    return f"{relation}: {direction.replace('>', ' to ')}" if direction else relation
+    """`case: head to dependent` of `case head>dependent`; of a direction alone the direction."""
+    return ": ".join(detail.split(" ", maxsplit=1)).replace(">", " to ")
 
 
 def _always(text: str) -> Callable[[str], str]:
@@ -350,9 +366,9 @@ def structure_phrase(found: Any) -> str:
 
 
 def titled_heads(summary: pd.DataFrame) -> dict[Head, str]:
-    """The name of each head with its role where that has a mark, else what it looks like.
+    """The name of each head and below it its role where that has a mark, else the family of its matrices.
 
-    Such as `encoder.0.3: positional`; see `marks_of`.
+    Such as `encoder.0.3` above `role: positional`; see `marks_of`.
 
     Args:
         summary: see `analyze(...).summary`.
@@ -363,8 +379,9 @@ def titled_heads(summary: pd.DataFrame) -> dict[Head, str]:
 
 def _titled(row: Mapping[Any, Any]) -> str:
     name = str(Head(*(row[column] for column in HEAD_COLUMNS)))
-    said = str(row["role"]) if row["mark"] else family_words(str(row.get("structure", "")))
-    return f"{name}: {said}" if said else name
+    structure = family_words(str(row.get("structure", "")))
+    said = f"role: {row['role']}" if row["mark"] else structure and f"structure: {structure}"
+    return f"{name}\n{said}" if said else name
 
 
 def describe_agreement(agreement: pd.DataFrame) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from attnlab.core import HEAD_COLUMNS, Head, layer_name
+from attnlab.figures import marks_of_names
 from attnlab.labels import LABELS, LOSS_CHANGE, NO_STRUCTURE, NO_STRUCTURE_MEANS
 from attnlab.matrices import NO_FAMILY
 from attnlab.questions.analyze.head_phrases import evidence_phrase, structure_phrase
@@ -149,7 +150,7 @@ def _structure_cell(row: Any) -> tuple[Cell, str]:
         f"+{margin}",
         f"{_name(row)}: {_structure_words(row)}",
     )
-    return cell, kind
+    return cell, row.structure
 
 
 def _structure_style(row: Any) -> str:
@@ -178,6 +179,7 @@ def _map(caption: str, cells: Iterable[tuple[Cell, str]], styles: Mapping[str, s
         layers.setdefault(layer_name(site, int(layer)), {})[int(head)] = cell
     heads = range(1 + max((max(row) for row in layers.values()), default=-1))
     counts = Counter(kind for _, kind in cells)
+    shown = marks_of_names(counts)
     marks = Counter((kind, cell.mark) for cell, kind in cells if cell.mark)
     used = {cell.style for cell, _ in cells}
     return HeadMap(
@@ -188,7 +190,13 @@ def _map(caption: str, cells: Iterable[tuple[Cell, str]], styles: Mapping[str, s
             for name, row in layers.items()
         ),
         tuple(
-            (_style_class(kind), kind, count, _marked(kind, marks))
+            (
+                _style_class(family_words(kind)),
+                family_words(kind),
+                shown[kind].letter,
+                count,
+                _marked(kind, marks),
+            )
             for kind, count in counts.most_common()
         ),
         tuple((style, meaning) for style, meaning in styles.items() if style in used),

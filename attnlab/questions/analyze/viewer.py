@@ -13,7 +13,7 @@ from attnlab.core import HEAD_COLUMNS, Head, InputError, Site, briefly, layer_na
 from attnlab.figures import plain
 from attnlab.labels import CONTROLS, LABELS, LOSS_CHANGE, OTHER_MARKS, START_MARKS
 from attnlab.matrices import FAMILIES
-from attnlab.questions.analyze.head_phrases import SHOWN, with_phrases
+from attnlab.questions.analyze.head_phrases import SHOWN, named_label, with_phrases
 from attnlab.questions.analyze.kept_facts import MEASURES, offset_profiles
 from attnlab.questions.analyze.question import QUESTION, SUMMARY
 from attnlab.questions.analyze.summary import NO_ROLE, marks_of, table_of, views_of
@@ -390,7 +390,7 @@ def _controls(result: Result) -> dict[Head, list[Facts]]:
                 "shuffled_value",
             )
         )
-        label = f"{row['label']}, {row['detail']}" if row["detail"] else row["label"]
+        label = named_label(row["label"], row["detail"])
         interval = f"{value} [{low}, {high}]" if value else ""
         cells = [
             label,

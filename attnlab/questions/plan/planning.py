@@ -19,7 +19,6 @@ from attnlab.attention import (
     write_plan,
 )
 from attnlab.budget import BudgetedPlan, Layer, Measurements
-from attnlab.budget.uniform import uniform
 from attnlab.core import Head, Note, options_of, usable_device
 from attnlab.evaluation import (
     Evaluator,
@@ -46,6 +45,7 @@ from attnlab.questions.plan.question import (
     BandInstead,
     BudgetNearLength,
     NoSettingFits,
+    NotApplicable,
     PlanSettings,
 )
 from attnlab.questions.plan.search import (
@@ -348,8 +348,11 @@ def _notes(search: Search, budgets: Sequence[int], plans: Plans) -> tuple[Note, 
         BudgetNearLength(budget, keys, budget / keys) for budget in budgets if budget >= NEAR * keys
     ]
     for name in BASELINES:
+        without = search.without(name)
+        if len(without) == len(search.sites):
+            notes.append(NotApplicable(name))
+            continue
         notes += [NoSettingFits(name, one) for one in budgets if (one, name) not in plans]
         if any((budget, name) in plans for budget in budgets):
-            without = [site for site in search.sites if not uniform(name, site, max(budgets))]
             notes += [BandInstead(name, site) for site in without]
     return tuple(notes)

@@ -117,8 +117,15 @@ class NoSettingFits(Note):
 
 
 @dataclass(frozen=True)
+class NotApplicable(Note):
+    """A baseline that is lacking, since its mechanism has no form at any site."""
+
+    mechanism: str
+
+
+@dataclass(frozen=True)
 class BandInstead(Note):
-    """A site where a baseline has a band, since its mechanism has no form there."""
+    """A site where a baseline has a band, since its mechanism has no form there but at other sites."""
 
     mechanism: str
     at: str
@@ -241,6 +248,7 @@ QUESTION = Question(
             f"{'little' if note.share < 1 else 'nothing'}."
         ),
         NoSettingFits: "No setting of the baseline {mechanism} fits a budget of {budget} keys.",
+        NotApplicable: "The baseline {mechanism} is left out, since it is not applicable at any site.",
         BandInstead: "The baseline {mechanism} is not applicable at the site {at}; a band "
         "replaces it there.",
     },

@@ -393,8 +393,11 @@ class Search:
     def baseline(self, name: str, budget: int) -> FoundPlan | None:
         """One setting of a mechanism for all heads of each site, the best under the same total budget.
 
-        A site where the mechanism has no form gets a band. None where no setting fits the budget.
+        A site where the mechanism has no form gets a band. None where it has no form at any site, since all
+        of them would get one, or no setting fits the budget.
         """
+        if len(self.without(name)) == len(self.sites):
+            return None
         by_site: dict[str, list[Head]] = {}
         for head in self.heads:
             by_site.setdefault(head.site, []).append(head)
@@ -411,6 +414,10 @@ class Search:
         chosen = zip(by_site, settings, allocation.chosen, strict=True)
         found = {site: Candidate(name, own[index]) for site, own, index in chosen}
         return FoundPlan({head: found[head.site] for head in self.heads}, allocation)
+
+    def without(self, name: str) -> list[str]:
+        """The sites where a baseline's mechanism has no form."""
+        return [site for site in self.sites if not uniform(name, site, self._most)]
 
     def measured(self, head: Head, candidate: Candidate) -> tuple[float, float]:
         """Relative distance and keys per row on the validation sentences."""

@@ -15,7 +15,6 @@ from attnlab.budget import (
     L1_ERROR,
     LOSS_CHANGE,
     LOSS_GAIN,
-    TIME,
     VISIBLE_KEYS,
     keys_allowed,
     same_figures,
@@ -103,12 +102,10 @@ def _beside(budget: Any, rows: pd.DataFrame) -> str:
     searched = rows[rows["mechanism"] == SEARCHED].iloc[0].to_dict()
     others = rows[rows["mechanism"] != SEARCHED].sort_values(LOSS_CHANGE.name, kind="stable")
     same = [row["mechanism"] for row in others.to_dict("records") if same_figures(row, searched)]
-    time = searched.get(TIME.name)
-    takes = "" if time is None else f", takes {TIME.shown(time)} times as long as full attention,"
     own = (
         f"At {counted(budget, 'key')} per row, on average over all heads, the searched plan "
         f"({searched['setting']}) {f'comes to the same figures as {_listed(same)}: it ' if same else ''}sees "
-        f"{VISIBLE_KEYS.shown(searched[VISIBLE_KEYS.name])} keys{takes} and changes {_price(searched)}"
+        f"{VISIBLE_KEYS.shown(searched[VISIBLE_KEYS.name])} keys and changes {_price(searched)}"
     )
     others = others[~others["mechanism"].isin(same)]
     if others.empty:

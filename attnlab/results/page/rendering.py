@@ -97,16 +97,21 @@ class HeadMap:
         caption: what the map shows.
         heads: numbers of the columns.
         rows: name of a layer and its cells, None where it has no such head.
-        kinds: class, name, number of heads, and how many of these have a mark, such as `1 ✓`, of every
-            kind, most heads first.
+        kinds: class, name, letter, number of heads, and how many of these have a mark, such as `1 ✓`, of
+            every kind, most heads first.
         styles: the styles that there are, and what they mean.
     """
 
     caption: str
     heads: range
     rows: tuple[tuple[str, tuple[Cell | None, ...]], ...]
-    kinds: tuple[tuple[str, str, int, str], ...]
+    kinds: tuple[tuple[str, str, str, int, str], ...]
     styles: tuple[tuple[str, str], ...]
+
+    @property
+    def letters(self) -> dict[str, str]:
+        """What narrow cells hold, by the class of their kind."""
+        return {kind: letter for kind, _, letter, *_ in self.kinds}
 
 
 @dataclass(frozen=True)
@@ -302,7 +307,6 @@ def _template() -> Template:
         lstrip_blocks=True,
         finalize=_visible,
     )
-    environment.globals["letters_of"] = letters_of
     return environment.get_template("report.html.j2")
 
 
@@ -348,35 +352,6 @@ def render_page(
         script_hash=_hash(bundled_script()),
         budget=f"{most_bytes / 2**20:g} MiB",
     )
-
-
-def letters_of(kinds: Sequence[tuple[str, str, int, str]]) -> dict[str, str]:
-    """The shortest beginning of each kind's name that no other name has, for narrow cells.
-
-    Names joined by + have the first letters of both.
-
-    >>> letters_of([("a", "sink", 3, "1 ✓"), ("b", "syntactic", 1, ""), ("c", "column", 1, "")])
-    {'a': 'Si', 'b': 'Sy', 'c': 'C'}
-    >>> letters_of([("a", "column", 3, ""), ("b", "column + band", 1, "")])
-    {'a': 'C', 'b': 'C+B'}
-    """
-    plain = [name for _, name, *_ in kinds if _JOINED not in name]
-    return {kind: _beginning(name, plain) for kind, name, *_ in kinds}
-
-
-_JOINED = " + "
-
-
-def _beginning(name: str, names: Sequence[str]) -> str:
-    if _JOINED in name:
-        return "+".join(part[0].upper() for part in name.split(_JOINED))
-    lengths = range(1, len(name))
-    alone = (
-        name[:n].capitalize()
-        for n in lengths
-        if sum(other.startswith(name[:n]) for other in names) == 1
-    )
-    return next(alone, name)
 
 
 @cache

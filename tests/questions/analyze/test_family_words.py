@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from attnlab.core.columns import Column
-from attnlab.figures.drawing import STRUCTURES
+from attnlab.figures.drawing import FUNCTIONS, STRUCTURES
 from attnlab.labels.label_columns import NO_STRUCTURE_MEANS
 from attnlab.matrices.families import CODED
 from attnlab.questions.analyze.figures import draw_heads
@@ -14,7 +14,7 @@ from attnlab.questions.analyze.fits import BITS
 from attnlab.questions.analyze.head_phrases import heads_shown, structure_phrase, words_of_heads
 from attnlab.questions.analyze.overview import STRUCTURE_STYLES, _map, _structure_cell
 from attnlab.results.export import cell, family_words
-from attnlab.results.page.rendering import kind_styles
+from attnlab.results.page.rendering import Cell, kind_styles
 
 
 def head(family: str, runner_up: str = "diffuse", *, tie: bool = False) -> SimpleNamespace:
@@ -26,12 +26,31 @@ def head(family: str, runner_up: str = "diffuse", *, tie: bool = False) -> Simpl
 
 @pytest.mark.parametrize("family", CODED)
 def test_cells_and_legend_of_a_family_have_its_colour(family: str) -> None:
-    cell, words = _structure_cell(head(family))
-    assert words == structure_phrase(head(family))
-    legend = _map("", [(cell, words)], {}).kinds
-    assert [name for name, *_ in legend] == [cell.kind]
+    cell, name = _structure_cell(head(family))
+    ((kind, words, *_),) = _map("", [(cell, name)], {}).kinds
+    assert (kind, words) == (cell.kind, structure_phrase(head(family)))
     assert f".k-{cell.kind} {{" in kind_styles()
     assert f"--kind: {STRUCTURES[family].colour}" in kind_styles()
+
+
+@pytest.mark.parametrize("value", ["role", "structure"])
+def test_a_name_has_one_letter_in_figures_and_on_the_page(value: str) -> None:
+    """Of labels that other distributions add too, which begin like others."""
+    added = ["sequence", "kernel", "s"] if value == "role" else []
+    known = FUNCTIONS if value == "role" else [name for name in STRUCTURES if name != "kept_band"]
+    names = [*known, *added]
+    heads = pd.DataFrame({"site": "encoder", "layer": 0, "head": range(len(names)), value: names})
+    (legend,) = draw_heads(heads, value).legends
+    drawn = {text.get_text() for text in legend.get_texts()}
+    cells = [
+        (Cell(f"encoder.0.{number}", f"kind{number}", "filled", name, "", name), name)
+        for number, name in enumerate(names)
+    ]
+    kinds = _map("", cells, {}).kinds
+    assert {f"{letter} {words}".strip() for _, words, letter, *_ in kinds} == drawn
+    letters = [letter for _, _, letter, *_ in kinds if letter]
+    assert len({*letters}) == len(letters) == len(names) - 1
+    assert {"K sink", "S syntactic", "Se sequence", "Ke kernel"} <= drawn or value != "role"
 
 
 @pytest.mark.parametrize("tie", [True, False])
@@ -67,5 +86,3 @@ def test_families_have_names_of_their_own() -> None:
     assert structure_phrase(head("column_band")) == "column + band"
     assert structure_phrase(head("column", "column_band", tie=True)) == "tie: column, column + band"
     assert [column.name for column in BITS] == [f"bits_{family}" for family in CODED]
-    letters = [mark.letter for name, mark in STRUCTURES.items() if name != "kept_band"]
-    assert len(set(letters)) == len(letters)

@@ -184,9 +184,9 @@ def test_maps_tell_significant_roles_from_those_that_are_only_confirmed(analysis
     assert cells["encoder.0.1"].detail == "-1"
     assert cells["encoder.0.0"].detail == "start"
     assert [kind[1:] for kind in overview.maps[0].kinds] == [
-        ("sink", 2, "1 ✓"),
-        ("positional", 2, "1 ✓"),
-        ("syntactic", 2, ""),
+        ("sink", "K", 2, "1 ✓"),
+        ("positional", "P", 2, "1 ✓"),
+        ("syntactic", "S", 2, ""),
     ]
     assert analysis.contents().answers == [
         "2 of 6 heads have a role that is confirmed and significant against controls: 1 positional, 1 sink.",
@@ -209,7 +209,7 @@ def test_maps_tell_roles_that_no_control_is_compared_with(analysis: Result) -> N
     )
     overview = overview_of(remade(analysis, labels=labels))
     role = overview.maps[0]
-    assert ("broad", "broad", 2, "2 (✓)") in role.kinds
+    assert ("broad", "broad", "B", 2, "2 (✓)") in role.kinds
     assert dict(role.styles)["dashed"] == "(✓) confirmed; no control is compared with it"
     assert dict(role.styles)["filled"] == "✓ confirmed and significant against controls"
     cells = {cell.kind: cell for _, row in role.rows for cell in row if cell}
@@ -230,7 +230,7 @@ def test_without_controls_nothing_is_said_of_significance(analysis: Result) -> N
     styles = dict(overview.maps[0].styles)
     assert set(styles) == {"filled", "partial"}
     assert styles["filled"] == "(✓) confirmed; controls were left out"
-    assert ("sink", 2, "2 (✓)") in [kind[1:] for kind in overview.maps[0].kinds]
+    assert ("sink", "K", 2, "2 (✓)") in [kind[1:] for kind in overview.maps[0].kinds]
     meanings = [cell.meaning for _, row in overview.maps[0].rows for cell in row if cell]
     assert any(" (✓), strength" in meaning for meaning in meanings)
     assert not any(" ✓" in meaning for meaning in meanings)
