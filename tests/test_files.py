@@ -18,8 +18,8 @@ from attnlab.core.files import (
     last_in_place,
     replacing,
     write_json,
-    write_text,
     write_tensors,
+    write_text,
 )
 
 

@@ -2,8 +2,8 @@
 
 import base64
 import hashlib
-import math
 import json
+import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
