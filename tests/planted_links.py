@@ -25,7 +25,7 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 def forked(action: Callable[[], object]) -> tuple[int, list[str]]:
-    """The end of a forked process, 0, `REFUSED` after a sentence or `FAILED`, and the paths that it changes."""
+    """The end of a forked process (0, `REFUSED` or `FAILED`), and the paths that it changes."""
     reader, writer = os.pipe()
     child = os.fork()
     if child:

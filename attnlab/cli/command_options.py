@@ -27,7 +27,7 @@ OVERWRITE = Annotated[
     bool,
     typer.Option(
         "--overwrite",
-        help="Replace what an earlier run of this command wrote there, or files of the same names.",
+        help="Replace the result that this command wrote there before, or the file that an option names.",
     ),
 ]
 

@@ -39,7 +39,7 @@ def paths_in(settings: Mapping[str, Any]) -> dict[Path, str]:
 
     Words such as `plan=plan.json` name one too.
     """
-    found = {}
+    found: dict[Path, str] = {}
     for name, value in settings.items():
         for one in value if isinstance(value, list | tuple) else (value,):
             if isinstance(one, str | Path):
