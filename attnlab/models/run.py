@@ -332,12 +332,7 @@ def local_paths(settings: RunSettings) -> LocalPaths:
     """Where on this machine lies what a run with these settings is made from."""
     corpus, start = local_path(settings.corpus.name), settings.embeddings.start
     embeddings = Path(start).absolute() if start is not None and Path(start).exists() else None
-    return LocalPaths(
-        **{
-            name: None if path is None else str(path)
-            for name, path in (("corpus", corpus), ("embeddings", embeddings))
-        }
-    )
+    return LocalPaths(corpus=corpus and str(corpus), embeddings=embeddings and str(embeddings))
 
 
 def settings_here(folder: Path, settings: RunSettings) -> RunSettings:
