@@ -332,7 +332,10 @@ def local_paths(settings: RunSettings) -> LocalPaths:
     """Where on this machine lies what a run with these settings is made from."""
     corpus, start = local_path(settings.corpus.name), settings.embeddings.start
     embeddings = Path(start).absolute() if start is not None and Path(start).exists() else None
-    return LocalPaths(corpus=corpus and str(corpus), embeddings=embeddings and str(embeddings))
+    return LocalPaths(
+        corpus=None if corpus is None else str(corpus),
+        embeddings=None if embeddings is None else str(embeddings),
+    )
 
 
 def settings_here(folder: Path, settings: RunSettings) -> RunSettings:
