@@ -333,10 +333,8 @@ def local_paths(settings: RunSettings) -> LocalPaths:
     corpus, start = local_path(settings.corpus.name), settings.embeddings.start
     embeddings = Path(start).absolute() if start is not None and Path(start).exists() else None
     return LocalPaths(
-        **{
-            name: None if path is None else str(path)
-            for name, path in (("corpus", corpus), ("embeddings", embeddings))
-        }
+        corpus=None if corpus is None else str(corpus),
+        embeddings=None if embeddings is None else str(embeddings),
     )
 
 

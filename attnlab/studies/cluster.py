@@ -35,7 +35,10 @@ ENDED = ("finished", "error", "cancelled")
 # What Dask encrypts, or keeps within this process.
 SAFE_SCHEMES = ("tls", "wss", "inproc")
 # Of each HTTP server that Dask opens; any user of the machine could read tasks and logs.
-NO_PAGES = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+NO_PAGES: dict[str, list[str]] = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
 GONE = "The cluster went away; what was finished is kept: give the command again to go on."
 # What computes shares global state, so that cells take turns where a worker has several threads.
 _TURN = threading.Lock()

@@ -78,12 +78,12 @@ def write_pairs(file: Path, pairs: Iterable[tuple[str, str]]) -> None:
     write_text(file, "".join(f"{source}\t{target}\n" for source, target in pairs))
 
 
-def heads_of(folder: Path, layer: int) -> Path:
+def heads_of(folder: Path, layer: int, checksum: str) -> Path:
     """A file with two heads of a layer."""
     path = folder / f"heads_{layer}.json"
     heads = AlignmentHeads(
         heads=((layer, 0), (layer, 2)), row="input", from_word="mean", rule="target", layers=LAYERS,
-        heads_per_layer=HEADS, model="random weights", checksum=None, chosen_by="nothing", sentences=0,
+        heads_per_layer=HEADS, model="random weights", checksum=checksum, chosen_by="nothing", sentences=0,
     )  # fmt: skip
     write_heads(path, heads)
     return path
@@ -93,7 +93,8 @@ def write_links(
     model: MarianMTModel, tokenizer: PreTrainedTokenizerFast, pairs: Path, layer: int
 ) -> None:
     """The links of all pairs by heads of a layer, beside the pairs."""
-    heads, links = heads_of(pairs.parent, layer), pairs.with_suffix(".pharaoh")
+    checksum = Model(model, tokenizer).checksum
+    heads, links = heads_of(pairs.parent, layer, checksum), pairs.with_suffix(".pharaoh")
     align((model, tokenizer), pairs, heads=heads, links=links, overwrite=True, batch_size=BATCH)
 
 

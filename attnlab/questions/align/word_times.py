@@ -115,7 +115,7 @@ def align_audio(model: Model, settings: AlignmentSettings) -> Result:
         file.check_fits(*hearing.shape, model.checksum)
         report = _part(hearing.heard)
         systems = [_of_heads(CHOSEN, "choice", report, file.numbers)]
-        about = {"Heads from": path_label(settings.heads)}
+        about = {"Heads from": path_label(str(settings.heads))}
     else:
         calibration, report = _halves(model, hearing, settings)
         systems = list(_systems(model, hearing, calibration, report, settings))
