@@ -8,6 +8,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_MASKED_LM_MAPPING,
+)
 
 from attnlab.attention.mechanism import Mechanism, Scoring
 from attnlab.attention.multihead import OwnAttention
@@ -77,7 +81,7 @@ def attention_modules(model: PreTrainedModel) -> list[AttentionAt]:
     counts: dict[str, int] = {}
     modules = []
     for path, part in found:
-        site = _site(path, part)
+        site = _site(path, part, model.config)
         layers = shared.get(path, (counts.get(site, 0),))
         counts[site] = counts.get(site, 0) + len(layers)
         if layers:
@@ -133,15 +137,30 @@ def _holds(module: nn.Module, found: list[tuple[str, nn.Module]]) -> bool:
     return any(part is module for _, part in found)
 
 
-def _site(path: str, module: nn.Module) -> str:
+def only_scores_next(config: Any) -> bool:
+    """Whether models of this configuration can be nothing but decoders.
+
+    What can be either says so by `is_decoder`, which other decoders have and do not heed.
+    """
+    text = config.get_text_config()
+    return (
+        not config.is_encoder_decoder
+        and type(text) in MODEL_FOR_CAUSAL_LM_MAPPING
+        and type(text) not in MODEL_FOR_MASKED_LM_MAPPING
+        and not hasattr(text, "is_decoder")
+    )
+
+
+def _site(path: str, module: nn.Module, config: Any) -> str:
     if isinstance(module, OwnAttention):
         if module.mechanism.causal:
             return "decoder"
         return "cross" if path.endswith(".cross") else "encoder"
     if any(name in path for name in CROSS_NAMES):
         return "cross"
-    # The decoder of NLLB-MoE says the one without the other.
-    causal = any(getattr(module, name, False) for name in ("is_causal", "is_decoder"))
+    # The decoder of NLLB-MoE says the one without the other, Doge neither.
+    said = [getattr(module, name) for name in ("is_causal", "is_decoder") if hasattr(module, name)]
+    causal = any(said) if said else only_scores_next(config)
     return "decoder" if causal else "encoder"
 
 
