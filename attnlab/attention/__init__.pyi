@@ -24,6 +24,7 @@ from .bridge.sites import layer_numbers as layer_numbers
 from .bridge.sites import layer_rules as layer_rules
 from .bridge.sites import mechanism_of as mechanism_of
 from .bridge.sites import mechanisms_in as mechanisms_in
+from .bridge.sites import only_scores_next as only_scores_next
 from .bridge.sites import rule_against as rule_against
 from .bridge.sites import rules_told as rules_told
 from .bridge.streaming import NO_GAP as NO_GAP

@@ -15,6 +15,7 @@ from .coverage import Consumer as Consumer
 from .coverage import Coverage as Coverage
 from .hooks import few_tokens as few_tokens
 from .hooks import find as find
+from .hooks import readable_sites as readable_sites
 from .hooks import ready_to_show as ready_to_show
 from .keeping import KeptMatrices as KeptMatrices
 from .keeping import MatrixKeeper as MatrixKeeper
@@ -54,6 +55,7 @@ from .statistics_columns import DISTANCES as DISTANCES
 from .statistics_columns import HEADS as HEADS
 from .statistics_columns import OFFSET_PREFIX as OFFSET_PREFIX
 from .statistics_columns import OFFSETS as OFFSETS
+from .vocabulary import Vocabulary as Vocabulary
 from .weights import ALL as ALL
 from .weights import CONTENT as CONTENT
 from .weights import VIEWS as VIEWS

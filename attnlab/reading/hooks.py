@@ -457,16 +457,41 @@ def probe(
             probabilities or depend on padding.
     """
     with ready_to_show(model), torch.inference_mode():
-        found = _attention_sites(model, sentences)
+        found, unreadable = readable_sites(model, sentences)
         wanted = _wanted(sites, found, model, sentences)
-        _check_probabilities(model, wanted)
-        _check_padding_ignored(model, sentences, found)
+    refused = [site for site in wanted if site in unreadable]
+    if refused:
+        others = [site for site in wanted if site not in unreadable]
+        advice = "analyze another model"
+        if others:
+            advice = f"choose other sites: {', '.join(others)} (sites={others})"
+        msg = f"{unreadable[refused[0]]}, so its heads cannot be analyzed; {advice}."
+        raise InputError(msg)
     return found, wanted
 
 
-def _attention_sites(model: Any, sentences: Sentences) -> AttentionSites:
+def readable_sites(model: Any, sentences: Sentences) -> tuple[AttentionSites, dict[Site, str]]:
+    """The hooks of a model that is ready to show, and why the weights of some sites cannot be read.
+
+    Raises:
+        InputError: the model has no weights to show, or changes its attention with the length of a text.
+    """
+    name = type(model).__name__
+    if any(getattr(part, "attention_type", None) == "block_sparse" for part in model.modules()):
+        msg = (
+            f"{name} attends to drawn blocks of keys (attention_type 'block_sparse') and, from the first "
+            "short text on, to all keys, so its heads cannot be analyzed; load it with "
+            'attention_type="original_full".'
+        )
+        raise InputError(msg)
     axes = encoded(model, sentences.axes([few_tokens(sentences)], model.device))
-    return find(model, lambda: forward(model, axes, with_weights=True))
+    found = find(model, lambda: forward(model, axes, with_weights=True))
+    others = _without_probabilities(model)
+    return found, others | {
+        site: f"{name} {why}"
+        for site, why in _no_weights(model, sentences, found).items()
+        if site not in others
+    }
 
 
 def few_tokens(sentences: Sentences) -> Sentence:
@@ -503,23 +528,15 @@ def _wanted(
     return tuple(site for site in SITES if site in sites)
 
 
-def _check_probabilities(model: Any, wanted: Sequence[Site]) -> None:
-    """Raises where rows of the matrix that a mechanism applies are no distributions over keys."""
-    others = {
-        at.site: part.name
+def _without_probabilities(model: Any) -> dict[Site, str]:
+    """Sites where rows of the matrix that a mechanism applies are no distributions over keys, and why."""
+    return {
+        at.site: f"The rows of the matrix that '{part.name}' applies in the {at.site} are no probabilities "
+        "over keys"
         for at, mechanism in mechanisms_in(model)
         for part in mechanism.modules()
-        if isinstance(part, Mechanism) and not part.traits.stochastic and at.site in wanted
+        if isinstance(part, Mechanism) and not part.traits.stochastic
     }
-    if others:
-        site, name = next(iter(others.items()))
-        rest = ", ".join(site for site in wanted if site not in others)
-        msg = (
-            f"The rows of the matrix that '{name}' applies in the {site} are no probabilities over "
-            "keys, so its heads cannot be analyzed; "
-            f"{f'choose other sites: {rest}' if rest else 'analyze a model with another mechanism'}."
-        )
-        raise InputError(msg)
 
 
 def _short_and_long(sentences: Sentences, config: Any) -> tuple[Sentence, Sentence]:
@@ -533,26 +550,41 @@ def _short_and_long(sentences: Sentences, config: Any) -> tuple[Sentence, Senten
     return short, replace(short, number=1, source=_cut(short, most), target=target)
 
 
-def _check_padding_ignored(model: Any, sentences: Sentences, found: AttentionSites) -> None:
-    """Raises where the weights of a short sentence change beside a longer one in the batch.
+def _no_weights(model: Any, sentences: Sentences, found: AttentionSites) -> dict[Site, str]:
+    """Sites whose weights are none of a query over keys, or change beside a longer text, and why.
 
-    Convolutions over tokens (ConvBERT) and landmarks (Nystromformer) do that.
+    Longformer returns weights of a window; convolutions over tokens (ConvBERT) and landmarks (Nystromformer)
+    read padding.
     """
     short, long = _short_and_long(sentences, model.config)
+    why: dict[Site, str] = {}
 
     def weights(batch: list[Sentence]) -> dict[Site, tuple[Tensor, ...]]:
-        outputs = forward(model, sentences.axes(batch, model.device), with_weights=True)
-        return attentions_of(outputs, causal="decoder" in found.layers)
-
-    beside, again = weights([short, long]), weights([short])
-    for site, layers in weights([short]).items():
-        for alone, padded, repeated in zip(layers, beside[site], again[site], strict=True):
-            queries, keys = alone.shape[2:]
-            change = (padded[:1, :, :queries, :keys] - alone).abs().amax().item()
-            # Weights that change by themselves, as with dropout that is active, are refused later on.
-            if change > TOLERANCES.get(alone.dtype, 1e-4) and torch.equal(alone, repeated):
-                msg = (
-                    f"The attention weights of {type(model).__name__} depend on the padding of the "
-                    f"batch (by up to {change:.2g} in the {site}), so its heads cannot be analyzed."
+        axes = sentences.axes(batch, model.device)
+        outputs = forward(model, axes, with_weights=True)
+        shown = attentions_of(outputs, causal="decoder" in found.layers)
+        for site, layers in shown.items():
+            queries, keys = sides_of(site, axes)
+            sizes = (queries.real.shape[1], keys.real.shape[1])
+            unfit = [tuple(one.shape[2:]) for one in layers if one.shape[2:] != sizes]
+            if unfit:
+                why[site] = (
+                    f"returns {unfit[0][0]} x {unfit[0][1]} weights in the {site} for {sizes[0]} queries and "
+                    f"{sizes[1]} keys"
                 )
-                raise InputError(msg)
+        return shown
+
+    alone, beside, again = weights([short]), weights([short, long]), weights([short])
+    for site, layers in alone.items():
+        for one, padded, repeated in zip(layers, beside[site], again[site], strict=True):
+            if site in why:
+                continue
+            queries, keys = one.shape[2:]
+            change = (padded[:1, :, :queries, :keys] - one).abs().amax().item()
+            # Weights that change by themselves, as with dropout that is active, are refused later on.
+            if change > TOLERANCES.get(one.dtype, 1e-4) and torch.equal(one, repeated):
+                why[site] = (
+                    "has attention weights that depend on the padding of the batch (by up to "
+                    f"{change:.2g} in the {site})"
+                )
+    return why

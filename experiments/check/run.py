@@ -9,6 +9,8 @@ writes results/check/.
 
 import argparse
 import multiprocessing
+import resource
+import signal
 import time
 import warnings
 from multiprocessing.connection import Connection
@@ -37,7 +39,7 @@ SEED = 0
 
 def checked(name: str) -> dict[str, Any]:
     """A row of the table of architectures, and the rows of both tables of its check."""
-    began = time.perf_counter()
+    began = time.process_time()
     try:
         model = small_model(name, SEED)
     except ValueError as error:
@@ -51,31 +53,35 @@ def checked(name: str) -> dict[str, Any]:
     return row | {
         "checked": True,
         "single": SinglePrecision() in found.notes,
-        "seconds": round(time.perf_counter() - began, 1),
+        "seconds": round(time.process_time() - began, 1),
         "properties": found.properties.to_dict("records"),
         "abilities": found.abilities.to_dict("records"),
     }
 
 
-def _answer(name: str, pipe: Connection) -> None:
+def _answer(name: str, pipe: Connection, seconds: int) -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     warnings.simplefilter("ignore")
     with quiet():
         pipe.send(checked(name))
 
 
-def in_own_process(name: str, seconds: float = SECONDS) -> dict[str, Any]:
-    """What `checked` says, or that it took too long or ended the process."""
+def in_own_process(name: str, seconds: int = SECONDS) -> dict[str, Any]:
+    """What `checked` says, or that it took more processor time or ended the process."""
     context = multiprocessing.get_context("fork")
     receiving, sending = context.Pipe(duplex=False)
-    process = context.Process(target=_answer, args=(name, sending))
+    process = context.Process(target=_answer, args=(name, sending, seconds))
     process.start()
     sending.close()
     try:
-        if not receiving.poll(seconds):
-            return {"built": False, "reason": f"took longer than {seconds:.0f} seconds"}
         answer: dict[str, Any] = receiving.recv()
     except EOFError:
-        return {"built": False, "reason": "ended its process"}
+        process.join()
+        late = process.exitcode == -signal.SIGXCPU
+        return {
+            "built": False,
+            "reason": f"took longer than {seconds} seconds" if late else "ended its process",
+        }
     else:
         return answer
     finally:

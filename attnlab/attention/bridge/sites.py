@@ -10,6 +10,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_MASKED_LM_MAPPING,
+)
 
 from attnlab.attention.mechanism import Mechanism, Scoring
 from attnlab.attention.multihead import OwnAttention
@@ -76,7 +80,7 @@ def attention_modules(model: PreTrainedModel) -> list[AttentionAt]:
         )
         raise InputError(msg)
     shared = _shared_layers(model, [path for path, _ in found])
-    sites = {part: _site(path, part) for path, part in found}
+    sites = {part: _site(path, part, model.config) for path, part in found}
     numbers = {
         site: layer_numbers(model, [part for part, own in sites.items() if own == site])
         for site in set(sites.values())
@@ -163,15 +167,30 @@ def _holds(module: nn.Module, found: list[tuple[str, nn.Module]]) -> bool:
     return any(part is module for _, part in found)
 
 
-def _site(path: str, module: nn.Module) -> str:
+def only_scores_next(config: Any) -> bool:
+    """Whether models of this configuration can be nothing but decoders.
+
+    What can be either says so by `is_decoder`, which other decoders have and do not heed.
+    """
+    text = config.get_text_config()
+    return (
+        not config.is_encoder_decoder
+        and type(text) in MODEL_FOR_CAUSAL_LM_MAPPING
+        and type(text) not in MODEL_FOR_MASKED_LM_MAPPING
+        and not hasattr(text, "is_decoder")
+    )
+
+
+def _site(path: str, module: nn.Module, config: Any) -> str:
     if isinstance(module, OwnAttention):
         if module.mechanism.causal:
             return "decoder"
         return "cross" if path.endswith(".cross") else "encoder"
     if any(name in path for name in CROSS_NAMES):
         return "cross"
-    # The decoder of NLLB-MoE says the one without the other.
-    causal = any(getattr(module, name, False) for name in ("is_causal", "is_decoder"))
+    # The decoder of NLLB-MoE says the one without the other, Doge neither.
+    said = [getattr(module, name) for name in ("is_causal", "is_decoder") if hasattr(module, name)]
+    causal = any(said) if said else only_scores_next(config)
     return "decoder" if causal else "encoder"
 
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import pandas as pd
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from attnlab.ablation import Layer, projections_of
 from attnlab.attention import (
@@ -54,18 +56,26 @@ from attnlab.questions.check.question import (
     WiderThanTokens,
 )
 from attnlab.questions.check.whole_model import PADDING, whole_model
-from attnlab.reading import find, most_positions, ready_to_show
+from attnlab.reading import (
+    Sentence,
+    Sentences,
+    Vocabulary,
+    most_positions,
+    readable_sites,
+    ready_to_show,
+)
 from attnlab.results import Result
 
 
 def abilities(probe: Probe, layers: Iterable[LayerAt]) -> pd.DataFrame:
     """A row per attention layer; layers that cannot be told apart count as those of the model's lists."""
     tries = {
-        "captured": lambda: _captured(probe),
+        "captured": lambda: _captured(probe, unreadable),
         "ablated": lambda: _ablated(probe),
         "replaced": lambda: _replaced(probe),
         "exported": lambda: _exported(probe),
     }
+    unreadable: dict[Layer, str] = {}
     found: dict[str, set[Layer]] = {}
     reasons: dict[str, str] = {}
     for name, attempt in tries.items():
@@ -75,12 +85,13 @@ def abilities(probe: Probe, layers: Iterable[LayerAt]) -> pd.DataFrame:
             found[name] = set()
             expected = isinstance(error, AttnlabError)
             reasons[name] = str(error) if expected else f"It cannot be {name} ({reason(error)})."
-    every = set().union(*found.values()) or {(at.site, at.layer) for at in layers}
+    every = set().union(*found.values(), unreadable) or {(at.site, at.layer) for at in layers}
     rows = []
     for site, layer in sorted(every, key=lambda one: (SITES.index(one[0]), one[1])):
         able = {name: (site, layer) in found[name] for name in tries}
-        why = dict.fromkeys(reasons[name] for name in tries if not able[name] and name in reasons)
-        rows.append({"site": site, "layer": layer, **able, "reason": " ".join(why)})
+        why = [f"{unreadable[site, layer]}."] if (site, layer) in unreadable else []
+        why += [reasons[name] for name in tries if not able[name] and name in reasons]
+        rows.append({"site": site, "layer": layer, **able, "reason": " ".join(dict.fromkeys(why))})
     return pd.DataFrame(rows, columns=list(ABILITIES))
 
 
@@ -90,10 +101,24 @@ def _run(probe: Probe) -> Callable[[], Any]:
     return lambda: probe.call(probe.ids[None], **given)
 
 
-def _captured(probe: Probe) -> set[Layer]:
+def _captured(probe: Probe, unreadable: dict[Layer, str]) -> set[Layer]:
+    """The layers that `attnlab.capture` reads; why it does not read others is put into `unreadable`."""
     with ready_to_show(probe.model):
-        sites = find(probe.model, _run(probe))
-    return {(site, layer) for site, layers in sites.layers.items() for layer in layers}
+        sites, why = readable_sites(probe.model, _sentences(probe))
+    every = {(site, layer) for site, layers in sites.layers.items() for layer in layers}
+    unreadable |= {at: why[at[0]] for at in every if at[0] in why}
+    return every - {*unreadable}
+
+
+def _sentences(probe: Probe) -> Sentences:
+    """The drawn ids as sentences, of a vocabulary without words."""
+    inner = Tokenizer(WordLevel({}, ""))
+    words = Vocabulary(PreTrainedTokenizerFast(tokenizer_object=inner))
+    words.padding = probe.padding
+    ids = tuple(probe.ids.tolist())
+    source = ids if probe.source is None else tuple(probe.source.tolist())
+    sentence = Sentence(0, source, None if probe.source is None else ids)
+    return Sentences((), (sentence,), (), words, words, len(source))
 
 
 def _ablated(probe: Probe) -> set[Layer]:

@@ -11,7 +11,7 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_MASKED_LM_MAPPING,
 )
 
-from attnlab.attention import attention_modules
+from attnlab.attention import attention_modules, only_scores_next
 from attnlab.core import InputError
 
 # Entries of configurations whose attention has a pattern of its own: Reformer, LongT5, Pegasus-X.
@@ -70,14 +70,12 @@ def reads_back(model: Any) -> bool | None:
             return bool(getattr(config, name) == back)
     if type(config) in MODEL_FOR_MASKED_LM_MAPPING:
         return False
-    scores_next = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
-    # What can be either says so by is_decoder, which other decoders have and do not heed.
-    if scores_next and not hasattr(config, "is_decoder"):
+    if only_scores_next(model.config):
         return True
     try:
         return any(at.site == "decoder" for at in attention_modules(model))
     except InputError:
-        return scores_next or None
+        return type(config) in MODEL_FOR_CAUSAL_LM_MAPPING or None
 
 
 def expected_of(config: Any, layer: int, layers: int, *, causal: bool | None) -> Expected:
@@ -96,7 +94,9 @@ def expected_of(config: Any, layer: int, layers: int, *, causal: bool | None) ->
             if len(kinds) == layers
             else Expected(causal, known=False)
         )
-    if any(getattr(config, name, None) is not None for name in _OWN_PATTERNS):
+    patterned = any(getattr(config, name, None) is not None for name in _OWN_PATTERNS)
+    # BigBird, whose blocks are drawn, and which reads all of short texts.
+    if patterned or (getattr(config, "attention_type", "") == "block_sparse" and not causal):
         return Expected(causal, known=False)
     sides = getattr(config, "attention_window", None)
     if sides is not None and not causal:

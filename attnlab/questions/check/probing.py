@@ -16,6 +16,8 @@ from attnlab.core import InputError
 MORE = 8
 # An argument that transformers takes of all models, named in few of them.
 _WEIGHTS = "output_attentions"
+# Of BigBird and BigBirdPegasus.
+_TURNS = "set_attention_type"
 # What a model may stop with where something is tried that it cannot do.
 STOPS = (
     ArithmeticError, AttributeError, ImportError, LookupError, NotImplementedError, RuntimeError, TypeError,
@@ -124,14 +126,26 @@ class Probe:
         if self.source is not None and "encoder_outputs" not in given:
             own["input_ids"] = self.source.expand(len(ids), -1)
         given = {"use_cache": False, **own, **given}
-        return self.body(
-            **{name: one for name, one in given.items() if name in self.takes | {_WEIGHTS}},
-            return_dict=True,
-        )
+        with _same_attention_type(self.model):
+            return self.body(
+                **{name: one for name, one in given.items() if name in self.takes | {_WEIGHTS}},
+                return_dict=True,
+            )
 
     def states(self, ids: Tensor, **given: Any) -> Float[Tensor, "batch token dim"]:
         """The last states, or scores where the model gives no states."""
         return last_states(self.call(ids, **given))
+
+
+@contextmanager
+def _same_attention_type(model: nn.Module) -> Iterator[None]:
+    """Undoes that BigBird turns to full attention for good where a text is short."""
+    types = {part: part.attention_type for part in model.modules() if hasattr(part, _TURNS)}
+    try:
+        yield
+    finally:
+        for part, kind in types.items():
+            getattr(part, _TURNS)(kind)
 
 
 def last_states(outputs: Any) -> Tensor:
