@@ -144,9 +144,10 @@ class AttentionPlan:
                 msg = f"The plan names '{address}', but the model has no {site} attention; it has: {there}."
                 raise InputError(msg)
             if (layer is not None and layer not in layers[site]) or (head or 0) >= heads[site]:
+                numbers, each = layers_in_words(layers[site]), counted(heads[site], "head")
                 msg = (
-                    f"The plan names '{address}', but the model's {site} has attention in "
-                    f"{layers_in_words(layers[site])} with {counted(heads[site], 'head')} each, counted from 0."
+                    f"The plan names '{address}', but the model's {site} has attention in {numbers} "
+                    f"with {each} each, counted from 0."
                 )
                 raise InputError(msg)
 

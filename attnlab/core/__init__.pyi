@@ -12,6 +12,7 @@ from .addresses import sides_of as sides_of
 from .addresses import site_order as site_order
 from .addresses import sites_named as sites_named
 from .arrays import UNREADABLE_ARRAYS as UNREADABLE_ARRAYS
+from .arrays import declared_array as declared_array
 from .arrays import opened_tensors as opened_tensors
 from .arrays import read_numpy as read_numpy
 from .arrays import read_tensors as read_tensors

@@ -49,6 +49,26 @@ def read_numpy(
             memory.
         Exception: one of `UNREADABLE_ARRAYS`: the file is damaged.
     """
+    shape, size = declared_array(path, opened, holds)
+    check_memory(size + working(shape), f"The array of shape {shape} in {path}", _ADVICE)
+    with opened() as file:
+        return np.lib.format.read_array(file, allow_pickle=False)
+
+
+def declared_array(
+    path: str | Path, opened: Callable[[], IO[bytes]], holds: str
+) -> tuple[tuple[int, ...], int]:
+    """The shape of an array in the format of `.npy` and its size in bytes, by its header alone.
+
+    Args:
+        path: of the file, for errors.
+        opened: the file, or the member of a `.npz`, at its beginning.
+        holds: what the array should hold, in the plural.
+
+    Raises:
+        InputError: the array holds something else than real numbers.
+        Exception: one of `UNREADABLE_ARRAYS`: the file is damaged.
+    """
     with opened() as file:
         version = np.lib.format.read_magic(file)
         read = getattr(np.lib.format, f"read_array_header_{1 if version == (1, 0) else 2}_0")
@@ -57,10 +77,7 @@ def read_numpy(
         what = "Python objects (a pickle), which are never loaded" if dtype.hasobject else dtype
         msg = f"{path} holds an array of {what}; {holds} are real numbers."
         raise InputError(msg)
-    size = dtype.itemsize * math.prod(shape) + working(shape)
-    check_memory(size, f"The array of shape {tuple(shape)} in {path}", _ADVICE)
-    with opened() as file:
-        return np.lib.format.read_array(file, allow_pickle=False)
+    return tuple(shape), dtype.itemsize * math.prod(shape)
 
 
 @contextmanager

@@ -20,6 +20,9 @@ from .hooks import ready_to_show as ready_to_show
 from .keeping import KeptMatrices as KeptMatrices
 from .keeping import MatrixKeeper as MatrixKeeper
 from .keeping import load_kept_matrices as load_kept_matrices
+from .matrix_axes import AXES_OPTION as AXES_OPTION
+from .matrix_axes import AxesTaken as AxesTaken
+from .matrix_axes import check_axes as check_axes
 from .matrix_files import load_arrays as load_arrays
 from .matrix_files import load_kept_source as load_kept_source
 from .matrix_files import load_matrices as load_matrices

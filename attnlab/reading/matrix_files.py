@@ -2,9 +2,10 @@
 
 import math
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,6 +23,7 @@ from attnlab.core import (
     Site,
     check_memory,
     check_regular,
+    declared_array,
     layer_name,
     open_regular,
     opened_tensors,
@@ -31,6 +33,7 @@ from attnlab.core import (
 from attnlab.matrices import check_weights, normalized_rows, rows_sum_to_one
 from attnlab.reading.coverage import Consumer, Coverage
 from attnlab.reading.keeping import KeptMatrices, Key, holds_kept_matrices, load_kept_matrices
+from attnlab.reading.matrix_axes import AXES, AxesTaken, axes_of, check_axes, layers_among
 from attnlab.reading.reading_notes import KeptInPart, RowsNotNormalized
 from attnlab.reading.vocabulary import Axis
 from attnlab.reading.weights import LayerWeights
@@ -45,16 +48,17 @@ FIT_BYTES_AN_ENTRY = 300
 _HELD = "attention weights"
 # Arrays that a message names.
 _MOST_NAMED = 8
-_Working: TypeAlias = Callable[[Sequence[int]], int]
+# Bytes that work with an array of a shape needs beside it; and whether the array is that of one layer.
+_Working: TypeAlias = Callable[[Sequence[int], bool], int]
 
 
 def load_matrices(
     path: str | Path,
     *,
     array: str | None = None,
-    working: _Working = lambda _: 0,
+    working: _Working = lambda *_: 0,
 ) -> Tensor:
-    """The matrices of a file in float64, `[*batch query key]`.
+    """The matrices of a file in float64, `[*batch query key]`, those of arrays of layers stacked.
 
     Args:
         path: of the file.
@@ -63,9 +67,13 @@ def load_matrices(
 
     Raises:
         InputError: the file is missing, of an unknown kind, beyond the free memory, damaged, pickled, holds
-            several arrays and none was named, or its array is no batch of matrices.
+            several arrays that are no layers and none was named, or its array is no batch of matrices.
     """
-    path = Path(path)
+    return _stacked(Path(path), _load(Path(path), array, working))
+
+
+def _load(path: Path, array: str | None, working: _Working) -> dict[str, Tensor]:
+    """One array of a file by its name, or all of its layers, see `layers_among`."""
     check_regular(path)
     if not path.is_file():
         msg = f"There is no file {path}; check the path."
@@ -74,48 +82,105 @@ def load_matrices(
     if path.suffix not in readers:
         msg = f"{path} is none of the files that can be read: {', '.join(readers)}."
         raise InputError(msg)
-    return _as_matrices(path, readers[path.suffix](path, array, working))
+    found = readers[path.suffix](path, array, working)
+    return {name: _as_matrices(path, values) for name, values in found.items()}
 
 
-def load_arrays(path: str | Path, *, array: str | None = None) -> dict[str, Tensor]:
-    """The matrices of a file by the name of their array; all arrays of a file of an analysis.
-
-    A file from elsewhere gives one array, with an empty name.
+def _stacked(path: Path, arrays: dict[str, Tensor]) -> Tensor:
+    """The only array, or those of layers along a first axis.
 
     Raises:
-        InputError: as `load_matrices`.
+        InputError: a layer has another shape than the first.
+    """
+    first, *others = arrays.items()
+    for name, values in others:
+        if values.shape != first[1].shape:
+            msg = (
+                f"{path}: the layers {first[0]} and {name} have the shapes {tuple(first[1].shape)} and "
+                f"{tuple(values.shape)}; name one of them (option array)."
+            )
+            raise InputError(msg)
+    return torch.stack([*arrays.values()]) if others else first[1]
+
+
+def load_arrays(
+    path: str | Path, *, array: str | None = None, axes: Sequence[str] | None = None
+) -> tuple[dict[str, Tensor], AxesTaken | None]:
+    """The matrices of a file by the name of their array, `[*batch query key]`, and what axes were taken for.
+
+    A file of an analysis gives all its arrays, which say themselves what they are; another one that of each
+    layer, or one array, with an empty name.
+
+    Raises:
+        InputError: as `load_matrices` and `axes_of`.
     """
     path = Path(path)
     if array is not None or not holds_kept_matrices(path):
-        return {"": load_matrices(path, array=array, working=_fits)}
-    found = load_kept_matrices(path).matrices
+        found = _load(path, array, _fits)
+        layered = layers_among([*found]) is not None
+        taken = _axes_taken(path, found, axes, layered=layered)
+        arranged = {name: _arranged(one, taken.axes) for name, one in found.items()}
+        return arranged if layered else {"": next(iter(arranged.values()))}, taken
+    _check_no_axes(path, axes)
+    kept = load_kept_matrices(path).matrices
     return {
         f"{n}.{layer_name(site, layer)}": matrix.double()
-        for (n, site, layer), matrix in found.items()
-    }
+        for (n, site, layer), matrix in kept.items()
+    }, None
 
 
-def _fits(shape: Sequence[int]) -> int:
+def _check_no_axes(path: Path, axes: Sequence[str] | None) -> None:
+    """Raises InputError where axes are named for a file of an analysis."""
+    if axes is not None:
+        msg = f"{path} is of an analysis and says itself what its matrices are; leave axes out."
+        raise InputError(msg)
+
+
+def _axes_taken(
+    path: Path, arrays: Mapping[str, Tensor], axes: Sequence[str] | None, *, layered: bool
+) -> AxesTaken:
+    first = next(iter(arrays.values()))
+    taken = axes_of(first.ndim, axes, of_layer=layered, array=f"The array in {path}")
+    return AxesTaken(taken, tuple(first.shape), tuple(arrays) if layered else ())
+
+
+def _arranged(values: Tensor, axes: Sequence[str]) -> Tensor:
+    """The axes in the order in which they are kept."""
+    return values.permute([axes.index(name) for name in AXES if name in axes])
+
+
+def _fits(shape: Sequence[int], _: bool = False) -> int:
     return FIT_BYTES_AN_ENTRY * math.prod(shape)
 
 
-def _read_numpy(path: Path, array: str | None, working: _Working) -> Tensor:
+def _read_numpy(path: Path, array: str | None, working: _Working) -> dict[str, Tensor]:
     _chosen(path, [""], array)
     with _refusing_damage(path):
-        return _tensor(read_numpy(path, lambda: open_regular(path), _HELD, _needs(working)))
+        shape, _ = declared_array(path, lambda: open_regular(path), _HELD)
+        _check_sizes(path, {"": shape}, working)
+        return {"": _tensor(read_numpy(path, lambda: open_regular(path), _HELD))}
 
 
-def _read_members(path: Path, array: str | None, working: _Working) -> Tensor:
-    """One array of a zip file; of the others nothing but the names is read."""
+def _read_members(path: Path, array: str | None, working: _Working) -> dict[str, Tensor]:
+    """Arrays of a zip file; of the others nothing but the names is read."""
     ending = ".npy"
     with _refusing_damage(path), open_regular(path) as opened, zipfile.ZipFile(opened) as archive:
         members = {name.removesuffix(ending): name for name in archive.namelist()}
-        member = members[_chosen(path, list(members), array)]
-        return _tensor(read_numpy(path, lambda: archive.open(member), _HELD, _needs(working)))
+        chosen = _chosen(path, list(members), array)
+        opened_as = {name: partial(archive.open, members[name]) for name in chosen}
+        shapes = {name: declared_array(path, one, _HELD)[0] for name, one in opened_as.items()}
+        _check_sizes(path, shapes, working)
+        return {name: _tensor(read_numpy(path, one, _HELD)) for name, one in opened_as.items()}
 
 
-def _needs(working: _Working) -> _Working:
-    return lambda shape: BYTES_AN_ENTRY * math.prod(shape) + working(shape)
+def _check_sizes(path: Path, shapes: Mapping[str, Sequence[int]], working: _Working) -> None:
+    """Raises InputError where arrays of these shapes, by name, need more memory than is free."""
+    of_layer = layers_among([*shapes]) is not None
+    wanted = sum(BYTES_AN_ENTRY * math.prod(shape) for shape in shapes.values())
+    wanted += max(working(shape, of_layer) for shape in shapes.values())
+    several = f"The {len(shapes)} arrays, the first" if len(shapes) > 1 else "The array"
+    what = f"{several} of shape {tuple(next(iter(shapes.values())))} in {path}"
+    check_memory(wanted, what, "save fewer matrices in a file")
 
 
 @contextmanager
@@ -132,35 +197,37 @@ def _tensor(values: "np.ndarray[Any, Any]") -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float64))
 
 
-def _read_safetensors(path: Path, array: str | None, working: _Working) -> Tensor:
+def _read_safetensors(path: Path, array: str | None, working: _Working) -> dict[str, Tensor]:
     from safetensors import SafetensorError
 
     try:
         with opened_tensors(path, copies=0) as file:
-            name = _chosen(path, list(file.keys()), array)
-            shape = file.get_slice(name).get_shape()
-            what = f"The array of shape {tuple(shape)} in {path}"
-            check_memory(_needs(working)(shape), what, "save fewer matrices in a file")
-            return file.get_tensor(name)
+            chosen = _chosen(path, list(file.keys()), array)
+            shapes = {name: file.get_slice(name).get_shape() for name in chosen}
+            _check_sizes(path, shapes, working)
+            return {name: file.get_tensor(name) for name in chosen}
     except (SafetensorError, OSError) as error:
         msg = f"{path} cannot be read: it is damaged or no .safetensors file."
         raise InputError(msg) from error
 
 
-def _chosen(path: Path, names: list[str], wanted: str | None) -> str:
+def _chosen(path: Path, names: list[str], wanted: str | None) -> list[str]:
+    """The array that is wanted, the only one, or those of layers in the order of their numbers."""
     if wanted is not None and wanted not in names:
         msg = f"{path} has no array '{wanted}'; it has: {_some(names)}."
         raise InputError(msg)
     if wanted is not None:
-        return wanted
-    if len(names) != 1:
+        return [wanted]
+    layers = layers_among(names)
+    if layers is None and len(names) != 1:
         msg = (
-            f"{path} holds {len(names)} arrays ({_some(names)}); name one of them (option array)."
+            f"{path} holds {len(names)} arrays ({_some(names)}), which are not named as layers (layer0, "
+            "decoder.0); name one of them (option array)."
             if names
             else f"{path} holds no array."
         )
         raise InputError(msg)
-    return names[0]
+    return [*layers] if layers is not None else names
 
 
 def _some(names: list[str]) -> str:
@@ -268,7 +335,11 @@ class KeptSource(ShortRepr):
 
 
 def load_kept_source(
-    path: str | Path, *, normalize: str = "none", sites: Sequence[str] | None = None
+    path: str | Path,
+    *,
+    normalize: str = "none",
+    sites: Sequence[str] | None = None,
+    axes: Sequence[str] | None = None,
 ) -> KeptSource | None:
     """The matrices of a file that `attnlab analyze` wrote; None for a file from elsewhere.
 
@@ -276,13 +347,15 @@ def load_kept_source(
         path: `matrices.safetensors` of an analysis.
         normalize: `rows` divides each row by its sum, `none` does not.
         sites: which of them to take; None for all.
+        axes: none, since the file says what they are.
 
     Raises:
-        InputError: the file is damaged, or holds nothing of these sites.
+        InputError: the file is damaged, or holds nothing of these sites; axes are given.
     """
     path = Path(path)
     if not holds_kept_matrices(path):
         return None
+    _check_no_axes(path, axes)
     found = load_kept_matrices(path)
     if found.rows or found.heads is not None:
         msg = (
@@ -326,9 +399,6 @@ def axis_of(kinds: str, sentences: int = 1) -> Axis:
     return Axis(positions, every, of("wp"), of("soc"), of("o"), of("c"), of("p"))
 
 
-AXES = ("layer", "sentence", "head", "query", "key")
-
-
 @dataclass(frozen=True, repr=False)
 class MatrixSource(ShortRepr):
     """Attention matrices of a file.
@@ -336,28 +406,30 @@ class MatrixSource(ShortRepr):
     Attributes:
         path: the file.
         matrices: in float64.
+        layers: numbers of the layers.
         site: what they are, as far as it was said.
         causal: whether no row of any matrix looks ahead.
-        notes: what is wrong with them.
+        notes: what their axes were taken for, and what is wrong with them.
     """
 
     path: Path
     matrices: Float[Tensor, "layer sentence head query key"]
+    layers: tuple[int, ...]
     site: Site
     causal: bool
-    notes: tuple[RowsNotNormalized, ...]
+    notes: tuple[AxesTaken | RowsNotNormalized, ...]
 
     def send(self, consumers: Sequence[Consumer], first: int | None = None) -> Coverage:
         """Feeds every layer to `consumers`, with the first sentences only where `first` is given."""
-        layers, sentences, _, queries, keys = self.matrices[:, :first].shape
+        sentences, _, queries, keys = self.matrices[0, :first].shape
         # Every row and column is an ordinary token, known by its position.
         sides = [axis_of("w" * length, sentences) for length in (queries, keys)]
         names = [Names([str(position) for position in range(length)]) for length in (queries, keys)]
-        for layer in range(layers):
+        for layer, weights in zip(self.layers, self.matrices, strict=True):
             seen = LayerWeights(
                 site=self.site,
                 layer=layer,
-                weights=self.matrices[layer, :first],
+                weights=weights[:first],
                 queries=sides[0],
                 keys=sides[1],
                 causal=self.causal,
@@ -367,7 +439,7 @@ class MatrixSource(ShortRepr):
             )
             for consumer in consumers:
                 consumer.update(seen)
-        return Coverage(sentences, (), {self.site: layers}, streamed=True)
+        return Coverage(sentences, (), {self.site: len(self.layers)}, streamed=True)
 
     def about(self) -> dict[str, str]:
         """What the file holds, in words, by heading."""
@@ -385,17 +457,19 @@ def load_matrix_source(
     path: str | Path,
     *,
     array: str | None = None,
+    axes: Sequence[str] | None = None,
     normalize: str = "none",
     sites: Sequence[str] | None = None,
 ) -> MatrixSource:
     """The matrices of a file, ready to be analyzed.
 
     Args:
-        path: `.npz`, `.npy` or `.safetensors`; its array is `[query key]`, `[head query key]`,
-            `[sentence head query key]` or `[layer sentence head query key]`.
+        path: `.npz`, `.npy` or `.safetensors`, of one array, or of one for each layer (`layer0` or
+            `decoder.0`).
         array: which array of a file that holds several.
+        axes: names of the axes of the array; None: see `axes_of`.
         normalize: `rows` divides each row by its sum, `none` does not.
-        sites: what the matrices are: one site, or None where that is not known.
+        sites: what the matrices are: one site, or None where that is not known or arrays are named by it.
 
     Raises:
         InputError: the file, the number of dimensions, an entry or the sites cannot be used.
@@ -404,24 +478,40 @@ def load_matrix_source(
     if sites is not None and len(sites) != 1:
         msg = "The matrices of a file are of one site; name one, such as sites=['cross'], or none."
         raise InputError(msg)
-    found = load_matrices(path, array=array, working=_analysis)
-    if found.ndim > len(AXES):
-        msg = (
-            f"{path} holds an array of {found.ndim} dimensions; "
-            f"the most that can be read are {len(AXES)}: {', '.join(AXES)}."
-        )
-        raise InputError(msg)
-    matrices, note = prepared(found, normalize)
-    matrices = matrices[(None,) * (len(AXES) - found.ndim)]
-    site: Site = next((site for site in SITES if site in (sites or ())), UNKNOWN_SITE)
+    check_axes(axes)
+    found = _load(path, array, partial(_analysis, path=path, axes=axes))
+    numbers = layers_among([*found])
+    taken = _axes_taken(path, found, axes, layered=numbers is not None)
+    named = taken.axes if numbers is None or len(found) == 1 else ("layers", *taken.axes)
+    matrices, note = prepared(_arranged(_stacked(path, found), named), normalize)
+    sizes = dict(zip((name for name in AXES if name in named), matrices.shape, strict=True))
+    matrices = matrices.reshape([sizes.get(name, 1) for name in AXES])
+    layers = tuple(range(len(matrices))) if numbers is None else tuple(numbers.values())
+    site = _site_of(path, next(iter(found)) if numbers else "", sites)
     causal = site != "cross" and _looks_back(matrices)
-    return MatrixSource(path, matrices, site, causal, () if note is None else (note,))
+    notes = (taken,) if note is None else (taken, note)
+    return MatrixSource(path, matrices, layers, site, causal, notes)
 
 
-def _analysis(shape: Sequence[int]) -> int:
+def _site_of(path: Path, name: str, sites: Sequence[str] | None) -> Site:
+    """The site that was said, or that the name of an array of a layer says.
+
+    Raises:
+        InputError: the two differ.
+    """
+    named = name.split(".", maxsplit=1)[0]
+    wanted = sites[0] if sites else named
+    if named in SITES and wanted != named:
+        msg = f"{path} holds layers of {named}, and not of {wanted}; leave sites out."
+        raise InputError(msg)
+    return next((site for site in SITES if site == wanted), UNKNOWN_SITE)
+
+
+def _analysis(shape: Sequence[int], of_layer: bool, path: Path, axes: Sequence[str] | None) -> int:
     """Bytes that an analysis needs: for the matrices of one layer at a time."""
-    of_layer = shape[1:] if len(shape) == len(AXES) else shape
-    return ANALYSIS_BYTES_AN_ENTRY * math.prod(of_layer)
+    taken = axes_of(len(shape), axes, of_layer=of_layer, array=f"The array in {path}")
+    sizes = dict(zip(taken, shape, strict=True))
+    return ANALYSIS_BYTES_AN_ENTRY * math.prod(shape) // max(sizes.get("layers", 1), 1)
 
 
 def _looks_back(matrices: Float[Tensor, "layer sentence head query key"]) -> bool:

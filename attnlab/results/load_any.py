@@ -19,8 +19,8 @@ def load(source: Source) -> Model | Result | AttentionPlan | dict[str, Tensor]:
 
     Args:
         source: a run; the folder of a result, such as `runs/demo/analysis`; a plan file (.json); a file of
-            matrices (.npz, .npy, .safetensors), of which the arrays by name are returned (of one without
-            names: under ""); a transformers model, by folder or name; or a pair (model, tokenizer).
+            matrices (.npz, .npy, .safetensors), of which the arrays of layers by name are returned (of one
+            array: under ""); a transformers model, by folder or name; or a pair (model, tokenizer).
 
     Raises:
         InputError: it is none of these, or damaged.
@@ -32,7 +32,7 @@ def load(source: Source) -> Model | Result | AttentionPlan | dict[str, Tensor]:
     if path.is_file() and path.suffix == ".json":
         return load_plan(path)
     if path.is_file() and path.suffix in MATRIX_SUFFIXES:
-        return load_arrays(path)
+        return load_arrays(path)[0]
     if path.is_dir() and not is_run(path):
         if (path / RESULT_MARK).is_file():
             return Result.load(path)

@@ -18,7 +18,7 @@ from attnlab.evaluation import (
     UnknownTokens,
     UnreadableTranslations,
 )
-from attnlab.reading import KeptInPart, RowsNotNormalized, SentencesDropped
+from attnlab.reading import AxesTaken, KeptInPart, RowsNotNormalized, SentencesDropped
 
 # With the values of a note between braces, or of the note.
 Words = str | Callable[[Any], str]
@@ -51,6 +51,17 @@ def _dropped(note: SentencesDropped) -> str:
     part = f"{note.part} " if note.part else ""
     were = "was" if note.count == 1 else "were"
     return f"{note.count} of {note.total} {part}sentences {were} left out: {note.reason}."
+
+
+def _axes_taken(note: AxesTaken) -> str:
+    axes = f"axes, {' x '.join(map(str, note.shape))},"
+    names = f"{', '.join(note.axes)} (option axes)"
+    if not note.arrays:
+        return f"The array's {axes} are taken for {names}."
+    if len(note.arrays) == 1:
+        return f"The array {note.arrays[0]} is taken for this layer, its {axes} for {names}."
+    which = f"{note.arrays[0]} to {note.arrays[-1]}"
+    return f"The {len(note.arrays)} arrays {which} are taken for layers, their {axes} for {names}."
 
 
 def _not_normalized(note: RowsNotNormalized) -> str:
@@ -118,6 +129,7 @@ def _wider_than_page(note: TableWiderThanPage) -> str:
 # Templates are filled with the values of the note.
 WORDS: Mapping[type[Note], Words] = {
     SentencesDropped: _dropped,
+    AxesTaken: _axes_taken,
     RowsNotNormalized: _not_normalized,
     FewForMeans: lambda note: f"{_only(note.sentences)}: means may be far from those of a corpus.",
     FewForIntervals: _few_for_intervals,

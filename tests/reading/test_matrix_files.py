@@ -6,8 +6,17 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+import attnlab
 from attnlab.core.errors import InputError
-from attnlab.reading.matrix_files import load_matrices, load_matrix_source, prepared
+from attnlab.reading.matrix_axes import AXES, AxesTaken, axes_of, layers_among
+from attnlab.reading.matrix_files import (
+    load_arrays,
+    load_kept_source,
+    load_matrices,
+    load_matrix_source,
+    prepared,
+)
+from attnlab.results.note_words import describe_notes
 
 
 def weights(*shape: int) -> np.ndarray:
@@ -40,7 +49,7 @@ def test_bfloat16_and_whole_numbers_are_read(tmp_path: Path) -> None:
 def test_one_of_several_arrays_must_be_named(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", one=weights(5, 5), two=weights(7, 7))
     with pytest.raises(
-        InputError, match=r"2 arrays \(one, two\); name one of them \(option array\)"
+        InputError, match=r"2 arrays \(one, two\), .*; name one of them \(option arr"
     ):
         load_matrices(tmp_path / "a.npz")
     assert load_matrices(tmp_path / "a.npz", array="two").shape == (7, 7)
@@ -149,3 +158,132 @@ def test_rows_are_normalized_or_warned_about() -> None:
     assert (note.lowest, note.highest) == (pytest.approx(0.5), pytest.approx(0.5))
     with pytest.raises(InputError, match="choose from: rows, none"):
         prepared(H, "columns")
+
+
+SIZES = {"layers": 2, "texts": 3, "heads": 4, "query": 5, "key": 7}
+TAKEN = {
+    2: ("query", "key"),
+    3: ("heads", "query", "key"),
+    4: ("layers", "heads", "query", "key"),
+    5: AXES,
+}
+
+
+def as_layers(path: Path, H: np.ndarray, names: list[str]) -> Path:
+    """A file of one array for each layer, in the order of `names`."""
+    arrays = dict(zip(names, H, strict=True))
+    if path.suffix == ".npz":
+        np.savez(path, **arrays)
+    else:
+        save_file({name: torch.from_numpy(one.copy()) for name, one in arrays.items()}, path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("axes", "said"),
+    [
+        *((axes, None) for axes in TAKEN.values()),
+        *((axes, axes) for axes in (
+            ("texts", "heads", "query", "key"), ("layers", "query", "key"), ("key", "heads", "query"),
+            ("heads", "layers", "query", "key"), ("texts", "key", "layers", "query", "heads"),
+        )),
+    ],
+)  # fmt: skip
+def test_axes_are_those_of_the_rule_or_those_said(
+    tmp_path: Path, axes: tuple[str, ...], said: tuple[str, ...] | None
+) -> None:
+    H = weights(*SIZES.values())
+    for place, name in reversed([*enumerate(SIZES)]):
+        H = H if name in axes else H[(slice(None),) * place + (0,)]
+    left = [name for name in SIZES if name in axes]
+    stored = H.transpose([left.index(name) for name in axes])
+    np.save(tmp_path / "a.npy", stored)
+    source = load_matrix_source(tmp_path / "a.npy", axes=said)
+    whole = H.reshape([SIZES[name] if name in axes else 1 for name in SIZES])
+    np.testing.assert_array_equal(source.matrices, whole)
+    assert source.layers == tuple(range(len(whole)))
+    assert source.notes == (AxesTaken(axes, stored.shape),)
+    (words,) = describe_notes(source.notes)
+    assert f"are taken for {', '.join(axes)} (option axes)" in words
+    arrays, taken = load_arrays(tmp_path / "a.npy", axes=said)
+    np.testing.assert_array_equal(arrays[""], H)
+    assert taken == source.notes[0]
+
+
+@pytest.mark.parametrize("ending", [".npz", ".safetensors"])
+@pytest.mark.parametrize(
+    ("prefix", "site"),
+    [("layer", "unknown"), ("layer_", "unknown"), ("layers.", "unknown"), ("arr_", "unknown"),
+     ("decoder.", "decoder"), ("cross.", "cross")],
+)  # fmt: skip
+@pytest.mark.parametrize("texts", [1, 3])
+def test_an_array_of_each_layer_is_that_layer(
+    tmp_path: Path, ending: str, prefix: str, site: str, texts: int
+) -> None:
+    H = weights(12, texts, 2, 5, 5)[:, 0 if texts == 1 else slice(None)]
+    numbers = [10, 9, 0, 1, 2, 3, 4, 5, 6, 7, 8, 27]
+    path = as_layers(tmp_path / f"a{ending}", H, [f"{prefix}{number}" for number in numbers])
+    source = load_matrix_source(path)
+    assert (source.layers, source.site) == (tuple(sorted(numbers)), site)
+    for layer, matrices in zip(source.layers, source.matrices, strict=True):
+        expected = H[numbers.index(layer)].reshape(texts, 2, 5, 5)
+        np.testing.assert_array_equal(matrices, expected)
+    arrays, taken = load_arrays(path)
+    assert [*arrays] == [f"{prefix}{number}" for number in sorted(numbers)]
+    assert taken == source.notes[0]
+    assert f"12 arrays {prefix}0 to {prefix}27 are taken for layers" in describe_notes([taken])[0]
+    one = load_matrix_source(path, array=f"{prefix}9")
+    np.testing.assert_array_equal(one.matrices.flatten(), H[1].flatten())
+
+
+def test_names_that_are_no_layers_are_told_apart() -> None:
+    for names in (["a", "b"], ["layer0", "other"], ["layer1", "layer01"], ["encoder.0", "decoder.0"],
+                  ["layer0", "layer_1"], ["arr_0"], []):  # fmt: skip
+        assert layers_among(names) is None
+    assert layers_among(["decoder.3"]) == {"decoder.3": 3}
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        (("texts", "heads", "query"), "query or key is missing"),
+        (("heads", "heads", "query", "key"), "one is named twice"),
+        (("batch", "query", "key"), "no axis 'batch'; .*from: layers, texts, heads, query, key"),
+        (("query", "key"), "4 dimensions, and 2 are named"),
+    ],
+)
+def test_axes_that_cannot_be_are_refused(
+    tmp_path: Path, axes: tuple[str, ...], message: str
+) -> None:
+    np.save(tmp_path / "a.npy", weights(2, 3, 5, 5))
+    for question in (attnlab.analyze, attnlab.approximate):
+        with pytest.raises(InputError, match=message):
+            question(tmp_path / "a.npy", axes=axes)
+    with pytest.raises(InputError, match="6 dimensions, and what can be read has 2 to 5"):
+        axes_of(6)
+
+
+def test_layers_that_do_not_fit_each_other_or_what_is_said_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", layer0=weights(2, 5, 5), layer1=weights(3, 5, 5))
+    with pytest.raises(
+        InputError, match=r"layers layer0 and layer1 have the shapes \(2, 5, 5\) and"
+    ):
+        load_matrix_source(tmp_path / "a.npz")
+    with pytest.raises(InputError, match="so none of its axes is layers"):
+        load_matrix_source(tmp_path / "a.npz", array="layer0", axes=("layers", "query", "key"))
+    np.savez(tmp_path / "b.npz", **{"decoder.0": weights(2, 5, 5)})
+    with pytest.raises(InputError, match="holds layers of decoder, and not of cross"):
+        load_matrix_source(tmp_path / "b.npz", sites=["cross"])
+
+
+def test_a_file_of_an_analysis_says_itself_what_it_holds(tmp_path: Path) -> None:
+    H = np.tril(weights(2, 3, 5, 5)) + 1e-3 * np.tril(np.ones((5, 5)))
+    path = as_layers(tmp_path / "a.npz", H / H.sum(-1, keepdims=True), ["decoder.3", "decoder.7"])
+    found = attnlab.analyze(path, keep_matrices=1)
+    assert set(found.heads["layer"]) == {3, 7}
+    kept = found.save(tmp_path / "out") / "matrices.safetensors"
+    again = load_kept_source(kept)
+    assert [*again.kept.matrices] == [(0, "decoder", 3), (0, "decoder", 7)]
+    for load in (load_kept_source, load_arrays):
+        with pytest.raises(InputError, match="says itself what its matrices are; leave axes out"):
+            load(kept, axes=AXES)

@@ -30,7 +30,7 @@ def test_heads_of_a_file_are_those_of_its_matrices(tmp_path: Path) -> None:
     outside = weights.sum((1, 2)) - weights.diagonal(dim1=1, dim2=2).sum(-1)
     np.testing.assert_allclose(band["l1"], outside, rtol=1e-12)
     assert found.matrices.tokens[0, "cross"][1] == [str(n) for n in range(11)]
-    assert "5 head x 7 query x 11 key" in found.about["Matrices"]
+    assert "5 heads x 7 query x 11 key" in found.about["Matrices"]
 
 
 def test_dimensions_are_layers_sentences_and_heads(tmp_path: Path) -> None:
@@ -74,7 +74,10 @@ def test_files_that_cannot_be_analyzed(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"There is no file .*none\.npz"):
         attnlab.analyze(tmp_path / "none.npz")
     six = saved(tmp_path / "six.npy", np.ones((1, 1, 1, 1, 2, 2)) / 2)
-    with pytest.raises(InputError, match="6 dimensions; the most that can be read are 5: layer"):
+    with pytest.raises(
+        InputError,
+        match=r"in .* has 6 dimensions, and what can be read has 2 to 5; axes are: layers",
+    ):
         attnlab.analyze(six)
     with pytest.raises(InputError, match="are of one site; name one"):
         attnlab.analyze(saved(tmp_path / "two.npy", np.eye(3)), sites=["encoder", "cross"])

@@ -44,7 +44,7 @@ def test_heads_and_fits_are_those_of_the_model(original: Result, file: Path) -> 
 
 
 def test_fits_name_sentence_site_layer_and_head(file: Path) -> None:
-    arrays = load_arrays(file)
+    arrays, _ = load_arrays(file)
     found = approximate(file, families=("band",))
     assert found.table["matrix"].iloc[0] == "0.encoder.0.0"
     one = approximate(arrays["2.cross.0"], families=("band",)).table

@@ -60,7 +60,9 @@ def _analyze_file(source: Path, settings: AnalysisSettings, views: tuple[View, .
     Raises:
         InputError: the file, or a setting that it has no use for.
     """
-    reading: dict[str, Any] = {"normalize": settings.normalize, "sites": settings.sites}
+    reading: dict[str, Any] = {
+        name: getattr(settings, name) for name in ("normalize", "sites", "axes")
+    }
     source_kept = None if settings.array else load_kept_source(source, **reading)
     matrices = source_kept or load_matrix_source(source, array=settings.array, **reading)
     if settings.ignore_special and source_kept is None:
@@ -78,5 +80,5 @@ def _analyze_file(source: Path, settings: AnalysisSettings, views: tuple[View, .
         "Matrices kept": f"{len(kept.sentences)} sentences",
         **versions_in_words(),
     }
-    all_notes = [*notes_on_weights(source.parent), *matrices.notes, *notes]
+    all_notes = [*matrices.notes, *notes_on_weights(source.parent), *notes]
     return result_of(source.resolve().name, tables, kept, views, about=about, notes=all_notes)

@@ -29,7 +29,7 @@ from attnlab.labels import (
     TIE_BITS_PER_ROW,
 )
 from attnlab.questions.analyze.analysis_notes import NOTES
-from attnlab.reading import DISTANCES, HEADS
+from attnlab.reading import AXES_OPTION, DISTANCES, HEADS, check_axes
 from attnlab.results import Question
 
 FITS = Table(
@@ -236,6 +236,7 @@ class AnalysisSettings(CorpusTextSettings):
     ] = None
     seed: Annotated[int | None, replace(SEED, shown="that of the run, or 0")] = None
     array: Annotated[str | None, Option("Name of the array, in a file of several.")] = None
+    axes: Annotated[Sequence[str] | None, AXES_OPTION] = None
     normalize: Annotated[
         str,
         Option("Divide every row of a file's matrices by its sum (rows), or not (none)."),
@@ -264,6 +265,7 @@ class AnalysisSettings(CorpusTextSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_axes(self.axes)
         if self.ablation and not self.labelled:
             msg = "Ablation needs labels; ask for labels too, or leave it out."
             raise InputError(msg)
@@ -274,7 +276,11 @@ class AnalysisSettings(CorpusTextSettings):
         A file of matrices is read whole, and has neither tokens nor a model.
         """
         if not is_matrix_file(source):
-            given = {"array": self.array is not None, "normalize": self.normalize != NOT_NORMALIZED}
+            given = {
+                "array": self.array is not None,
+                "axes": self.axes is not None,
+                "normalize": self.normalize != NOT_NORMALIZED,
+            }
             for name in (name for name, is_given in given.items() if is_given):
                 msg = f"{name} is for files of matrices; leave it out for a model."
                 raise InputError(msg)

@@ -82,11 +82,13 @@ def approximate(
     """
     about, notes = versions_in_words(), list[Note]()
     if isinstance(source, str | Path):
-        arrays = load_arrays(source, array=settings.array)
+        arrays, axes = load_arrays(source, array=settings.array, axes=settings.axes)
         about = {"File": path_label(source), "Normalized": settings.normalize, **about}
+        notes += [] if axes is None else [axes]
         notes += notes_on_weights(Path(source).parent)
-    elif settings.array is not None:
-        msg = "array is for files of matrices; leave it out."
+    elif settings.array is not None or settings.axes is not None:
+        name = "axes" if settings.array is None else "array"
+        msg = f"{name} is for files of matrices; leave it out."
         raise InputError(msg)
     else:
         given: dict[str, Any] = dict(source) if isinstance(source, Mapping) else {"": source}

@@ -9,6 +9,7 @@ from attnlab.core import Column, InputError, Option, Settings, Table
 from attnlab.evaluation import Progress
 from attnlab.labels import STRUCTURE_SAID
 from attnlab.matrices import ERROR_BOUND, FAMILIES, FITTED, NUM_POS, WINDOW
+from attnlab.reading import AXES_OPTION, check_axes
 from attnlab.results import Question
 
 BITS_PER_ROW = Column(
@@ -101,6 +102,7 @@ class ApproximationSettings(Settings):
     """
 
     array: Annotated[str | None, Option("Name of the array, in a file of several.")] = None
+    axes: Annotated[Sequence[str] | None, AXES_OPTION] = None
     normalize: Annotated[
         str, Option("Divide every row by its sum (rows), or not (none).", choices=("rows", "none"))
     ] = "none"
@@ -153,6 +155,7 @@ class ApproximationSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_axes(self.axes)
         self.error_entries(1)
         if not self.fitted:
             msg = f"Name at least one family; choose from: {', '.join(FITTED)}."
@@ -203,7 +206,7 @@ QUESTION = Question(
     settings=ApproximationSettings,
     tables=(APPROXIMATION, BITS),
     run="attnlab.questions.approximate.approximation:approximate",
-    source="Attention matrices: .npz, .npy or .safetensors, [*batch, query, key], or matrices.safetensors "
-    "of an analysis.",
+    source="Attention matrices: .npz, .npy or .safetensors, one array or one of each layer, or "
+    "matrices.safetensors of an analysis.",
     sources=("matrices",),
 )
