@@ -84,6 +84,7 @@ class AttentionSites:
             queries and keys; empty where that was not looked for, or some layer has none.
         watched_as: the name of the attention that these then call.
         biased: whether the model adds a number of its own to the score of each pair of tokens and head.
+        unread: sites whose weights are no matrices [head, query, key], such as those of blocks of keys.
     """
 
     layers: Mapping[Site, tuple[int, ...]]
@@ -94,6 +95,7 @@ class AttentionSites:
     callers: tuple[nn.Module, ...] = ()
     watched_as: str = ""
     biased: bool = False
+    unread: tuple[Site, ...] = ()
 
     def has_sink(self, site: Site, layer: int) -> bool:
         """Whether rows of a layer sum to less than 1, since a learned sink takes the rest."""
@@ -127,13 +129,44 @@ def ready_to_show(model: Any, attention: str = EAGER) -> Iterator[None]:
         for config in fused:
             # Some models, such as Falcon, heed the name but refuse `set_attn_implementation`.
             config._attn_implementation_internal = attention  # noqa: SLF001
-        with always_returning_weights(model):
+        with always_returning_weights(model), _weights_for_scores(model):
             yield
     finally:
         for module, training in modes.items():
             module.training = training
         for config, name in zip(fused, names, strict=True):
             config._attn_implementation_internal = name  # noqa: SLF001
+
+
+@contextmanager
+def _weights_for_scores(model: nn.Module) -> Iterator[None]:
+    """While the block runs, attention of ProphetNet returns weights; by itself it returns masked scores.
+
+    In its decoder rows of the streams that predict stand behind those of the stream that reads the target;
+    the first rows are kept, whose self-attention is what the decoder returns too.
+    """
+    modules = [part for part in model.modules() if type(part).__name__ == "ProphetNetAttention"]
+    before = [vars(module).get("forward") for module in modules]
+
+    def show(forward: Callable[..., Any]) -> Callable[..., Any]:
+        def weights_too(*args: Any, **named: Any) -> Any:
+            mixed, scores = forward(*args, **named)
+            if scores is None:
+                return mixed, None
+            streams = 1 if named.get("key_value_states") is None else 1 + model.config.ngram
+            return mixed, scores[:, :, : scores.shape[2] // streams].softmax(-1)
+
+        return weights_too
+
+    for module in modules:
+        module.forward = show(module.forward)
+    try:
+        yield
+    finally:
+        for module, forward in zip(modules, before, strict=True):
+            del module.forward
+            if forward is not None:
+                module.forward = forward
 
 
 def _configurations(model: nn.Module) -> list[Any]:
@@ -207,10 +240,13 @@ def find(model: Any, run: Callable[[], Any]) -> AttentionSites:
             handle.remove()
     alone = getattr(outputs, "attentions", None)
     decodes = alone is not None and len(alone) > 0 and _reads_back(model, alone[0])
-    shown = attentions_of(outputs, causal=decodes)
-    if not shown or any(
-        not isinstance(w, Tensor) or w.ndim != 4 for s in shown.values() for w in s
-    ):
+    returned = attentions_of(outputs, causal=decodes)
+    shown = {
+        site: layers
+        for site, layers in returned.items()
+        if all(isinstance(weights, Tensor) and weights.ndim == 4 for weights in layers)
+    }
+    if not shown:
         msg = (
             f"{type(model).__name__} with '{attention_name(model)}' attention does not return "
             "attention weights [batch, head, query, key], so its heads cannot be analyzed; hand in "
@@ -232,6 +268,7 @@ def find(model: Any, run: Callable[[], Any]) -> AttentionSites:
             for site, layers in shown.items()
             for layer, weights in zip(numbers[site], layers, strict=True)
         },
+        unread=tuple(site for site in returned if site not in shown),
     )
 
 
@@ -510,10 +547,11 @@ def _cut(sentence: Sentence, tokens: int, times: int = 3) -> tuple[int, ...]:
 def _wanted(
     sites: Sequence[str] | None, found: AttentionSites, model: Any, sentences: Sentences
 ) -> tuple[Site, ...]:
+    there = (*found.layers, *found.unread)
     if sites is None:
-        return tuple(site for site in SITES if site in found.layers)
+        return tuple(site for site in SITES if site in there)
     for site in sites:
-        if site not in found.layers:
+        if site not in there:
             lacking = model.config.is_encoder_decoder and not sentences.paired
             reason = (
                 "the sentences have no translations" if lacking else "the model has no such site"
@@ -557,12 +595,15 @@ def _no_weights(model: Any, sentences: Sentences, found: AttentionSites) -> dict
     read padding.
     """
     short, long = _short_and_long(sentences, model.config)
-    why: dict[Site, str] = {}
+    why: dict[Site, str] = {
+        site: f"returns no weights [head, query, key] in the {site}" for site in found.unread
+    }
 
     def weights(batch: list[Sentence]) -> dict[Site, tuple[Tensor, ...]]:
         axes = sentences.axes(batch, model.device)
         outputs = forward(model, axes, with_weights=True)
-        shown = attentions_of(outputs, causal="decoder" in found.layers)
+        every = attentions_of(outputs, causal="decoder" in found.layers)
+        shown = {site: every[site] for site in found.layers}
         for site, layers in shown.items():
             queries, keys = sides_of(site, axes)
             sizes = (queries.real.shape[1], keys.real.shape[1])

@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers as hf
 from zoo import random_models
-from zoo.analyzed import ANALYZED, REFUSED
+from zoo.analyzed import ANALYZED, READ, REFUSED
 from zoo.random_models import PAIRS, SENTENCES, TYPES, seeded, tokenizer
 
 from attnlab.ablation.ablation import ablated, close_heads
@@ -48,6 +48,11 @@ def own_attentions(model: Any, text: Any) -> dict[tuple[str, int], torch.Tensor]
         if isinstance(text, str)
         else {site: found[name] for site, name in names.items()}
     )
+    if model.config.model_type == "prophetnet":
+        # It returns scores but in its decoder, and in cross-attention rows of the streams that predict too.
+        shown["encoder"] = [scores.softmax(-1) for scores in shown["encoder"]]
+        target = given["decoder_input_ids"].shape[1]
+        shown["cross"] = [scores[:, :, :target].softmax(-1) for scores in shown["cross"]]
     return {(site, n): w[0] for site, layers in shown.items() for n, w in enumerate(layers)}
 
 
@@ -55,18 +60,18 @@ def with_eager_twin(name: str) -> tuple[Any, Any]:
     """A model, and one of the same weights that had eager attention from the start."""
 
     def build() -> Any:
-        model = ANALYZED[name]()
+        model = (ANALYZED | READ)[name]()
         model.config._attn_implementation = "eager"
         return type(model)(model.config)
 
-    model, plain = seeded(ANALYZED[name]), seeded(build)
+    model, plain = seeded((ANALYZED | READ)[name]), seeded(build)
     # MobileBERT reads the next token's embedding, which for padding is 0.
     model.get_input_embeddings().weight.data[0] = 0.0
     plain.load_state_dict(model.state_dict())
     return model.eval(), plain.eval()
 
 
-@pytest.mark.parametrize("name", ANALYZED)
+@pytest.mark.parametrize("name", ANALYZED | READ)
 def test_captured_matrices_are_the_models_own(name: str, untouched_randomness: None) -> None:
     model, plain = with_eager_twin(name)
     before = model.config._attn_implementation
@@ -81,11 +86,11 @@ def test_captured_matrices_are_the_models_own(name: str, untouched_randomness: N
     assert checked == len(kept) > 0
 
 
-@pytest.mark.parametrize("name", random_models.ALL | ANALYZED)
+@pytest.mark.parametrize("name", random_models.ALL | ANALYZED | READ)
 def test_ids_beyond_the_embedding_are_named_and_do_no_harm_where_no_text_has_them(
     name: str,
 ) -> None:
-    model = seeded((random_models.ALL | ANALYZED)[name]).eval()
+    model = seeded((random_models.ALL | ANALYZED | READ)[name]).eval()
     model.get_input_embeddings().weight.data[0] = 0.0
     larger = tokenizer()
     larger.add_tokens(["<new>"])
@@ -107,6 +112,57 @@ def test_others_are_refused_in_one_sentence(name: str) -> None:
     with pytest.raises(AttnlabError) as refusal:
         capture((model, TOKENIZER), texts(model))
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", ["longt5", "led"])
+@pytest.mark.parametrize("site", ["decoder", "cross"])
+def test_sites_that_are_read_are_offered_where_another_is_not(name: str, site: str) -> None:
+    model, found = seeded(REFUSED[name]).eval(), {}
+    model.get_input_embeddings().weight.data[0] = 0.0
+    kept = capture((model, TOKENIZER), PAIRS[:3], sites=[site], keep_matrices=3).kept.matrices
+    for number, text in enumerate(PAIRS[:3]):
+        for (at, layer), expected in own_attentions(model, text).items():
+            if at == site:
+                torch.testing.assert_close(
+                    kept[number, site, layer], expected, atol=3e-5, rtol=1e-3
+                )
+                found[number, site, layer] = expected
+    assert kept.keys() == found.keys()
+
+
+def test_a_site_without_matrices_is_named_with_those_that_have_some() -> None:
+    model = seeded(REFUSED["longt5"]).eval()
+    for sites in (None, ["encoder"], ["cross", "encoder"]):
+        with pytest.raises(
+            InputError, match=r"Site 'encoder' .* choose from: decoder, cross \(option sites\)\."
+        ):
+            capture((model, TOKENIZER), PAIRS[:3], sites=sites)
+
+
+def test_weights_of_prophetnet_mix_what_its_projections_read() -> None:
+    model = seeded(READ["prophetnet"]).eval()
+    kept = capture((model, TOKENIZER), PAIRS[:1], keep_matrices=1).kept.matrices
+    for site, attention in (
+        ("encoder", model.prophetnet.encoder.layers[1].self_attn),
+        ("cross", model.prophetnet.decoder.layers[1].cross_attn),
+    ):
+        values, mixed = [], []
+        hooks = [
+            attention.value_proj.register_forward_hook(
+                lambda _, __, out, to=values: to.append(out)
+            ),
+            attention.out_proj.register_forward_hook(
+                lambda _, given, __, to=mixed: to.append(given[0])
+            ),
+        ]
+        own_attentions(model, PAIRS[0])
+        for hook in hooks:
+            hook.remove()
+        weights = kept[0, site, 1]
+        by_head = values[0][0].unflatten(-1, (weights.shape[0], -1))
+        again = torch.einsum("hqk,khd->qhd", weights, by_head).flatten(-2)
+        torch.testing.assert_close(again, mixed[0][0, : weights.shape[1]], atol=3e-5, rtol=1e-3)
+    assert "forward" not in vars(model.prophetnet.decoder.layers[1].cross_attn)
 
 
 def test_what_a_sink_takes_is_shown() -> None:

@@ -276,6 +276,25 @@ ANALYZED: dict[str, Callable[[], Any]] = {
     ),
 }
 
+# Their heads are read, and cannot be ablated.
+READ: dict[str, Callable[[], Any]] = {
+    "prophetnet": lambda: hf.ProphetNetForConditionalGeneration(
+        hf.ProphetNetConfig(
+            vocab_size=TYPES,
+            hidden_size=12,
+            num_encoder_layers=2,
+            num_decoder_layers=2,
+            num_encoder_attention_heads=3,
+            num_decoder_attention_heads=3,
+            encoder_ffn_dim=11,
+            decoder_ffn_dim=11,
+            max_position_embeddings=40,
+            decoder_start_token_id=2,
+            **IDS,
+        )
+    ),
+}
+
 REFUSED: dict[str, Callable[[], Any]] = {
     "convbert": lambda: hf.ConvBertModel(hf.ConvBertConfig(**BOTH, initializer_range=0.5)),
     "nystromformer": lambda: hf.NystromformerModel(
@@ -304,21 +323,6 @@ REFUSED: dict[str, Callable[[], Any]] = {
     ),
     "pegasus_x": lambda: hf.PegasusXForConditionalGeneration(
         hf.PegasusXConfig(**PAIR, num_global_tokens=2, block_size=4)
-    ),
-    "prophetnet": lambda: hf.ProphetNetForConditionalGeneration(
-        hf.ProphetNetConfig(
-            vocab_size=TYPES,
-            hidden_size=12,
-            num_encoder_layers=2,
-            num_decoder_layers=2,
-            num_encoder_attention_heads=3,
-            num_decoder_attention_heads=3,
-            encoder_ffn_dim=11,
-            decoder_ffn_dim=11,
-            max_position_embeddings=40,
-            decoder_start_token_id=2,
-            **IDS,
-        )
     ),
     "led": lambda: hf.LEDForConditionalGeneration(
         hf.LEDConfig(
