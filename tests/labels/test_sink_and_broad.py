@@ -8,12 +8,14 @@ from labels.planting import Batch, attend, cross_scope_of, make_batch, random_at
 from torch import Tensor
 
 from attnlab.labels.broad import count_broad, decide_broad
-from attnlab.labels.label_columns import Rule
+from attnlab.labels.counts import Scope, groups_of
+from attnlab.labels.label_columns import CONTROLS, Rule
+from attnlab.labels.label_tables import with_strength, without_controls
 from attnlab.labels.sink import (
     count_sink,
     decide_sink,
 )
-from attnlab.labels.verdict import CONFIRMED, REJECTED, UNDECIDED
+from attnlab.labels.verdict import CONFIRMED, REJECTED, UNDECIDED, verdict_table
 from attnlab.reading.weights import row_entropies
 
 FEW = Rule(0.6, 10, "sentences")
@@ -71,6 +73,48 @@ def test_rows_of_special_tokens_do_not_count() -> None:
     counts = counted(batch, weights)
     assert decide_sink(counts)[0].value == pytest.approx(0.7)
     assert counts.mass.denominator[:, 0, 0].sum() == batch.ordinary.sum()
+
+
+@pytest.mark.parametrize("content", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_control_is_the_mass_of_equal_weights(causal: bool, content: bool) -> None:
+    """Such as 1 / n on a token of the encoder; a head of equal rows has strength 0."""
+    batch = make_batch(causal=causal)
+    scope = batch.scope.of_content() if content else batch.scope
+    even = scope.seen / scope.seen.sum(-1, keepdim=True).clamp_min(1)
+    tokens = tokens_of(batch)
+    marked = torch.stack([tokens == number for number in KINDS.values()], -1)
+    marked = marked & batch.scope.keys[..., None] if content else marked
+    mass = even.sum(-1)[:, None] if content else None
+    weights = torch.stack([even, attend(torch.zeros_like(tokens), batch.scope.seen, 0.5)], 1)
+    mass = mass.expand(-1, 2, -1) if content else None
+    first, _ = decide_sink(count_sink(weights, scope, tuple(KINDS), marked, mass))
+    kind = list(KINDS).index(first.detail)
+    sums = rows = 0.0
+    for number in range(1, len(tokens), 2):
+        for row in scope.rows[number].nonzero().flatten().tolist():
+            seen = scope.seen[number, row]
+            sums += float((seen & marked[number, :, kind]).sum() / seen.sum())
+            rows += 1
+    assert first.control == pytest.approx(sums / rows)
+    assert first.value == pytest.approx(first.control)
+    assert first.threshold == pytest.approx(max(0.3, first.control + 0.1))
+    assert (
+        with_strength(without_controls(verdict_table([first]), CONTROLS))["strength"].item() < 1e-6
+    )
+
+
+@pytest.mark.parametrize(("rows", "harmonic"), [(3, 11 / 6), (7, 363 / 140)])
+def test_the_control_on_the_first_of_causal_rows_is_harmonic(rows: int, harmonic: float) -> None:
+    seen = torch.ones(64, rows, rows).tril().bool()
+    every = torch.ones(64, rows).bool()
+    scope = Scope(every, every, seen, groups_of(torch.arange(64)))
+    first = (torch.arange(rows) == 0).expand(64, rows)[..., None]
+    even = (seen / seen.sum(-1, keepdim=True))[:, None].double()
+    (found,) = decide_sink(count_sink(even, scope, ("first",), first))
+    # The first row has no choice, and does not count.
+    assert found.control == pytest.approx((harmonic - 1) / (rows - 1))
+    assert found.status == REJECTED
 
 
 def test_few_rows_give_no_label() -> None:

@@ -14,10 +14,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 
+from attnlab.ablation import loss_difference
 from attnlab.corpora.corpus import EMBEDDED
 from attnlab.matrices.supports import band_dimension
 from attnlab.models.run import corpus_of
@@ -74,6 +76,25 @@ def _(folder: Path, request: pytest.FixtureRequest) -> None:
         again = fit_sigma(H, **options, values="stochastic", **bound).l1
         expected = torch.tensor(rows["exact_stochastic_error_0.5"].to_numpy())
         torch.testing.assert_close(again, expected)
+
+
+@recomputes("error_rates")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    simulation = script("error_rates")
+    table = pd.read_csv(folder / "table.csv")
+    cell = table.query("weighting == 'equal' and sentences == 10 and distribution == 'exponential'")
+    again = pd.DataFrame(simulation.rates("exponential", 10, "equal"))
+    assert again["rejected"].to_numpy() == pytest.approx(cell["rejected"].to_numpy(), abs=1e-9)
+    # What is simulated is what the package computes of a loss per token.
+    random = np.random.default_rng(1)
+    changes, tokens = random.normal(size=(5, 12)), random.integers(3, 9, (5, 12)).astype(float)
+    used = simulation.p_values(changes, tokens, random)[simulation.USED]
+    for one, own, p_value in zip(changes, tokens, used, strict=True):
+        found = loss_difference(*(torch.from_numpy(each) for each in (0 * one, one, own)))
+        assert found.p_value == pytest.approx(p_value)
+    many = table[(table["rule"] == simulation.USED) & (table["sentences"] >= 20)]
+    many = many[~many["distribution"].isin(["lognormal", "effect"])]
+    assert many["rejected"].max() <= 0.07
 
 
 @recomputes("synthetic_recovery")

@@ -33,7 +33,9 @@ LABELS = HEADS.assign(
     status=["confirmed", "confirmed", "borderline", "rejected"],
     significance=["confirmed", "rejected", "borderline", "rejected"],
     strength=[1.2, NAN, 0.4, -0.3],
+    significant_labels=["positional", "unknown", "unknown", "unknown"],
 )
+WITHOUT_CONTROLS = {"significance": "not compared", "significant_labels": "not compared"}
 CONTROLS = pd.concat(
     HEADS.assign(label=label, control=control)
     for label, control in (("positional", NAN), ("sink", NAN), ("syntactic", 0.3), ("broad", NAN))
@@ -60,7 +62,7 @@ def test_a_head_is_shown_with_its_closest_role_and_how_close_it_is() -> None:
 
 
 def test_without_controls_nothing_is_said_of_significance_and_what_is_confirmed_is_marked() -> None:
-    found = summary(LABELS.assign(significance="not compared"))
+    found = summary(LABELS.assign(**WITHOUT_CONTROLS))
     assert "significant" not in found
     assert list(marked(found)) == [True, True, False, False]
     shown, _ = heads_shown(found)
@@ -106,7 +108,7 @@ def test_the_figure_that_decides_the_strength_is_shown(*, deciding: bool) -> Non
     labels = controls.drop(columns=["control", "second_control"]).rename(
         columns={"label": "function"}
     )
-    labels = labels.assign(status="borderline", significance="borderline")
+    labels = labels.assign(significant_labels="unknown")
     (row,) = closest_roles(labels, controls).itertuples(index=False)
     if deciding:
         assert row.strength == pytest.approx(0.6)
@@ -162,7 +164,7 @@ def test_terminal_page_map_and_sentence_count_alike() -> None:
 BROAD = LABELS.assign(
     function=["broad", "sink", "broad", "sink"],
     status=["confirmed", "confirmed", "confirmed", "rejected"],
-    significance=["confirmed", "confirmed", "confirmed", "rejected"],
+    significance=["not compared", "confirmed", "not compared", "rejected"],
     strength=[1, 1, 1, 0.5],
 )
 
@@ -186,7 +188,7 @@ def test_a_role_that_no_control_is_compared_with_is_not_significant_and_is_count
 
 
 def test_heads_of_an_untrained_model_that_are_broad_are_no_finding() -> None:
-    found = summary(BROAD.assign(function="broad", status="confirmed", significance="confirmed"))
+    found = summary(BROAD.assign(function="broad", status="confirmed", significance="not compared"))
     assert not found["significant"].any()
     assert describe_roles(found) == (
         "0 of 4 heads have a role that is confirmed and significant against controls; "
@@ -194,14 +196,24 @@ def test_heads_of_an_untrained_model_that_are_broad_are_no_finding() -> None:
     )
     texts = [text.get_text() for text in draw_heads(found).texts]
     assert "pale: not confirmed and significant" in texts
-    quick = summary(BROAD.assign(function="broad", status="confirmed", significance="not compared"))
+    quick = summary(BROAD.assign(function="broad", status="confirmed", **WITHOUT_CONTROLS))
     assert describe_roles(quick) == "4 of 4 heads have a role that is confirmed: 4 broad."
 
 
-def test_a_table_that_calls_broad_significant_gets_no_mark_of_significance() -> None:
-    """As `summary.csv` did before."""
-    before = summary(BROAD).assign(significant=[True, True, False, False])
-    assert list(marked(before)) == [False, True, False, False]
+@pytest.mark.parametrize("control", [NAN, 0.3, 0.2])
+@pytest.mark.parametrize("structure", ["diffuse", "column"])
+@pytest.mark.parametrize("controls", [True, False])
+def test_without_controls_a_diffuse_head_has_no_role_that_is_not_above_a_control_of_its_own(
+    control: float, structure: str, controls: bool
+) -> None:
+    labels = LABELS.assign(function="sink", value=0.25, status="rejected", strength=0.4)
+    labels = labels.assign(significance="rejected", structure=structure)
+    labels = labels if controls else labels.assign(**WITHOUT_CONTROLS)
+    of_sink = HEADS.assign(label="sink", control=control)
+    found = closest_roles(labels, of_sink)
+    none = structure == "diffuse" and not controls and control != 0.2
+    assert set(found["role"]) == {"none" if none else "sink"}
+    assert set(found["strength"]) == {0 if none else 0.4}
 
 
 def test_heads_are_titled_by_a_role_that_has_a_mark() -> None:
