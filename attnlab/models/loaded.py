@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.core import InputError, ShortRepr, briefly, path_label, usable_device
-from attnlab.models.safe_loading import tensors_checksum
 
 # Longer sentences are left out where loss and translations of a model that is no run are measured.
 MOST_TOKENS = 512
@@ -64,6 +63,9 @@ class Model(ShortRepr):
 
         Cost: about two seconds per gigabyte, once.
         """
+        # Loads what models of transformers are loaded with, which a file of matrices is not.
+        from attnlab.models.safe_loading import tensors_checksum
+
         return self.weights or tensors_checksum(self.model.state_dict())
 
     @property

@@ -240,7 +240,7 @@ RAISED = {
     "memory of torch": (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes"), 1, MEMORY),
     "memory of a GPU": (torch.OutOfMemoryError("CUDA out of memory"), 1, MEMORY),
     "a panic": (PanicException("retry-limit over\nand more"), 1, "PanicException: retry-limit over)"),
-    "a long name": (OSError(ENAMETOOLONG, "Name too long", "a" * 5000), 1, "...aaaaaaaaaaaaaaaaaaa': Name too"),
+    "a long name": (OSError(ENAMETOOLONG, "Name too long", "a" * 5000), 1, "...aaaaaaaaaaaaa': Name too"),
     "many lines": (ValueError("one\n" * 99), 1, "ValueError: one)"),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Models of transformers whose files mean something else than they seem: whole numbers, other outputs, panics."""
+"""Models of transformers whose files mean something else than they seem: integers, other outputs, panics."""
 
 import json
 import re
@@ -71,7 +71,7 @@ def test_a_quantized_model_says_what_to_install(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     quantized = {"quant_method": "bitsandbytes", "load_in_4bit": True}
     path.write_text(json.dumps({**json.loads(path.read_text()), "quantization_config": quantized}))
-    expected = r"is quantized and cannot be loaded here \(.*bitsandbytes.*\); install .* model\.dequantize\(\)"
+    expected = r"is quantized and cannot be loaded here \(.*bitsandbytes.*\); install .* model\.dequantize"
     with pytest.raises(InputError, match=expected):
         load_transformers(tmp_path, scores=False, tokenizes=False)
 
