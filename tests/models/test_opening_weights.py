@@ -1,4 +1,4 @@
-"""Models of transformers whose files mean something else than they seem: whole numbers, other outputs, panics."""
+"""Models with whole numbers as weights, outputs as tuples, quantized, or with patterns that never end."""
 
 import json
 import re
@@ -61,9 +61,8 @@ def test_models_that_return_tuples_are_read_by_name(build: Any, tmp_path: Path) 
     expected = attnlab.capture(tmp_path, random_models.PAIRS)
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "return_dict": False}))
-    torch.testing.assert_close(
-        attnlab.capture(tmp_path, random_models.PAIRS).table.to_dict(), expected.table.to_dict()
-    )
+    found = attnlab.capture(tmp_path, random_models.PAIRS)
+    torch.testing.assert_close(found.table.to_dict(), expected.table.to_dict())
 
 
 def test_a_quantized_model_says_what_to_install(tmp_path: Path) -> None:
@@ -71,7 +70,9 @@ def test_a_quantized_model_says_what_to_install(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     quantized = {"quant_method": "bitsandbytes", "load_in_4bit": True}
     path.write_text(json.dumps({**json.loads(path.read_text()), "quantization_config": quantized}))
-    expected = r"is quantized and cannot be loaded here \(.*bitsandbytes.*\); install .* model\.dequantize\(\)"
+    expected = (
+        r"is quantized and cannot be loaded here \(.*bitsandbytes.*\); install .* model\.dequantize"
+    )
     with pytest.raises(InputError, match=expected):
         load_transformers(tmp_path, scores=False, tokenizes=False)
 
