@@ -204,7 +204,10 @@ def _sharing(folder: Path, device: str | None) -> Iterator[Processes]:
     check_installed("accelerate", "datasets", "sacrebleu")
     processes = launched_processes()
     if processes.count == 1 and one_of_several():
-        msg = "The environment names several processes but no meeting point; start them with torchrun."
+        msg = (
+            "The environment variable WORLD_SIZE names several processes, and MASTER_ADDR no meeting point; "
+            "start them with torchrun, or unset it."
+        )
         raise InputError(msg)
     with (
         processes.together(gpus=training_device(device).type == "cuda"),

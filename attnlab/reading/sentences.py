@@ -440,12 +440,12 @@ def read_tokens(model: Model, tokenized: Sequence[TokenizedText], origin: str) -
     limit = token_limit(model)
     tables = input_tables(model.model)
     vocabulary = Vocabulary(both.source, table=tables["source"])
-    usable, dropped = _usable(sentences, limit, vocabulary)
+    target = Vocabulary(both.target, start, table=tables["target"])
+    usable, dropped = _usable(sentences, limit, vocabulary.special, target.special)
     if not usable:
         reasons = ", ".join(f"{one.reason}: {one.count}" for one in dropped)
         msg = f"None of the {len(tokenized)} sentences can be used ({reasons})."
         raise NothingUsableError(msg)
-    target = Vocabulary(both.target, start, table=tables["target"])
     read = Sentences(
         tuple(tokenized), tuple(usable), tuple(dropped), vocabulary, target, limit, origin
     )
@@ -531,11 +531,12 @@ def most_positions(config: Any) -> int:
 
 
 def _usable(
-    sentences: Sequence[Sentence], limit: int, vocabulary: Vocabulary
+    sentences: Sequence[Sentence], limit: int, special: set[int], special_of_target: set[int]
 ) -> tuple[list[Sentence], list[SentencesDropped]]:
     usable, empty, long = [], 0, 0
     for sentence in sentences:
-        if not set(sentence.source) - vocabulary.special or sentence.target == ():
+        written = sentence.target is None or set(sentence.labels) - special_of_target
+        if not set(sentence.source) - special or not written:
             empty += 1
         elif _length(sentence) > limit:
             long += 1

@@ -240,7 +240,7 @@ RAISED = {
     "memory of torch": (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes"), 1, MEMORY),
     "memory of a GPU": (torch.OutOfMemoryError("CUDA out of memory"), 1, MEMORY),
     "a panic": (PanicException("retry-limit over\nand more"), 1, "PanicException: retry-limit over)"),
-    "a long name": (OSError(ENAMETOOLONG, "Name too long", "a" * 5000), 1, "...aaaaaaaaaaaaa': Name too"),
+    "a long name": (OSError(ENAMETOOLONG, "Name too long", "a" * 5000), 1, "aaaaa': Name too"),
     "many lines": (ValueError("one\n" * 99), 1, "ValueError: one)"),
 }  # fmt: skip
 
@@ -293,12 +293,8 @@ def test_others_that_never_come_are_waited_for_less_without_a_launcher(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     port = _free_port()
-    for name, value in (
-        ("RANK", "0"),
-        ("WORLD_SIZE", "2"),
-        ("MASTER_ADDR", "127.0.0.1"),
-        ("MASTER_PORT", port),
-    ):
+    told = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    for name, value in told.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
     assert timedelta(minutes=1) > processes.MEETING_WITHOUT_LAUNCHER

@@ -3,14 +3,17 @@
 import json
 import shutil
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
+
 HALF = "\\ud800"
 WRONG: tuple[str, ...] = (
-    "null", "true", "-1", "0", "1", "2.5", "2147483648", "1" + "0" * 30, "1" + "0" * 5000, "1e308",
-    "1e999", "NaN", "-Infinity", '""', '"x"', f'"{HALF}"', '"\\u0000"', '"\\u001b[31m"',
+    "null", "true", "-1", "0", "1", "2.5", "99999999", "2147483648", "1" + "0" * 30, "1" + "0" * 5000,
+    "1e308", "1e999", "NaN", "-Infinity", '""', '"x"', f'"{HALF}"', '"\\u0000"', '"\\u001b[31m"',
     '"' + "x" * 5000 + '"', '"../../x"', "[]", "{}", '{"a": 1}', '[1, "a", null]',
     "[" * 30 + "]" * 30, "[" * 3000 + "]" * 3000, '{"a":' * 3000 + "1" + "}" * 3000,
 )  # fmt: skip
@@ -29,8 +32,10 @@ def damage(path: Path, random: Random) -> str:
         ways = [*BYTES, *[json_value] * len(BYTES) * 2, json_keys]
     elif path.suffix == ".safetensors":
         ways = [*BYTES, *[header_value] * len(BYTES)]
-    elif path.suffix not in {".npz", ".npy", ".gz", ".pt", ".pth"}:
-        ways = [*BYTES, *[cell] * len(BYTES)]
+    elif path.suffix == ".npy":
+        ways = [*BYTES, *[numpy_header] * len(BYTES)]
+    elif path.suffix not in {".npz", ".gz", ".pt", ".pth", ".wav"}:
+        ways = [*BYTES, *[cell] * len(BYTES), blank_lines]
     if random.random() < 0.05:
         return random.choice([removed, a_folder, a_link])(path)
     way = random.choice(ways)
@@ -177,6 +182,25 @@ def header_value(content: bytes, random: Random) -> bytes:
     else:
         text = _with_wrong_value(header, random)
     return len(text.encode()).to_bytes(8, "little") + text.encode() + content[8 + length :]
+
+
+def numpy_header(_: bytes, random: Random) -> bytes:
+    """A header of numpy that declares other numbers than there are, or none."""
+    kind = random.choice(["<f8", "<f2", "|S1000000000", "<U100000000", "|O", "<c16", "|V9", "?"])
+    shape = random.choice(
+        [(), (0,), (3, 3), (2, 3, 3), (100_000, 10_000_000), (2**62, 2**62), (1,) * 40]
+    )
+    file = BytesIO()
+    header = {"descr": kind, "fortran_order": random.random() < 0.5, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    return file.getvalue() + bytes(random.choice([0, 72]))
+
+
+def blank_lines(content: bytes, random: Random) -> bytes:
+    """More blank lines somewhere than are read."""
+    lines = content.split(b"\n")
+    lines[random.randrange(len(lines) + 1) : 0] = [random.choice([b"", b" ", b"\t"])] * 100_001
+    return b"\n".join(lines)
 
 
 def _with_wrong_value(value: Any, random: Random) -> str:

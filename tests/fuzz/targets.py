@@ -12,9 +12,19 @@ import pytest
 import torch
 from huggingface_hub import constants
 from made_alignment import alignment
+from scipy.io import wavfile
 from small_run import write_pairs
 from transformers import MistralConfig, MistralForCausalLM, PreTrainedModel
-from zoo.random_models import IDS, PAIRS, TYPES, marian, seeded, tokenizer
+from zoo.random_models import (
+    IDS,
+    PAIRS,
+    TYPES,
+    marian,
+    seeded,
+    tokenizer,
+    whisper,
+    whisper_tokenizer,
+)
 
 from attnlab import check, detect, rollout
 from attnlab.alignment import (
@@ -36,12 +46,14 @@ from attnlab.labels.treebank import load_treebank
 from attnlab.models import export_layer_types, model_of
 from attnlab.models.checkpoints import beginning, best_checkpoint, check_epochs
 from attnlab.models.embeddings import Embeddings, load_embeddings, write_embeddings
+from attnlab.models.loaded import Model
 from attnlab.models.run import Run, translate
 from attnlab.models.run_folder import read_record as read_settings
 from attnlab.models.tokenizer import load_tokenizers
 from attnlab.models.training_settings import settings_from
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.approximate.approximation import approximate
+from attnlab.reading.audio import read_audio_file
 from attnlab.reading.capture import capture
 from attnlab.reading.keeping import KeptMatrices
 from attnlab.reading.matrix_files import load_arrays, load_kept_source, load_matrix_source
@@ -204,6 +216,19 @@ def _embeddings(folder: Path) -> Target:
         load_embeddings(at / "embeddings.txt")
 
     return Target(folder, ("embeddings.safetensors", "embeddings.txt"), use, 2)
+
+
+def _audio(folder: Path) -> Target:
+    model = Model(whisper(), whisper_tokenizer())
+    samples = np.random.default_rng(0).integers(-9000, 9000, 1600).astype(np.int16)
+    wavfile.write(folder / "a.wav", 16_000, samples)
+    np.save(folder / "a.npy", _weights(7, 40).numpy())
+
+    def use(at: Path) -> None:
+        for name in ("a.wav", "a.npy"):
+            read_audio_file(at / name, model)
+
+    return Target(folder, ("a.wav", "a.npy"), use, 2)
 
 
 def _treebank(folder: Path) -> Target:
@@ -370,6 +395,7 @@ MAKERS: Mapping[str, Callable[[Path], Target]] = {
     "kept matrices": _kept,
     "matrices": _matrices,
     "embeddings": _embeddings,
+    "audio": _audio,
     "treebank": _treebank,
     "links": _links,
     "heads": _heads,

@@ -1,4 +1,4 @@
-"""Models of transformers whose files mean something else than they seem: integers, other outputs, panics."""
+"""Models with whole numbers as weights, outputs as tuples, quantized, or with patterns that never end."""
 
 import json
 import re
@@ -11,9 +11,10 @@ from safetensors.torch import load_file, save_file
 from zoo import random_models
 
 import attnlab
-from attnlab.core.errors import InputError
+from attnlab.core.errors import InputError, NothingUsableError
+from attnlab.models.loaded import Model
 from attnlab.models.opening import load_transformers
-from attnlab.reading.sentences import tokens_of
+from attnlab.reading.sentences import read_sentences, tokens_of
 
 PARAMETER = "embeddings.word_embeddings.weight"
 
@@ -61,9 +62,20 @@ def test_models_that_return_tuples_are_read_by_name(build: Any, tmp_path: Path) 
     expected = attnlab.capture(tmp_path, random_models.PAIRS)
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "return_dict": False}))
-    torch.testing.assert_close(
-        attnlab.capture(tmp_path, random_models.PAIRS).table.to_dict(), expected.table.to_dict()
-    )
+    assert attnlab.capture(tmp_path, random_models.PAIRS).coverage == expected.coverage
+
+
+@pytest.mark.parametrize("empty", ["", "  ", "</s>"])
+def test_pairs_without_a_word_on_one_side_are_empty(empty: str) -> None:
+    model = Model(random_models.marian(), random_models.tokenizer())
+    for pair in (("the cat", empty), (empty, "il gatto")):
+        with pytest.raises(
+            NothingUsableError, match=r"None of the 1 sentences can be used \(empty: 1\)"
+        ):
+            read_sentences(model, [pair])
+    read = read_sentences(model, [("the cat", empty), ("a dog", "il cane")])
+    assert [one.number for one in read.usable] == [1]
+    assert [one.count for one in read.dropped] == [1]
 
 
 def test_a_quantized_model_says_what_to_install(tmp_path: Path) -> None:
@@ -71,7 +83,9 @@ def test_a_quantized_model_says_what_to_install(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     quantized = {"quant_method": "bitsandbytes", "load_in_4bit": True}
     path.write_text(json.dumps({**json.loads(path.read_text()), "quantization_config": quantized}))
-    expected = r"is quantized and cannot be loaded here \(.*bitsandbytes.*\); install .* model\.dequantize"
+    expected = (
+        r"is quantized and cannot be loaded here \(.*bitsandbytes.*\); install .* model\.dequantize"
+    )
     with pytest.raises(InputError, match=expected):
         load_transformers(tmp_path, scores=False, tokenizes=False)
 

@@ -133,7 +133,7 @@ def test_what_has_no_weight_above_the_diagonal_is_causal(tmp_path: Path) -> None
 @pytest.mark.parametrize("normalize", ["none", "rows"])
 @pytest.mark.parametrize("value", [1e31, 1e308])
 def test_entries_whose_sums_are_no_numbers_are_refused(value: float, normalize: str) -> None:
-    matrices = torch.full((2, 3, 3), 1e30).double()
+    matrices = torch.full((2, 3, 3), 1e30, dtype=torch.float64)
     assert prepared(matrices, normalize)[0].isfinite().all()
     matrices[1, 2, 0] = value
     expected = (
