@@ -143,6 +143,11 @@ QUESTIONS: dict[str, Any] = {
             calibration=SENTENCES[4:], per_head=True, quick=True, mechanisms=["band"], budgets=[2],
         ).mechanisms_by_head
     ),
+    "detect": (
+        lambda pair: attnlab.detect(
+            pair, sequences=2, context=32, gate_steps=1, first=2, recent=4, controls=False
+        ).detectors.dropna(subset="learned_gate")
+    ),
     "check": (lambda pair: attnlab.check(pair[0], tokens=16).abilities),
 }  # fmt: skip
 

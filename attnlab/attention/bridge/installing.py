@@ -458,7 +458,7 @@ def plan_within(planned: Planned, modules: list[AttentionAt]) -> AttentionPlan:
     """The plan of a model with these modules; refused where it names a head that is not there."""
     _check_no_plan_file(planned)
     heads = {at.site: at.heads for at in modules}
-    layers = {
+    layers: dict[str, list[int]] = {
         site: sorted(layer for at in modules if at.site == site for layer in at.layers)
         for site in SITES
         if site in heads
