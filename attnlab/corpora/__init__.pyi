@@ -18,3 +18,6 @@ from .rows import ROWS_AT_ONCE as ROWS_AT_ONCE
 from .rows import SPLITS as SPLITS
 from .rows import Storage as Storage
 from .rows import clean_sentence as clean_sentence
+from .table_notes import HeadingRead as HeadingRead
+from .table_notes import QuotesRead as QuotesRead
+from .table_notes import notes_on_tables as notes_on_tables

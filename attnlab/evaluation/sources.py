@@ -16,7 +16,13 @@ from attnlab.core import (
     read_lines,
     texts_of,
 )
-from attnlab.corpora import DEFAULT_PAIR, EMBEDDED, ParallelCorpus, load_corpus
+from attnlab.corpora import (
+    DEFAULT_PAIR,
+    EMBEDDED,
+    ParallelCorpus,
+    load_corpus,
+    notes_on_tables,
+)
 from attnlab.evaluation.shared_settings import (
     MANY_REPEATED,
     MANY_UNKNOWN,
@@ -58,6 +64,7 @@ class Texts(ShortRepr):
         gold: what is known of them, where that was asked for.
         corpus: the corpus that sentences can come from, if there is one, loaded when first called.
         languages: of a corpus that was named, such as `en-it`.
+        notes: whether the file that they come from looks like one of another form.
     """
 
     texts: tuple[Text, ...]
@@ -69,6 +76,7 @@ class Texts(ShortRepr):
     gold: Gold | None = None
     corpus: Callable[[], ParallelCorpus] | None = None
     languages: str | None = None
+    notes: tuple[Note, ...] = ()
 
 
 def model_and_texts(
@@ -121,7 +129,7 @@ def model_and_texts(
     else:
         msg = "This model brings no sentences of its own; hand them in as sentences=[...]."
         raise InputError(msg)
-    found = replace(found, corpus=more)
+    found = replace(found, corpus=more, notes=tuple(notes_on_tables(text, corpus)))
     if not gold or found.gold is not None or not found.texts:
         return model, found
     brought = text is None and isinstance(sentences, int)
@@ -316,7 +324,7 @@ def notes_on_texts(
         asked: how many were asked for; None where nobody did.
         sites: that were asked for; None for all.
     """
-    notes = [*notes_on_training(model), *notes_on_unknown(parts)]
+    notes = [*notes_on_training(model), *found.notes, *notes_on_unknown(parts)]
     if found.training:
         parts_of_texts = len(found.texts), len(found.training), len(found.validation) or None
         notes.append(SplitTexts(*parts_of_texts))

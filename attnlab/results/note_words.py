@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from attnlab.core import FEWEST_FOR_INTERVAL, Note, counted
+from attnlab.core import FEWEST_FOR_INTERVAL, Note, briefly, counted
+from attnlab.corpora import HeadingRead, QuotesRead
 from attnlab.evaluation import (
     FewerThanAsked,
     FewForIntervals,
@@ -153,4 +154,10 @@ WORDS: Mapping[type[Note], Words] = {
     TranslationsUnread: "The model reads what is before the tab of each line, or the first of each pair; "
     "it has no decoder that could read translations.",
     KeptInPart: _kept_in_part,
+    HeadingRead: lambda note: (
+        f"The first line of {note.path}, {briefly(note.line)}, looks like a heading and is read as a row; if "
+        "it is one, remove it (tail -n +2)."
+    ),
+    QuotesRead: "{path} has fields in quotes as in CSV (first in line {line}), and these are read as part of "
+    "the texts; write it without them, with a tab between columns.",
 }

@@ -19,7 +19,7 @@ from attnlab.cli.command_options import (
     typed,
     with_options,
 )
-from attnlab.cli.output import messages
+from attnlab.cli.output import messages, print_notes
 from attnlab.cli.progress import progress_bars
 from attnlab.core import (
     INTERRUPTED,
@@ -257,6 +257,7 @@ def _train(
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
     from attnlab.core import launched_processes, quiet
+    from attnlab.corpora import notes_on_tables
     from attnlab.models import resume, train
 
     console = messages()
@@ -270,6 +271,8 @@ def _train(
                 overwrite=overwrite, command=command, device=device, console=console,
             )  # fmt: skip
     if launched_processes().first:
+        if settings is not None:
+            print_notes(notes_on_tables(settings.corpus.name))
         report_training(trained, console, device=device)
     if trained.interrupted:
         raise typer.Exit(INTERRUPTED)
@@ -432,6 +435,7 @@ def embed(
     check_corpus(options.get("corpus"))
 
     from attnlab.core import quiet
+    from attnlab.corpora import notes_on_tables
     from attnlab.models import embed as train_embeddings
 
     with quiet(), progress_bars() as tell:
@@ -439,6 +443,7 @@ def embed(
             folder, skip_gram,
             corpus=corpus, tokenizer=tokenizer, side=side, overwrite=overwrite, progress=tell,
         )  # fmt: skip
+    print_notes(notes_on_tables(corpus.name))
     messages().print(
         f"{len(found.words):,} words, {found.dim} dimensions: {folder}. "
         f"Next: attnlab neighbours {folder} WORD",

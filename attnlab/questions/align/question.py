@@ -545,7 +545,7 @@ def notes_on_pairs(
     aligned: int,
     first: tuple[int, str] | None,
 ) -> list[Note]:
-    """Whether there are fewer pairs than were asked for, and whether some of them have no links.
+    """Whether there are fewer pairs than were asked for, some have no links, or a file looks of another form.
 
     Args:
         settings: how many were asked for.
@@ -554,7 +554,9 @@ def notes_on_pairs(
         aligned: how many of them have links.
         first: the number of the first that has none, from 0, and why.
     """
-    notes: list[Note] = []
+    from attnlab.corpora import notes_on_tables
+
+    notes = notes_on_tables(settings.pairs, settings.gold, settings.calibration)
     if settings.sentences is not None and there < settings.sentences:
         notes.append(FewerThanAsked(settings.sentences, origin, there))
     if first is not None:

@@ -40,6 +40,7 @@ from attnlab.core import (
     spelled_alike,
     usable_device,
 )
+from attnlab.corpora import notes_on_tables
 from attnlab.evaluation import (
     ENOUGH_FOR_INTERVALS,
     LOSS_IN_WORDS,
@@ -432,6 +433,7 @@ def _notes(
     """Sentences and gains that are lacking, and mechanisms that have no form or no setting for a site."""
     named = dict(zip(("held-out", "validation", "training"), parts, strict=True))
     notes = notes_on_texts(model, texts, named, settings.sentences, settings.sites)
+    notes += notes_on_tables(settings.calibration_text)
     handed_in = {plan.name for plan in settings.plans if isinstance(plan, BudgetedPlan)}
     # Who makes plans says by itself what there is beside them.
     if settings.against not in {None, *handed_in} and not gains:

@@ -313,7 +313,7 @@ def _on_pairs(asked: _Asked) -> Iterator[_Scored]:
         return
     found = asked.texts()
     read = read_sentences(model, found.texts, found.origin)
-    asked.notes += [*read.dropped, *notes_on_unknown({"": read})]
+    asked.notes += [*found.notes, *read.dropped, *notes_on_unknown({"": read})]
     if not read.paired:
         asked.notes.append(NoPairs())
         return
