@@ -40,7 +40,7 @@ from attnlab.questions.compare.view import answer_of, draw_comparison
 from attnlab.results.result import Result
 from experiments.substitution.prediction import prediction, spearman
 
-SENTENCES, STEPS = 8, 2
+SENTENCES, STEPS = 10, 2
 MECHANISMS = ("band", "bigbird", "top-k", "sigma salience")
 QUICK: dict[str, Any] = {"calibration": 20, "validation": 8}
 

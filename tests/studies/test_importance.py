@@ -110,8 +110,8 @@ def test_orders_are_chosen_and_reported_apart(found: Result, planted) -> None:
         with ablated(evaluator.projections, removed, "zero"):
             loss = float(reporting.losses().sum() / reporting.tokens.sum())
         assert curve["loss"].iloc[count] == pytest.approx(loss, abs=1e-12)
-    assert set(curve["chosen_on"]) == {"5 sentences: 1st, 3rd, ..."}
-    assert set(curve["reported_on"]) == {"4 sentences: 2nd, 4th, ..."}
+    assert set(curve["chosen_on"]) == {"6 sentences: 1st, 3rd, ..."}
+    assert set(curve["reported_on"]) == {"5 sentences: 2nd, 4th, ..."}
 
 
 def test_the_answer_names_the_head_that_the_loss_rises_most_without() -> None:
@@ -169,7 +169,7 @@ def test_every_order_ends_with_all_heads_removed(found: Result) -> None:
     starts = curves[curves["heads_removed"] == 0]
     assert (starts["loss_change"] == 0).all()
     # The half that reports has four sentences, of which there is no interval.
-    assert FewForIntervals(4, "reporting") in found.notes
+    assert FewForIntervals(5, "reporting") in found.notes
     assert curves[["loss_change_low", "loss_change_high"]].isna().all(axis=None)
     assert removable(curves, "nats") == []
 

@@ -40,10 +40,11 @@ COLUMNS = [column.name for column in LOSS_CHANGE]
 
 def test_loss_change_is_that_of_a_model_without_the_heads_columns() -> None:
     model = random_models.marian().double()
-    analysis = analyze((model, tokenizer()), sentences=PAIRS, labels=True, **HEADS_ALONE)
+    pairs = [*PAIRS, *PAIRS[:3]]
+    analysis = analyze((model, tokenizer()), sentences=pairs, labels=True, **HEADS_ALONE)
     labels = rows_of_view(analysis.labels, "all")
     found = labels.set_index(["site", "layer", "head"])
-    evaluator = evaluated(model, PAIRS)
+    evaluator = evaluated(model, pairs)
     before = evaluator.losses().sum() / evaluator.tokens.sum()
     for site, number, stack in (("encoder", 1, "encoder"), ("cross", 0, "decoder")):
         for head in (0, 2):
@@ -53,7 +54,7 @@ def test_loss_change_is_that_of_a_model_without_the_heads_columns() -> None:
             size = attention.head_dim
             with torch.no_grad():
                 attention.out_proj.weight[:, head * size : (head + 1) * size] = 0
-            after = evaluated(other, PAIRS).losses().sum()
+            after = evaluated(other, pairs).losses().sum()
             row = found.loc[(site, number, head)]
             expected = float(after / evaluator.tokens.sum() - before)
             assert row["ablation_loss_change"] == pytest.approx(expected, abs=1e-12)
@@ -134,7 +135,7 @@ def test_a_language_model_has_a_loss_and_an_encoder_has_none(tmp_path) -> None:
     for name, kind in (("gpt2", random_models.gpt2()), ("bert", random_models.bert())):
         kind.save_pretrained(tmp_path / name)
         tokenizer().save_pretrained(tmp_path / name)
-    options = {"sentences": SENTENCES, "labels": True, **HEADS_ALONE}
+    options = {"sentences": [*SENTENCES, *SENTENCES[:3]], "labels": True, **HEADS_ALONE}
     found = analyze(tmp_path / "gpt2", **options)
     assert found.labels[COLUMNS].notna().all(axis=None)
     lacking = analyze(tmp_path / "bert", **options)

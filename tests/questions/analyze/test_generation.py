@@ -100,33 +100,33 @@ def test_sums_of_sentences_add_up_to_those_of_all(name: str) -> None:
 
 
 def test_changes_and_intervals_are_of_the_same_sentences() -> None:
-    forced, itself = SentenceStatistics(9), SentenceStatistics(9)
-    lengths = torch.tensor([4.0, 2.0, 4.0, 2.0, 4.0, 2.0, 4.0, 2.0, 5.0], dtype=torch.float64)
+    forced, itself = SentenceStatistics(11), SentenceStatistics(11)
+    lengths = torch.tensor([*[4.0, 2.0] * 5, 5.0], dtype=torch.float64)
 
     def fed(statistics: SentenceStatistics, confidence: list[float], rows: torch.Tensor) -> None:
         sums = {
             "rows": rows,
             "confidence": (torch.tensor(confidence, dtype=torch.float64) * rows)[:, None],
-            "normalised_entropy": torch.zeros(9, 1, dtype=torch.float64),
-            "rows_with_choice": torch.zeros(9, dtype=torch.float64),
-            "mass_on": torch.zeros(9, 1, 5, dtype=torch.float64),
-            "rows_seeing": torch.zeros(9, 5, dtype=torch.float64),
+            "normalised_entropy": torch.zeros(11, 1, dtype=torch.float64),
+            "rows_with_choice": torch.zeros(11, dtype=torch.float64),
+            "mass_on": torch.zeros(11, 1, 5, dtype=torch.float64),
+            "rows_seeing": torch.zeros(11, 5, dtype=torch.float64),
         }
         statistics.sums[("decoder", 0)] = sums  # type: ignore[assignment]
 
-    own = [*[0.6, 0.8] * 4, 0.9]
-    fed(forced, [*[0.5, 0.7] * 4, 0.1], lengths)
+    own = [*[0.6, 0.8] * 5, 0.9]
+    fed(forced, [*[0.5, 0.7] * 5, 0.1], lengths)
     fed(itself, own, lengths)
-    (row,) = compare_generated(forced, itself, list(range(8))).to_dict("records")
+    (row,) = compare_generated(forced, itself, list(range(10))).to_dict("records")
     assert row["statistic"] == "confidence"
-    assert row["sentences"] == 8
+    assert row["sentences"] == 10
     assert row["teacher_forced"] == pytest.approx((0.5 * 4 + 0.7 * 2) / 6)
     assert row["generated"] == pytest.approx((0.6 * 4 + 0.8 * 2) / 6)
     ends = row["generation_change_low"], row["generation_change_high"]
     assert ends == pytest.approx((0.1, 0.1))
-    # Of what has no rows in one of the two there is no change, and a draw may hold nothing else.
-    fed(itself, own, torch.cat([lengths[:8], torch.zeros(1, dtype=torch.float64)]))
-    (again,) = compare_generated(forced, itself, list(range(9))).to_dict("records")
+    # Of what has no rows in one of the two there is no change.
+    fed(itself, own, torch.cat([lengths[:10], torch.zeros(1, dtype=torch.float64)]))
+    (again,) = compare_generated(forced, itself, list(range(11))).to_dict("records")
     assert again == row
     # Two sentences have no interval.
     (few,) = compare_generated(forced, itself, [0, 1]).to_dict("records")
