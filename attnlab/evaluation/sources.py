@@ -208,7 +208,7 @@ def _check_one_source(
 
 def _of_treebank(path: str | Path, sentences: int, *, lowercase: bool) -> Texts:
     trees = gold_of_treebank(path, sentences, lowercase=lowercase)
-    return Texts(trees.texts, path_label(path), sentences_in(path), trees)
+    return Texts(trees.texts, path_label(path), sentences_in(path), gold=trees)
 
 
 def _test_part(corpus: ParallelCorpus, sentences: int, languages: str | None) -> Texts:
