@@ -219,7 +219,8 @@ def _difference(
         from_mean = (without - first_without).numpy()
         from_mean = (number - 1) * (from_mean.mean() - from_mean)
         variance, third = ((from_mean**power).mean() for power in (2, 3))
-        of_mean = change, math.sqrt(variance / (number - 1)), skewness_of(variance, third), number
+        error, skewness = np.sqrt(variance / (number - 1)), skewness_of(variance, third)
+        of_mean = (np.asarray(change), np.asarray(error), skewness, np.asarray(number))
         low, high = map(float, mean_interval(*of_mean))
         p_value = float(mean_p_value(*of_mean))
     if alone:

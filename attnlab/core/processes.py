@@ -136,7 +136,7 @@ class Processes:
             raise _FailedTogether(_LOST, 1, lost=True) from error
         return bool(holds)
 
-    def by_first(self, action: Callable[[], None]) -> None:
+    def by_first(self, action: Callable[[], object]) -> None:
         """Has the first process do something; the others wait until it is done.
 
         Raises:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -139,13 +139,14 @@ def ready_to_show(model: Any, attention: str = EAGER) -> Iterator[None]:
 
 
 @contextmanager
-def _weights_for_scores(model: nn.Module) -> Iterator[None]:
+def _weights_for_scores(model: Any) -> Iterator[None]:
     """While the block runs, attention of ProphetNet returns weights; by itself it returns masked scores.
 
     In its decoder rows of the streams that predict stand behind those of the stream that reads the target;
     the first rows are kept, whose self-attention is what the decoder returns too.
     """
     modules = [part for part in model.modules() if type(part).__name__ == "ProphetNetAttention"]
+    predicted = getattr(model.config, "ngram", 0)
     before = [vars(module).get("forward") for module in modules]
 
     def show(forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -153,7 +154,7 @@ def _weights_for_scores(model: nn.Module) -> Iterator[None]:
             mixed, scores = forward(*args, **named)
             if scores is None:
                 return mixed, None
-            streams = 1 if named.get("key_value_states") is None else 1 + model.config.ngram
+            streams = 1 if named.get("key_value_states") is None else 1 + predicted
             return mixed, scores[:, :, : scores.shape[2] // streams].softmax(-1)
 
         return weights_too
@@ -569,8 +570,10 @@ def _wanted(
 def _without_probabilities(model: Any) -> dict[Site, str]:
     """Sites where rows of the matrix that a mechanism applies are no distributions over keys, and why."""
     return {
-        at.site: f"The rows of the matrix that '{part.name}' applies in the {at.site} are no probabilities "
-        "over keys"
+        cast(
+            "Site", at.site
+        ): f"The rows of the matrix that '{part.name}' applies in the {at.site} are no "
+        "probabilities over keys"
         for at, mechanism in mechanisms_in(model)
         for part in mechanism.modules()
         if isinstance(part, Mechanism) and not part.traits.stochastic

@@ -32,7 +32,6 @@ from experiments.queries_and_keys.models import (
     BIAS,
     CONTRAST,
     DEEP_ARMS,
-    FULL,
     LAYERS,
     PAIRS,
     Trained,
@@ -51,6 +50,7 @@ from experiments.shared.readme import (
 )
 from experiments.shared.runs import trained_with
 from experiments.trained_mechanisms.figure import draw_arms
+from experiments.trained_mechanisms.models import FULL
 
 OUT = RESULTS / "queries_and_keys"
 MODEL = ["pair", "layers", "arm", "seed"]
@@ -166,11 +166,11 @@ def sentence_facts(run: Run) -> pd.DataFrame:
         for part in (test, rows.train)
         for source, target in zip(part["source"][:], part["target"][:], strict=True)
     ]
-    aligners = [
-        fit_statistical_aligner(each)
-        for each in (pairs, [(target, source) for source, target in pairs])
+    forward = fit_statistical_aligner(pairs)
+    backward = fit_statistical_aligner([(target, source) for source, target in pairs])
+    found = [
+        crossing(links) for links in align_both(forward, backward, pairs[: len(test)], SYMMETRIZED)
     ]
-    found = [crossing(each) for each in align_both(*aligners, pairs[: len(test)], SYMMETRIZED)]
     return pd.DataFrame(
         {
             "source_words": [len(source) for source, _ in pairs[: len(test)]],
@@ -221,7 +221,8 @@ def against(table: pd.DataFrame, reference: str) -> pd.DataFrame:
 def by_part(folder: Path, table: pd.DataFrame) -> pd.DataFrame:
     """The loss of the contrast's arms in thirds of the sentences by length and by crossing links."""
     rows = []
-    for (pair, layers, seed), models in table.groupby(["pair", "layers", "seed"]):
+    for key, models in table.groupby(["pair", "layers", "seed"]):
+        pair, layers, seed = map(str, key)
         if not set(CONTRAST) <= set(models["arm"]):
             continue
         facts = read_table(folder / "sentences", pair)
@@ -241,14 +242,14 @@ def by_part(folder: Path, table: pd.DataFrame) -> pd.DataFrame:
                 )
     found = pd.DataFrame(rows, columns=["by", "third", "difference", "least", "most"])
     tables = []
-    for by, part in found.groupby("by", sort=False):
-        each = {str(third): own["difference"].tolist() for third, own in part.groupby("third")}
-        ends = part.groupby("third").agg(least=("least", "min"), most=("most", "max"))
+    for kind, rows_of in found.groupby("by", sort=False):
+        each = {str(third): own["difference"].tolist() for third, own in rows_of.groupby("third")}
+        ends = rows_of.groupby("third").agg(least=("least", "min"), most=("most", "max"))
         tables.append(
             contrasts(each)
             .drop(columns="p_value")
             .rename(columns={"contrast": "third"})
-            .assign(by=by, least=ends["least"].to_numpy(), most=ends["most"].to_numpy())
+            .assign(by=kind, least=ends["least"].to_numpy(), most=ends["most"].to_numpy())
         )
     return pd.concat(tables) if tables else found
 

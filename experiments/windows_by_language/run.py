@@ -35,6 +35,7 @@ from experiments.shared.readme import (
 )
 from experiments.shared.runs import trained_with
 from experiments.windows_by_language.contrasts import (
+    DRAWS,
     between_sources,
     contrast,
     differences,

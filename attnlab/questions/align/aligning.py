@@ -236,7 +236,7 @@ def _without_gold(
     chosen = heads_without_gold(part, statistical)
     if chosen is None:
         raise InputError(_NOTHING_TELLS)
-    differ = heads_differ(part, statistical, seed=settings.seed)
+    differ = heads_differ(part, statistical)
     other = other_direction(back, pairs, "unsupervised", settings, statistical)
     engines = (
         {}

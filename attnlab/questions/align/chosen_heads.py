@@ -275,7 +275,7 @@ def heads_without_gold(part: Part, statistical: "BothDirections | None") -> Chos
     return max(fit, key=lambda one: one[0])[1]
 
 
-def heads_differ(part: Part, statistical: "BothDirections | None", *, seed: int) -> bool:
+def heads_differ(part: Part, statistical: "BothDirections | None") -> bool:
     """Whether without gold links one head agrees better with other links than its row's heads do on average.
 
     The head is the best one on every other pair and is tested on the rest: the whole 95 % interval of the
@@ -286,7 +286,6 @@ def heads_differ(part: Part, statistical: "BothDirections | None", *, seed: int)
     Args:
         part: pairs whose gold links do not count.
         statistical: an aligner that has learned from text alone.
-        seed: of the bootstrap over pairs.
     """
     metric: Metric = "recall" if statistical is None else "aer"
     linked = part.with_links(
@@ -304,7 +303,7 @@ def heads_differ(part: Part, statistical: "BothDirections | None", *, seed: int)
     row = min(errors, key=lambda row: float(errors[row].min()))
     tested = counts[row][:, odd]
     best = tested[int(errors[row].argmin())]
-    (change,) = score_differences(tested.sum(0), best[None], metric, seed=seed)
+    (change,) = score_differences(tested.sum(0), best[None], metric)
     return change.interval is not None and max(sign * end for end in change.interval) < 0
 
 

@@ -105,7 +105,7 @@ def _captured(probe: Probe, unreadable: dict[Layer, str]) -> set[Layer]:
     """The layers that `attnlab.capture` reads; why it does not read others is put into `unreadable`."""
     with ready_to_show(probe.model):
         sites, why = readable_sites(probe.model, _sentences(probe))
-    every = {(site, layer) for site, layers in sites.layers.items() for layer in layers}
+    every: set[Layer] = {(site, layer) for site, layers in sites.layers.items() for layer in layers}
     unreadable |= {at: why[at[0]] for at in every if at[0] in why}
     return every - {*unreadable}
 
