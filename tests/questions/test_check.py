@@ -162,8 +162,8 @@ def test_rows_that_move_are_those_with_a_weight(name: str) -> None:
         positions = {at.length: torch.arange(12) for at in layers}
         changes = changes_by_layer(probe, layers, positions, seed=1)
         outputs = probe.call(probe.ids[None], output_attentions=True)
-    names = {"encoder": "encoder_attentions", "decoder": "decoder_attentions"}
-    assert len(layers) == model.config.num_hidden_layers + getattr(
+    names = {site: f"{site}_attentions" for site in ("encoder", "decoder", "cross")}
+    assert len(layers) == model.config.num_hidden_layers + 2 * getattr(
         model.config, "decoder_layers", 0
     )
     for at, change in zip(layers, changes, strict=True):

@@ -170,6 +170,24 @@ def late_positions(patch: pytest.MonkeyPatch, model: Any) -> None:
     patch.setattr(modeling_llama.LlamaRotaryEmbedding, "forward", other)
 
 
+def cross_mask(only: Any) -> Plant:
+    """Pairs that the mask between two stacks shows alone."""
+
+    def plant(patch: pytest.MonkeyPatch, model: Any) -> None:
+        module = {"bart": modeling_bart, "marian": modeling_marian, "t5": modeling_t5}[
+            model.config.model_type
+        ]
+        right = module.create_bidirectional_mask
+
+        def other(*args: Any, **given: Any) -> Any:
+            crosses = given.get("encoder_hidden_states") is not None
+            return right(*args, **given, and_mask_function=only if crosses else None)
+
+        patch.setattr(module, "create_bidirectional_mask", other)
+
+    return plant
+
+
 def short_cache(patch: pytest.MonkeyPatch, model: Any) -> None:
     """The key that was stored first is overwritten by the second."""
     right = hf.cache_utils.DynamicLayer.update
@@ -293,6 +311,14 @@ FAULTS: dict[str, Fault] = {
         for family, module in (("mistral", modeling_mistral), ("gemma3", modeling_gemma3))
         for by in (-1, 1, 100)
     },
+    **{
+        f"{family}: between stacks {what}": Fault(family, cross_mask(only))
+        for family in ("t5", "bart", "marian")
+        for what, only in {
+            "the first key is unread": lambda b, h, q, k: k != 0,
+            "row 9 reads the first key alone": lambda b, h, q, k: (q != 9) | (k == 0),
+        }.items()
+    },
     "llama: each query reads itself alone": Fault("llama", own_values),
     "bert: padding is read": Fault(
         "bert", forward("BertModel", modeling_bert, without("attention_mask")), RIGHT
@@ -352,9 +378,19 @@ def test_enough_faults_are_planted() -> None:
     assert len(FAULTS) >= 51
 
 
+# What no mask reaches, and defects of transformers; see results/check.
+KNOWN = {
+    "mobilebert": {RIGHT},
+    "doge": {"eager against flex"},
+    # With a cache it makes no causal mask, since tokens come one at a time.
+    "fsmt": {HALVES},
+}
+
+
 @pytest.mark.parametrize("name", SOUND)
 def test_sound_models_raise_no_alarm(name: str) -> None:
-    attnlab.assert_attends(seeded(SOUND[name]))
+    rows = attnlab.check(seeded(SOUND[name])).properties
+    assert set(rows.loc[rows["outcome"] == "mismatch", "property"]) == KNOWN.get(name, set())
 
 
 @pytest.mark.parametrize("name", FAULTS)

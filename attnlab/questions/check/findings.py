@@ -66,7 +66,7 @@ def every_layer(
     probe: Probe, layers: Sequence[LayerAt], precision: Precision, seed: int, causal: bool | None
 ) -> Iterator[Finding]:
     """Which keys each layer reads."""
-    count = min(MOST_POSITIONS, probe.tokens)
+    count = min(MOST_POSITIONS, max((at.length for at in layers), default=0))
     positions = {at.length: positions_of(at.length, count) for at in layers}
     changes = changes_by_layer(probe, layers, positions, seed)
     # Lists of norms and feed-forward layers move no other row; where layers that attend move none either,
@@ -74,7 +74,7 @@ def every_layer(
     kinds = {
         type(at.module)
         for at, one in zip(layers, changes, strict=True)
-        if _mixes(one, positions[at.length], precision)
+        if at.site != "cross" and _mixes(one, positions[at.length], precision)
     }
     kinds = kinds or {type(at.module) for at in layers if _attends(at)}
     kept = [index for index, at in enumerate(layers) if type(at.module) in kinds]
@@ -85,8 +85,10 @@ def every_layer(
     numbers: Counter[str] = Counter()
     for index in kept:
         at, change = layers[index], changes[index]
-        back = False if causal is not None and at.site == "encoder" else causal
+        back = False if causal is not None and at.site != "decoder" else causal
         expected = expected_of(at.config, numbers[at.site], totals[at.site], causal=back)
+        if at.site == "cross":
+            expected = Expected(causal=False)
         if any(
             isinstance(part, Mechanism) and part.name != Full.name for part in at.module.modules()
         ):
@@ -113,9 +115,12 @@ def _attends(at: LayerAt) -> bool:
 
 
 def positions_of(length: int, count: int) -> Tensor:
-    """So many different positions, in order: of long texts some at either end and some between them."""
+    """So many positions, in order: of long texts some at either end and some between them.
+
+    Of texts that have fewer tokens the last one comes again.
+    """
     if count >= length:
-        return torch.arange(length)
+        return torch.arange(count).clamp(max=length - 1)
     side = count // 4
     between = torch.linspace(side, length - side - 1, count - 2 * side).round().long()
     return torch.cat([torch.arange(side), between, torch.arange(length - side, length)])

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ class LayerAt:
     Attributes:
         module: the layer.
         call: at which of its calls in a forward pass; layers of ALBERT share one.
-        site: encoder or decoder.
+        site: encoder or decoder; or cross, where its decoder layer reads what the encoder gave.
         layer: from 0.
         config: of its stack.
         length: how many tokens it reads.
@@ -51,7 +51,7 @@ def layers_of(probe: Probe, *, causal: bool | None) -> list[LayerAt]:
         if path and isinstance(names[path.rpartition(".")[0]], nn.ModuleList)
     }
     lengths = (probe.tokens, -1 if probe.source is None else len(probe.source))
-    seen: list[tuple[nn.Module, int, tuple[int, int]]] = []
+    seen: list[tuple[nn.Module, int, tuple[int, int], bool]] = []
 
     def note(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         (_, entering), leaving = _entering(args, kwargs), _first(output)
@@ -60,20 +60,24 @@ def layers_of(probe: Probe, *, causal: bool | None) -> list[LayerAt]:
         shape = list(leaving.shape[:-1])
         length = next((one for one in lengths if one in shape), None)
         if length is not None and 2 in shape:
-            seen.append((module, length, (shape.index(2), shape.index(length))))
+            axes = (shape.index(2), shape.index(length))
+            _, memory = _memory(args, kwargs, lengths[1], axes[1])
+            seen.append((module, length, axes, length == lengths[0] and memory is not None))
 
     with _hooked(listed, note):
         probe.states(probe.ids.expand(2, -1))
     paths = {listed[module] for module, *_ in seen}
     encoder = set(probe.model.get_encoder().modules()) if probe.source is not None else set()
     found, calls, numbers = [], Counter[nn.Module](), Counter[str]()
-    for module, length, axes in seen:
+    for module, length, axes, memory in seen:
         path = listed[module]
         if any(path.startswith(f"{other}.") for other in paths):
             continue
         site = "encoder" if module in encoder or causal is False else "decoder"
         config = _stack_of(probe.model, path).config.get_text_config()
         found.append(LayerAt(module, calls[module], site, numbers[site], config, length, axes))
+        if memory:
+            found.append(replace(found[-1], site="cross", length=lengths[1]))
         calls[module] += 1
         numbers[site] += 1
     return found
@@ -94,6 +98,18 @@ def _entering(args: Any, kwargs: Any) -> tuple[Any, Any]:
     named = sorted(kwargs.items(), key=lambda one: one[0] != "hidden_states")
     return next(
         ((at, one) for at, one in (*enumerate(args), *named) if _is_states(one)), (None, None)
+    )
+
+
+def _memory(args: Any, kwargs: Any, length: int, axis: int) -> tuple[Any, Any]:
+    """Index or name of the argument that has the states of an encoder, and these; None and None without."""
+    return next(
+        (
+            (at, one)
+            for at, one in (*enumerate(args), *kwargs.items())
+            if _is_states(one) and one.ndim == 3 and one.shape[axis] == length
+        ),
+        (None, None),
     )
 
 
@@ -154,7 +170,9 @@ def _one_pass(
     generator: torch.Generator,
     flat: bool,
 ) -> list[Tensor]:
-    by_call = {(at.module, at.call): number for number, at in enumerate(layers)}
+    by_call: dict[tuple[nn.Module, int], list[int]] = {}
+    for number, at in enumerate(layers):
+        by_call.setdefault((at.module, at.call), []).append(number)
     found = [torch.empty(0) for _ in layers]
     calls: Counter[nn.Module] = Counter()
     stores = [(_Stores(), _Stores()) for _ in range(DRAWS)]
@@ -164,15 +182,15 @@ def _one_pass(
         nonlocal again
         if again:
             return
-        number = by_call.get((module, calls[module]))
+        numbers = by_call.get((module, calls[module]), ())
         calls[module] += 1
-        if number is not None:
-            again, at = True, layers[number]
-            call = (args, kwargs, _first(output))
+        again, call = True, (args, kwargs, _first(output))
+        for number in numbers:
+            at = layers[number]
             found[number] = _rows_moved(
                 at, call, positions[at.length], generator, stores, flat=flat
             )
-            again = False
+        again = False
 
     with _hooked({at.module for at in layers}, measure):
         probe.states(probe.ids.expand(len(next(iter(positions.values()), ())), -1))
@@ -213,6 +231,8 @@ def _rows_moved(
     """How far each row moves: of a layer that was called so, and returned these states."""
     args, kwargs, before = call
     name, states = _entering(args, kwargs)
+    if at.site == "cross":
+        name, states = _memory(args, kwargs, at.length, at.axes[1])
     texts = torch.arange(len(positions), device=states.device)
 
     def drawn() -> Tensor:
