@@ -163,7 +163,7 @@ def _scores_by_query_alone(projection: Projection) -> bool:
     return (
         not added
         and not hasattr(attention, "sinks")
-        and not hasattr(attention, "relative_attention_bias")
+        and getattr(attention, "relative_attention_bias", None) is None
         and all(
             isinstance(part, MaskedSoftmax | PerHead) and not isinstance(part, TopKAttention)
             for part in parts

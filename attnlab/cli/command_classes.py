@@ -163,7 +163,9 @@ class Command(_PlainHelp, TyperCommand):
     def _check_order(self, ctx: Any) -> None:
         """Raises InputError where a text stands before the model or run that is to read it."""
         names = [one.name for one in self.params if one.param_type_name == "argument"]
-        source, *values = (ctx.params[name] for name in names) if names else (None,)
+        if names[:1] not in (["source"], ["run"]):
+            return
+        source, *values = (ctx.params[name] for name in names)
         listed = (one if isinstance(one, list | tuple) else (one,) for one in values)
         texts = [str(one) for one in chain.from_iterable(listed) if one is not None]
         folder = next(filter(_holds_model, texts), None)

@@ -14,7 +14,7 @@ WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-def usable_processors(proc: Path = PROC) -> int:
+def usable_processors(proc: str | Path = PROC) -> int:
     """Processors that this process may use at once, by its affinity and the quota of its cgroups.
 
     The quota is the least over all ancestors, rounded down; at least 1.
@@ -24,7 +24,7 @@ def usable_processors(proc: Path = PROC) -> int:
     return allowed if quota is None else max(1, min(allowed, int(quota)))
 
 
-def processor_quota(proc: Path = PROC) -> float | None:
+def processor_quota(proc: str | Path = PROC) -> float | None:
     """The least quota of this process's cgroups and their ancestors, in processors; None without one."""
     quotas = [quota for folder in _cgroup_folders(proc) if (quota := _quota_of(folder)) is not None]
     return min(quotas, default=None)
@@ -45,10 +45,10 @@ class ProcessorTimes:
     ours: float
 
 
-def processor_times(proc: Path = PROC) -> ProcessorTimes | None:
+def processor_times(proc: str | Path = PROC) -> ProcessorTimes | None:
     """The times until now; None where the system does not say."""
     try:
-        lines = (proc / "stat").read_text(encoding="ascii").splitlines()
+        lines = (Path(proc) / "stat").read_text(encoding="ascii").splitlines()
     except OSError:
         return None
     names, rows = {f"cpu{number}" for number in _allowed()}, []
@@ -75,7 +75,7 @@ def others_share(before: ProcessorTimes | None, now: ProcessorTimes | None) -> f
 
 
 def thread_variables(
-    count: int | None, *, busy: bool, given: Mapping[str, str], proc: Path = PROC
+    count: int | None, *, busy: bool, given: Mapping[str, str], proc: str | Path = PROC
 ) -> dict[str, str]:
     """Environment variables with which libraries of threads are to be loaded.
 
@@ -103,11 +103,11 @@ def _allowed() -> set[int]:
     return set(range(os.cpu_count() or 1))
 
 
-def _cgroup_folders(proc: Path) -> Iterator[Path]:
+def _cgroup_folders(proc: str | Path) -> Iterator[Path]:
     """Folders of the cgroups that limit this process's processors, each with its ancestors."""
     try:
-        memberships = (proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines()
-        mounts = (proc / "self" / "mountinfo").read_text(encoding="utf-8").splitlines()
+        memberships = (Path(proc) / "self" / "cgroup").read_text(encoding="utf-8").splitlines()
+        mounts = (Path(proc) / "self" / "mountinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return
     paths: dict[str, str] = {}

@@ -54,7 +54,7 @@ def main() -> None:
         name=chosen.name, pair=run.settings.corpus.pair, sentences=found.about["Held-out sentences"],
         validation=found.about["Validation sentences"],
         calibration=found.about["Training sentences"], checksum=corpus["checksum"],
-        processor_seconds=round(seconds),
+        processor_seconds=round(seconds), weighted_by="rows",
         sites={site: about_site(site, run, found) for site in found.details["mean_tokens"]},
     )  # fmt: skip
     write_readme(out, readme(out))

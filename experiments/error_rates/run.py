@@ -7,6 +7,7 @@ are changes of a loss per token, sums over sentences divided by their tokens.
 """
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -53,7 +54,7 @@ def main() -> None:
     ]
     write_table(OUT / "table.csv", pd.DataFrame(rows))
     write_facts(OUT, __file__, "numpy", "scipy", seed=SEED)
-    write_readme(OUT, readme())
+    write_readme(OUT, readme(OUT))
 
 
 def rates(name: str, sentences: int, weighting: str) -> Iterator[dict[str, object]]:
@@ -154,16 +155,16 @@ def _bca(
     return np.where((of_zero < ends[0]) | (of_zero > ends[1]), 0.0, 1.0)
 
 
-def readme() -> str:
+def readme(folder: Path) -> str:
     """The README of the result, from its table."""
-    table = read_table(OUT, "table")
+    table = read_table(folder, "table")
     table["rejected"] = (100 * table["rejected"]).map("{:.1f}".format)
     wide = table.pivot_table(
         index=["weighting", "sentences", "rule"], columns="distribution", values="rejected",
         aggfunc="first", sort=False,
     )  # fmt: skip
     return render(
-        __file__, read_facts(OUT), used=USED, replications=REPLICATIONS, draws=DRAWS, effect=EFFECT,
+        __file__, read_facts(folder), used=USED, replications=REPLICATIONS, draws=DRAWS, effect=EFFECT,
         tables={name: wide.loc[name].reset_index() for name in WEIGHTINGS},
     )  # fmt: skip
 

@@ -45,5 +45,5 @@ def test_a_wrong_number_is_noticed() -> None:
         ("math.md", "section", "3"), ("math.md", "section", "4"), ("heads.md", "trap", "3"),
     ]  # fmt: skip
     assert has_heading(DOCS["math.md"], "section", "3")
-    assert not has_heading(DOCS["math.md"], "section", "10")
+    assert not has_heading(DOCS["math.md"], "section", "11")
     assert not has_heading(DOCS["heads.md"], "trap", "12")

@@ -55,7 +55,7 @@ def test_writes_tables_a_figure_and_runs_that_load(small_run: Path, tmp_path: Pa
     assert "all 6 heads are closed" in told
     assert "At penalty 30 no random heads stand beside the gates" in told
     assert "closed at random" not in (out / "report.html").read_text(encoding="utf-8")
-    assert "there is no 95 % interval of fewer than 6" in told
+    assert "there is no 95 % interval of fewer than 10" in told
     curve = pd.read_csv(out / "curve.csv")
     assert curve["heads_left"].tolist() == [6] * 6 + [0] * 2
     saved = out / "models" / "penalty_30"

@@ -49,7 +49,7 @@ def test_signs_of_another_form(
 def test_files_of_a_corpus_are_looked_at_and_other_things_passed_over(tmp_path: Path) -> None:
     for name, text in {
         "train.en": "text\na\n", "train.it": "b\nb\n", "test.tsv": "en\tit\na\tb\n",
-        "dev.jsonl": '{"en": ""}\n', "notes.md": "text\n",
+        "dev.jsonl": '{"en": ""}\n', "README.md": "text\n",
     }.items():  # fmt: skip
         (tmp_path / name).write_text(text)
     lines = {one.line for one in notes_on_tables(tmp_path) if isinstance(one, HeadingRead)}
