@@ -61,6 +61,8 @@ def reason(error: BaseException) -> str:
 
     Messages of Python about its own objects are not repeated, nor is the advice of torch to load objects.
     """
+    if ran_out_of_memory(error):
+        return "there is not enough memory for it"
     if isinstance(error, _OF_THE_PROGRAM):
         return "a value in its files is of a kind that does not belong there"
     # The class stands in a module that nothing else here needs.
