@@ -213,9 +213,9 @@ def read_audio(
         usable.append(Sentence(number, ids, read[:-1], read[1:], _padded(audio, config)))
         side = Tokens(ids, tuple(one in frames.special for one in ids), None)
         tokenized.append(TokenizedText((audio.name, text), side, tokens))
-    read = Sentences(tuple(tokenized), tuple(usable), (), frames, target, most, origin)
-    check_embedded(model, read)
-    return read
+    sentences = Sentences(tuple(tokenized), tuple(usable), (), frames, target, most, origin)
+    check_embedded(model, sentences)
+    return sentences
 
 
 def check_fits(audio: Audio, config: Any) -> None:

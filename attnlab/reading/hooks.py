@@ -138,7 +138,7 @@ def ready_to_show(model: Any, attention: str = EAGER) -> Iterator[None]:
 
 
 @contextmanager
-def _weights_for_scores(model: nn.Module) -> Iterator[None]:
+def _weights_for_scores(model: Any) -> Iterator[None]:
     """While the block runs, attention of ProphetNet returns weights; by itself it returns masked scores.
 
     In its decoder rows of the streams that predict stand behind those of the stream that reads the target;

@@ -126,7 +126,6 @@ def align(source: Source, settings: AlignmentSettings) -> Result:
     Raises:
         InputError: the source has no cross-attention, a file cannot be read, or no pair can be aligned.
     """
-    settings.check_source(source)
     device = usable_device(settings.device)
     loaded = model_of(source, scores=False)
     if reads_audio(loaded.model):
