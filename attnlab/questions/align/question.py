@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from attnlab.alignment import ENGINE_ROW, FromWord, Row, Symmetrization
 from attnlab.core import (
@@ -28,6 +28,9 @@ from attnlab.evaluation import (
 )
 from attnlab.labels import AER
 from attnlab.results import Question
+
+if TYPE_CHECKING:
+    from attnlab.alignment import LinkForm
 
 Choice = Literal["set", "single", "one-layer", "first-head", "unsupervised"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
@@ -478,13 +481,7 @@ class AlignmentSettings(DeviceSettings):
 
     def check_source(self, source: object) -> None:  # noqa: ARG002 - whatever it is
         """Raises InputError for a file that is not there or of no form, before a model is loaded."""
-        if self.gold_format is not None:
-            from attnlab.alignment import LinkForm
-
-            if self.gold_format not in get_args(LinkForm):
-                forms = ", ".join(get_args(LinkForm))
-                msg = f"gold_format must be one of {forms}, not {briefly(self.gold_format)}."
-                raise InputError(msg, options=["gold_format"])
+        _ = self.gold_form
         files = {
             "pairs": "name a file with source, tab, target on each line",
             "gold": "name a file of gold links",
@@ -511,6 +508,24 @@ class AlignmentSettings(DeviceSettings):
             )
             msg = f"{given} are given for one of the two directions alone; give {missing} too."
             raise InputError(msg)
+
+    @property
+    def gold_form(self) -> "LinkForm | None":
+        """The form of the file of gold links; None: its name or its first line tells.
+
+        Raises:
+            InputError: there is no such form.
+        """
+        if self.gold_format is None:
+            return None
+        from attnlab.alignment import LinkForm
+
+        forms: tuple[LinkForm, ...] = get_args(LinkForm)
+        form = next((one for one in forms if one == self.gold_format), None)
+        if form is None:
+            msg = f"gold_format must be one of {', '.join(forms)}, not {briefly(self.gold_format)}."
+            raise InputError(msg, options=["gold_format"])
+        return form
 
     @property
     def rows(self) -> tuple[Row, ...]:

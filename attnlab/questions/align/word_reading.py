@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, get_args
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
@@ -163,9 +163,13 @@ def asked_pairs(settings: AlignmentSettings) -> AskedPairs:
     if settings.pair is not None and not _is_read_as_corpus(settings.pairs):
         msg = "pair names the languages of a .jsonl file of pairs; give such pairs, or leave pair out."
         raise InputError(msg)
-    form = next((one for one in get_args(LinkForm) if one == settings.gold_format), None)
     return AskedPairs(
-        settings.pairs, settings.gold, settings.sentences, settings.pair, form, settings.first_index
+        settings.pairs,
+        settings.gold,
+        settings.sentences,
+        settings.pair,
+        settings.gold_form,
+        settings.first_index,
     )
 
 

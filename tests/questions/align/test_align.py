@@ -778,6 +778,16 @@ def unchecked() -> Iterator[None]:
         ({"pairs": PAIRS, "target_language": "x"}, "no languages .* leave target language out"),
         ({"pairs": PAIRS, "pair": "en-it"}, "pair names the languages of a .jsonl file"),
         ({"pairs": PAIRS, "row": "middle"}, "row must be one of"),
+        ({"pairs": PAIRS, "gold_format": "naacl"}, "gold_format is given without gold; give both"),
+        ({"pairs": PAIRS, "first_index": 1}, "first_index is given without gold; give both"),
+        (
+            {"pairs": PAIRS, "gold": "g", "first_index": 2},
+            "first index must be at least 0 and at most 1",
+        ),
+        (
+            {"pairs": PAIRS, "gold": "g", "gold_format": "x"},
+            "gold_format must be one of pharaoh, naacl",
+        ),
     ],
 )
 @pytest.mark.usefixtures("unchecked")
@@ -1158,3 +1168,21 @@ def test_what_is_written_is_said(tmp_path: Path) -> None:
         written = [line for line in done.output.splitlines() if line.startswith("Wrote ")]
         assert f"Wrote {links}." in written
         assert len(written) == len(set(written)) == (4 if not given else 3)
+
+
+def test_gold_links_that_count_from_1_in_any_form_give_the_same(tmp_path: Path) -> None:
+    model = random_models.marian(), tokenizer()
+    pairs = [(a, b) for a, b in PAIRS]
+    lines = ["0-0 1-1"] * len(pairs)
+    (tmp_path / "plain.gold").write_text("".join(f"{line}\n" for line in lines))
+    (tmp_path / "from1.txt").write_text("".join(f"{n}\t1-1 2-2\n" for n, _ in enumerate(lines)))
+    found = [
+        align(model, pairs, gold=tmp_path / name, **options, **QUICK).systems
+        for name, options in (
+            ("plain.gold", {}),
+            ("plain.gold", {"gold_format": "pharaoh"}),
+            ("from1.txt", {"first_index": 1}),
+        )
+    ]
+    pd.testing.assert_frame_equal(found[0], found[1])
+    pd.testing.assert_frame_equal(found[0], found[2])
