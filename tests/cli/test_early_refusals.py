@@ -149,8 +149,8 @@ OTHERS = {
     },
     "plan outer/model --text file --calibration-text empty.tsv": "empty.tsv is empty; give a file with a",
     **{
-        f"{command} outer/model --text file": "so at least 3 different ones are needed, not 1; give more, or a "
-        "file of training sentences (--calibration-text)"
+        f"{command} outer/model --text file": "so at least 3 different ones are needed, not 1; give more, or "
+        "a file of training sentences (--calibration-text)"
         for command in ("compare", "plan", "prune")
     },
     "train new --corpus empty.tsv": "empty.tsv is empty; a corpus needs at least one sentence",
