@@ -137,7 +137,6 @@ def align(source: Source, settings: AlignmentSettings) -> Result:
         InputError: the source has no cross-attention, a file cannot be read, no pair can be aligned, or the
             links would replace what is read, or a file without `overwrite`.
     """
-    settings.check_source(source)
     check_writes(QUESTION, source, settings, overwrite=settings.overwrite)
     with last_in_place([] if settings.links is None else [settings.links]):
         return _aligned(source, settings)
