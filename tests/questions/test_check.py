@@ -489,3 +489,102 @@ def test_states_that_enter_a_layer_are_told_from_masks(where: str) -> None:
     assert found == at
     assert one is states
     assert _entering((), {"input_ids": torch.zeros(2, 3)}) == (None, None)
+
+
+def refused_sites(model: Any) -> Any:
+    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "sep_token_id": 2}
+    pair = {"d_model": 12, "encoder_layers": 2, "decoder_layers": 2, "decoder_start_token_id": 2}
+    pair |= {
+        f"{side}_{name}": 3
+        for side in ("encoder", "decoder")
+        for name in ("attention_heads", "ffn_dim")
+    }
+    sizes = {"vocab_size": random_models.TYPES, **ids}
+    alone = sizes | {
+        "hidden_size": 12,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 3,
+        "intermediate_size": 8,
+    }
+    blocks = {"block_size": 2, "num_random_blocks": 1}
+    return {
+        "longformer": lambda: hf.LongformerModel(
+            hf.LongformerConfig(**alone, attention_window=[2, 2])
+        ),
+        "led": lambda: hf.LEDModel(hf.LEDConfig(**sizes, **pair, attention_window=[4, 4])),
+        "big_bird": lambda: hf.BigBirdModel(hf.BigBirdConfig(**alone, **blocks)),
+        "big_bird, full": lambda: hf.BigBirdModel(
+            hf.BigBirdConfig(**alone, **blocks, attention_type="original_full")
+        ),
+        "bigbird_pegasus": lambda: hf.BigBirdPegasusModel(
+            hf.BigBirdPegasusConfig(**sizes, **pair, **blocks)
+        ),
+        "convbert": ANALYZED.get("convbert")
+        or (
+            lambda: hf.ConvBertModel(
+                hf.ConvBertConfig(**alone | {"num_attention_heads": 4}, embedding_size=12)
+            )
+        ),
+    }[model]()
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "sites"),
+    [
+        ("longformer", "weights in the encoder for", None),
+        (
+            "led",
+            r"choose other sites: decoder, cross \(sites=\['decoder', 'cross'\]\)",
+            ["decoder", "cross"],
+        ),
+        ("big_bird", 'attention_type="original_full"', None),
+        ("big_bird, full", "", ["encoder"]),
+        ("bigbird_pegasus", 'attention_type="original_full"', None),
+        ("convbert", "depend on the padding", None),
+    ],
+)
+def test_what_is_captured_is_what_capture_reads(
+    name: str, told: str, sites: list[str] | None
+) -> None:
+    model = seeded(lambda: refused_sites(name)).eval()
+    kinds = [getattr(part, "attention_type", None) for part in model.modules()]
+    table = attnlab.check(model).abilities
+    assert [getattr(part, "attention_type", None) for part in model.modules()] == kinds
+    pair = model.config.is_encoder_decoder
+    assert set(table["site"]) == ({"encoder", "decoder", "cross"} if pair else {"encoder"})
+    assert set(table.loc[table["captured"], "site"]) == {*(sites or [])}
+    texts: list[Any] = [("a dog runs .", "the cat runs .")] if pair else ["a dog runs ."]
+    if told:
+        with pytest.raises(InputError, match=told):
+            attnlab.capture((model, tokenizer()), texts)
+    if sites:
+        read = attnlab.capture((model, tokenizer()), texts, sites=sites).coverage
+        assert {*read.layers} == {*sites}
+
+
+@pytest.mark.parametrize("name", ["doge", "llama", "gpt2", "bert", "gemma3", "bart"])
+def test_layers_have_the_sites_in_which_they_are_checked(name: str) -> None:
+    built = HEALTHY | {"doge": lambda: hf.DogeForCausalLM(hf.DogeConfig(**GROUPED))}
+    found = attnlab.check(seeded(built[name]))
+    assert {*found.abilities["site"]} == {*found.properties["site"]} - {""}
+
+
+@pytest.mark.parametrize("sharper", [4, 16])
+def test_sharp_weights_are_no_unread_keys(sharper: float) -> None:
+    model = seeded(llama)
+    with torch.no_grad():
+        for layer in model.model.layers:
+            layer.self_attn.q_proj.weight *= sharper
+    attnlab.assert_attends(model)
+
+
+def test_unread_pairs_are_told_with_the_first_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = modeling_bert.create_bidirectional_mask
+    monkeypatch.setattr(
+        modeling_bert,
+        "create_bidirectional_mask",
+        lambda **given: right(**given, and_mask_function=lambda b, h, q, k: (k != 5) | (q == k)),
+    )
+    rows = attnlab.check(seeded(bert)).properties
+    assert rows.loc[0, "found"] == "all, 23 pairs unread (key 5 of query 0)"
+    assert rows.loc[0, "distance"] == 23

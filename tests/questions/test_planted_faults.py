@@ -56,6 +56,13 @@ def doge() -> Any:
     return hf.DogeForCausalLM(hf.DogeConfig(**GROUPED))
 
 
+def gemma3_full() -> Any:
+    """Names a window that none of its layers has."""
+    config = hf.Gemma3TextConfig(**GROUPED, sliding_window=30)
+    config.layer_types = ["full_attention"] * 3
+    return hf.Gemma3ForCausalLM(config)
+
+
 def roberta() -> Any:
     return hf.RobertaModel(hf.RobertaConfig(**SIZES))
 
@@ -67,6 +74,7 @@ SOUND: dict[str, Callable[[], Any]] = {
     "gemma4": lambda: gemma4(0),
     "gemma4, shared keys": gemma4,
     "doge": doge,
+    "gemma3, all full": gemma3_full,
     "roberta": roberta,
 }
 
@@ -319,6 +327,10 @@ FAULTS: dict[str, Fault] = {
             "row 9 reads the first key alone": lambda b, h, q, k: (q != 9) | (k == 0),
         }.items()
     },
+    "gemma3, all full: the window is heeded": Fault(
+        "gemma3, all full",
+        mask(modeling_gemma3, CAUSAL, only=lambda b, h, q, k: q - k < 30),
+    ),
     "llama: each query reads itself alone": Fault("llama", own_values),
     "bert: padding is read": Fault(
         "bert", forward("BertModel", modeling_bert, without("attention_mask")), RIGHT

@@ -272,10 +272,13 @@ def _checked(
 
 
 def _tokens_for(model: Any, causal: bool | None) -> int:
-    """Enough to see beyond the widest window, where that is not too much."""
-    widest = max(
-        (width for width in _windows(model, causal) if width + _MARGIN <= MOST_TOKENS), default=0
-    )
+    """Enough to see beyond the widest window, where that is not too much.
+
+    One that the configuration names counts where all layers are full, since they may heed it all the same.
+    """
+    named = getattr(model.config.get_text_config(), "sliding_window", None)
+    widths = [*_windows(model, causal), named if isinstance(named, int) else 0]
+    widest = max((width for width in widths if width + _MARGIN <= MOST_TOKENS), default=0)
     return max(FEWEST_TOKENS, min(_most_tokens(model), max(FEW_TOKENS, widest + _MARGIN)))
 
 
