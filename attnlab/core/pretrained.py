@@ -231,7 +231,7 @@ def _check_floating(model: PreTrainedModel, source: str | Path) -> None:
 
 def _files_of_weights(folder: Path) -> list[Path]:
     """Files of safetensors in a folder, or where there are none of torch."""
-    return sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
+    return sorted(folder.glob("model*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
 
 
 def _whole_numbers(path: Path) -> list[str]:

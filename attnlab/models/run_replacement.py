@@ -110,7 +110,8 @@ def prepare_resuming(folder: Path) -> dict[str, Any]:
     """
     recover(folder)
     record = read_record(folder)
-    check_no_links(folder, [f"{name}/*" for name in (CHECKPOINTS, *TOKENIZERS)])
+    tokenizers = [name for name in TOKENIZERS if (folder / name).exists()]
+    check_no_links(folder, [f"{name}/*" for name in (CHECKPOINTS, *tokenizers)])
     check_writable(folder)
     return record
 

@@ -34,10 +34,11 @@ def load(source: Source) -> Model | Result | AttentionPlan | dict[str, Tensor]:
     if path.is_file() and path.suffix in MATRIX_SUFFIXES:
         return load_arrays(path)[0]
     if path.is_dir() and not is_run(path):
-        if (path / RESULT_MARK).is_file():
-            return Result.load(path)
+        # A model that attnlab exported has the mark of a result too.
         if any((path / name).is_file() for name in PRETRAINED_MARKS):
             return load_transformers(path, scores=True)
+        if (path / RESULT_MARK).is_file():
+            return Result.load(path)
     if path.exists():
         return load_run(path)
     try:

@@ -130,11 +130,12 @@ def test_a_window_that_transformers_forgets_behind_its_cache_is_refused(name: st
 
 def test_nothing_of_an_older_model_is_read_with_the_new_one(tmp_path: Path) -> None:
     model = FAMILIES["qwen3"]()
+    given = Model(model, tokenizer()), plan_of(a_plan("qwen3")), tmp_path
+    export_layer_types(*given)
     with use(model, {"decoder": "keys(first=1)"}) as installed:
         model.save_pretrained(tmp_path)
         installed.write(tmp_path)
     (tmp_path / "chat_template.jinja").write_text("old", encoding="utf-8")
-    given = Model(model, tokenizer()), plan_of(a_plan("qwen3")), tmp_path
     assert is_card(tmp_path / "README.md")
     export_layer_types(*given, overwrite=True)
     assert not (tmp_path / "README.md").exists()
@@ -241,13 +242,16 @@ def test_export_from_the_command_line(tmp_path: Path) -> None:
         CliRunner().invoke(app, words, catch_exceptions=False)
     assert CliRunner().invoke(app, [*words, "--overwrite"], catch_exceptions=False).exit_code == 0
     assert (out / "model.safetensors").read_bytes() == before
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine.txt").write_text("mine", encoding="utf-8")
     for folder, message in (
-        (tmp_path, "something else than a model"),
+        (tmp_path / "other", "something else than an exported model"),
+        (tmp_path, "is read by the same command"),
         (tmp_path / "plan.json", "is a file"),
     ):
         with pytest.raises(InputError, match=message):
             CliRunner().invoke(app, [*words[:-1], str(folder)], catch_exceptions=False)
-    with pytest.raises(InputError, match="is the model itself"):
+    with pytest.raises(InputError, match="is read by the same command"):
         CliRunner().invoke(
             app, [*words[:-1], str(tmp_path / "model"), "--overwrite"], catch_exceptions=False
         )

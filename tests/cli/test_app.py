@@ -164,7 +164,7 @@ def test_train_translate_score_and_resume(
     assert end[2].split(":")[1].strip() == pairs["target"][0]
     record = json.loads((folder / "settings.json").read_text())
     assert record["settings"]["optimizer"]["epochs"] == 1
-    assert record["command"].startswith(f"attnlab train {folder} --settings")
+    assert record["command"].startswith(f"attnlab train {folder.name} --settings")
 
     status, out, _ = attnlab("translate", folder, "Maria sleeps.", "--beams", 1)
     assert (status, out.count("\n")) == (0, 1)

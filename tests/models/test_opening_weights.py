@@ -57,12 +57,15 @@ def test_whole_numbers_for_a_weight_are_refused_and_those_of_a_buffer_read(
 
 @pytest.mark.parametrize("build", [random_models.bert, random_models.marian, random_models.gpt2])
 def test_models_that_return_tuples_are_read_by_name(build: Any, tmp_path: Path) -> None:
-    build().save_pretrained(tmp_path)
+    made = build()
+    made.save_pretrained(tmp_path)
     random_models.tokenizer().save_pretrained(tmp_path)
-    expected = attnlab.capture(tmp_path, random_models.PAIRS)
+    pairs = random_models.PAIRS
+    texts = pairs if made.config.is_encoder_decoder else [source for source, _ in pairs]
+    expected = attnlab.capture(tmp_path, texts)
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "return_dict": False}))
-    assert attnlab.capture(tmp_path, random_models.PAIRS).coverage == expected.coverage
+    assert attnlab.capture(tmp_path, texts).coverage == expected.coverage
 
 
 @pytest.mark.parametrize("empty", ["", "  ", "</s>"])

@@ -433,10 +433,10 @@ def states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     ("state", "verb", "fewest"),
     [
         ("trained", "--resume", 12),
-        ("trained", "--overwrite", 30),
+        ("trained", "--overwrite", 25),
         (MOVING, "train", 15),
         (REPLACED, "train", 15),
-        (DELETED, "train", 20),
+        (DELETED, "train", 15),
     ],
 )
 def test_no_link_in_a_run_is_followed(

@@ -6,8 +6,6 @@ from typing import Any
 
 import pandas as pd
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
@@ -112,6 +110,9 @@ def _captured(probe: Probe, unreadable: dict[Layer, str]) -> set[Layer]:
 
 def _sentences(probe: Probe) -> Sentences:
     """The drawn ids as sentences, of a vocabulary without words."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+
     inner = Tokenizer(WordLevel({}, ""))
     words = Vocabulary(PreTrainedTokenizerFast(tokenizer_object=inner))
     words.padding = probe.padding
