@@ -92,7 +92,11 @@ def test_a_folder_with_files_of_ones_own_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "w" / "figures").mkdir(parents=True)
     (tmp_path / "w" / "figures" / "paper.txt").write_text("mine")
     (tmp_path / "w" / "figures" / "mass_by_offset.svg").write_text("mine")
-    with pytest.raises(InputError, match="already holds figures/mass_by_offset.svg"):
+    for words in ((), ("--overwrite",)):
+        with pytest.raises(InputError, match=r"mass_by_offset\.svg and no result\.json of attnlab"):
+            run(tmp_path / "heads.npy", "--out", tmp_path / "w", *words)
+    (tmp_path / "w" / "result.json").write_text('{"result": "analysis"}')
+    with pytest.raises(InputError, match="already holds .*figures/mass_by_offset.svg"):
         run(tmp_path / "heads.npy", "--out", tmp_path / "w")
     done = run(tmp_path / "heads.npy", "--out", tmp_path / "w", "--overwrite")
     assert done.exit_code == 0

@@ -60,7 +60,12 @@ def test_file_and_csv_have_the_same_rows(heads: Path, tmp_path: Path) -> None:
 
 def test_a_table_that_is_there_is_replaced_only_when_asked(heads: Path, tmp_path: Path) -> None:
     (tmp_path / "approximation.csv").write_text("mine")
-    refused = CliRunner().invoke(app, ["approximate", str(heads), "--out", str(tmp_path)])
+    words = ["approximate", str(heads), "--out", str(tmp_path)]
+    for more in ([], ["--overwrite"]):
+        refused = CliRunner().invoke(app, [*words, *more])
+        assert "approximation.csv and no result.json of attnlab" in str(refused.exception)
+    (tmp_path / "result.json").write_text('{"result": "approximation"}')
+    refused = CliRunner().invoke(app, words)
     assert "already holds approximation.csv" in str(refused.exception)
     assert (tmp_path / "approximation.csv").read_text() == "mine"
     run(heads, "--out", tmp_path, "--overwrite")

@@ -76,12 +76,15 @@ def test_files_that_are_there_are_replaced_only_when_asked(
     (tmp_path / "figures" / "mechanisms_cross.svg").write_text("older")
     words = [model, "--budget", 5, *texts, "--sites", "encoder", "--out", tmp_path]
     monkeypatch.setattr("sys.argv", ["attnlab", "compare", *map(str, words)])
-    with pytest.raises(SystemExit, match="2"):
-        program.main()
-    assert (
-        "already holds mechanisms_by_head.csv, figures/mechanisms_cross.svg, which the comparison"
-        in capsys.readouterr().err
-    )
+    held = "mechanisms_by_head.csv, figures/mechanisms_cross.svg"
+    for message in (
+        f"{held} and no result.json of attnlab",
+        "already holds mechanisms_by_head.csv, result.json",
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            program.main()
+        assert message in capsys.readouterr().err
+        (tmp_path / "result.json").write_text('{"result": "comparison"}')
     assert (tmp_path / "mechanisms_by_head.csv").read_text() == "mine"
     done = run(*words, "--overwrite", "--json")
     assert read_json(done.stdout)["summary"][0]["sites"] == "encoder"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import Regex, normalizers
 from transformers import AutoTokenizer
 
-from attnlab.core.errors import AttnlabError, InputError
+from attnlab.core.errors import AttnlabError, InputError, panics
 from attnlab.corpora.corpus import ParallelCorpus, build_corpus
 from attnlab.models import tokenizer as tokenizer_module
 from attnlab.models.run import unknown_texts
@@ -277,7 +277,10 @@ STAGES = st.one_of(
 def test_no_text_grows_more_than_is_computed(stages: list[Any], text: str) -> None:
     found = stages_of(*stages)["normalizer"]
     most = tokenizer_module._growth("normalizer", json.dumps(found))
-    written = normalizers.Sequence(stages).normalize_str(text)
+    try:
+        written = normalizers.Sequence(stages).normalize_str(text)
+    except panics():  # the library cannot follow some of these chains itself
+        return
     # At the end of a text a stage may write once more.
     assert most > MOST_GROWTH or len(written) <= most * (len(text) + 1)
 
