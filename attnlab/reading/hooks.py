@@ -499,7 +499,7 @@ def probe(
         wanted = _wanted(sites, found, model, sentences)
     refused = [site for site in wanted if site in unreadable]
     if refused:
-        others = [site for site in wanted if site not in unreadable]
+        others = [site for site in SITES if site in {*found.layers} - {*unreadable}]
         advice = "analyze another model"
         if others:
             advice = f"choose other sites: {', '.join(others)} (sites={others})"

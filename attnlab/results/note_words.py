@@ -158,6 +158,6 @@ WORDS: Mapping[type[Note], Words] = {
         f"The first line of {note.path}, {briefly(note.line)}, looks like a heading and is read as a row; if "
         "it is one, remove it (tail -n +2)."
     ),
-    QuotesRead: "{path} has fields in quotes as in CSV (first in line {line}), and these are read as part of "
-    "the texts; write it without them, with a tab between columns.",
+    QuotesRead: "Line {line} of {path} is the first with fields in quotes as in CSV, which are read as part "
+    "of the texts; write it without them, with a tab between columns.",
 }

@@ -509,7 +509,7 @@ def refused_sites(model: Any) -> Any:
     blocks = {"block_size": 2, "num_random_blocks": 1}
     return {
         "longformer": lambda: hf.LongformerModel(
-            hf.LongformerConfig(**alone, attention_window=[2, 2])
+            hf.LongformerConfig(**alone, attention_window=[8, 8])
         ),
         "led": lambda: hf.LEDModel(hf.LEDConfig(**sizes, **pair, attention_window=[4, 4])),
         "big_bird": lambda: hf.BigBirdModel(hf.BigBirdConfig(**alone, **blocks)),

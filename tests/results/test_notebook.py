@@ -42,7 +42,7 @@ def analysis() -> Result:
     labels = heads.assign(
         keys=ALL, labels=["sink", NASTY], standing=["sink", NASTY], function=["sink", NASTY],
         detail=["token <", ""], statistic="share", value=0.9, strength=1.0, status="confirmed",
-        significance="confirmed",
+        significance="confirmed", significant_labels=["sink", NASTY],
     )  # fmt: skip
     none, counted = pd.DataFrame(), heads.assign(rows=9, empty_rows=0)
     summary = summarise_heads(counted, structure=none, labels=labels, controls=none)
