@@ -78,6 +78,14 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="module")
+def intervals_of_six() -> Iterator[None]:
+    """Intervals of six sentences and more, for tests on the text of the small run, which has hardly more."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attnlab.ablation.significance.FEWEST_FOR_INTERVAL", 6)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def no_beat(monkeypatch: pytest.MonkeyPatch) -> None:
     """No lines of progress because a machine is slow, among what commands are to print."""

@@ -228,7 +228,7 @@ def test_global_rows_count_with_all_their_keys() -> None:
 
 
 @pytest.fixture(scope="module")
-def found(small_run: Path) -> Result:
+def found(small_run: Path, intervals_of_six: None) -> Result:
     return plan(small_run, (2, 4), **QUICK)
 
 
