@@ -145,6 +145,12 @@ def kernel(name: str, change: Callable[..., dict[str, Any]]) -> Plant:
     return plant
 
 
+def all_real(given: dict[str, Any]) -> dict[str, Any]:
+    """Padding said to be text; without any mask transformers would tell the two apart by position_ids."""
+    mask = given.get("attention_mask")
+    return given if mask is None else given | {"attention_mask": torch.ones_like(mask)}
+
+
 def without(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return lambda given: given | {name: None}
 
@@ -335,12 +341,8 @@ FAULTS: dict[str, Fault] = {
     "bert: padding is read": Fault(
         "bert", forward("BertModel", modeling_bert, without("attention_mask")), RIGHT
     ),
-    "llama: padding is read": Fault(
-        "llama", forward("LlamaModel", modeling_llama, without("attention_mask")), LEFT
-    ),
-    "gpt2: padding is read": Fault(
-        "gpt2", forward("GPT2Model", modeling_gpt2, without("attention_mask")), LEFT
-    ),
+    "llama: padding is read": Fault("llama", forward("LlamaModel", modeling_llama, all_real), LEFT),
+    "gpt2: padding is read": Fault("gpt2", forward("GPT2Model", modeling_gpt2, all_real), LEFT),
     "bart: padding is read": Fault(
         "bart", forward("BartEncoder", modeling_bart, without("attention_mask")), RIGHT
     ),
