@@ -224,7 +224,7 @@ def test_maps_tell_roles_that_no_control_is_compared_with(analysis: Result) -> N
 
 
 def test_without_controls_nothing_is_said_of_significance(analysis: Result) -> None:
-    labels = analysis.labels.assign(significance=NOT_COMPARED)
+    labels = analysis.labels.assign(significance=NOT_COMPARED, significant_labels=NOT_COMPARED)
     quick = remade(analysis, labels=labels)
     overview = overview_of(quick)
     styles = dict(overview.maps[0].styles)
