@@ -44,7 +44,7 @@ def test_writes_its_folder_and_says_what_it_found(
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "from the test part of embedded" in page
     assert "Best validation perplexity" not in explained + page, "a translation model has none"
-    assert "Only 7 sentences: intervals are wide" in explained
+    assert "Only 7 sentences: there is no 95 % interval" in explained
     assert "cross.0.1" in done.stdout
     assert "* beyond chance (5%, corrected for 6 heads)." in " ".join(done.stdout.split())
     assert "Orders chosen on one half of the sentences" in done.stdout
