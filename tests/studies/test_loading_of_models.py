@@ -220,9 +220,7 @@ def test_ids_beyond_the_embedding_are_named_by_every_question(
     tokenizer = random_models.tokenizer()
     tokenizer.add_tokens(["<new>"])
     model = random_models.marian() if verb in {"align", "detect"} else random_models.bert()
-    with pytest.raises(
-        InputError, match=f"token <new> with id {TYPES}, .*resize_token_embeddings"
-    ):
+    with pytest.raises(InputError, match=f"token <new> with id {TYPES}, .*resize_token_embeddings"):
         getattr(attnlab, verb)((model, tokenizer), **named)
 
 
