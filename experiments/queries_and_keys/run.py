@@ -39,6 +39,7 @@ from experiments.queries_and_keys.models import (
 )
 from experiments.shared.readme import (
     RESULTS,
+    commands_and_machines,
     estimate,
     known_models,
     put_rows,
@@ -266,10 +267,9 @@ def write_result(folder: Path, command: str) -> None:
     for measure in MEASURES:
         means[[f"{measure}_low", f"{measure}_high"]] = np.nan
     write_figure(draw_arms(shallow, means), folder, "arms")
-    known = read_facts(folder)["commands"] if (folder / "facts.json").exists() else []
     write_facts(
         folder, __file__, "torch", "transformers", "tokenizers", "sacrebleu",
-        commands=[*(one for one in known if one != command), command],
+        **commands_and_machines(folder, command),
     )  # fmt: skip
     write_readme(folder, readme(folder))
 
