@@ -218,11 +218,11 @@ def _difference(
     if number >= FEWEST_FOR_INTERVAL:
         from_mean = (without - first_without).numpy()
         from_mean = (number - 1) * (from_mean.mean() - from_mean)
-        variance, third = ((from_mean**power).mean() for power in (2, 3))
+        variance, third = (np.mean(from_mean**power, keepdims=True) for power in (2, 3))
         error, skewness = np.sqrt(variance / (number - 1)), skewness_of(variance, third)
-        of_mean = (np.asarray(change), np.asarray(error), skewness, np.asarray(number))
-        low, high = map(float, mean_interval(*of_mean))
-        p_value = float(mean_p_value(*of_mean))
+        of_mean = np.array([change]), error, skewness, np.array([number])
+        low, high = (end.item() for end in mean_interval(*of_mean))
+        p_value = mean_p_value(*of_mean).item()
     if alone:
         # A sentence without anything that counts has no score.
         each = score(counts.double()).nan_to_num(float(second))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Shaped
 
 from attnlab.core.errors import InputError, reason
 from attnlab.core.files import check_regular
@@ -35,7 +36,7 @@ def read_numpy(
     opened: Callable[[], IO[bytes]],
     holds: str,
     working: Callable[[tuple[int, ...]], int] = lambda _: 0,
-) -> np.ndarray[Any, Any]:
+) -> Shaped[np.ndarray, "..."]:
     """An array of real numbers in the format of `.npy`, of whatever shape; no more is read than it declares.
 
     Args:

@@ -12,10 +12,11 @@ Source: Hall 1992, On the Removal of Skewness by Transformation, JRSS B 54 (1), 
 """
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Num
 from scipy.special import stdtr, stdtrit
 
-Array = Float[np.ndarray, "*shape"]
+# Values that are broadcast to one shape.
+Array = Num[np.ndarray, "*#shape"]
 
 # Below, the inverse of h is its expansion to the first order in k.
 _STRAIGHT = 1e-6

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from attnlab.core import (
@@ -193,7 +193,7 @@ def _refusing_damage(path: Path) -> Iterator[None]:
         raise InputError(msg) from error
 
 
-def _tensor(values: "np.ndarray[Any, Any]") -> Tensor:
+def _tensor(values: Shaped[np.ndarray, "..."]) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float64))
 
 

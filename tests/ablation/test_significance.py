@@ -113,9 +113,10 @@ def test_an_interval_leaves_out_0_where_the_p_value_is_below_the_level(
     mean: float, skewness: float, number: int, level: float
 ) -> None:
     """The skewness of n values is at most (n - 2) / sqrt(n - 1)."""
-    of_mean = mean, 1.0, skewness * (number - 2) / math.sqrt(number - 1), number
-    low, high = mean_interval(*of_mean, level)
-    p_value = mean_p_value(*of_mean)
+    skewness *= (number - 2) / math.sqrt(number - 1)
+    of_mean = [np.array([value]) for value in (mean, 1.0, skewness, number)]
+    (low,), (high,) = mean_interval(*of_mean, level)
+    (p_value,) = mean_p_value(*of_mean)
     assert low <= mean <= high
     assert (low > 0 or high < 0) == (p_value < 1 - level) or abs(p_value - 1 + level) < 1e-6
 
@@ -134,7 +135,7 @@ def test_of_skewed_and_of_heavy_tailed_values_at_most_7_of_100_are_significant_b
         *(((values - values.mean(-1, keepdims=True)) ** power).mean(-1) for power in (2, 3)),
     )
     error = np.sqrt(second / (sentences - 1))
-    p_values = mean_p_value(mean, error, skewness_of(second, third), sentences)
+    p_values = mean_p_value(mean, error, skewness_of(second, third), np.array(sentences))
     assert 0.03 < (p_values < SIGNIFICANCE_LEVEL).mean() < 0.05
 
 
