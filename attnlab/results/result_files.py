@@ -20,7 +20,7 @@ from attnlab.core import (
     similar_folder,
 )
 from attnlab.corpora import corpus_paths
-from attnlab.models import check_not_run, check_not_run_file, corpus_paths_of, is_model
+from attnlab.models import EXPORT, check_not_run, check_not_run_file, corpus_paths_of, is_model
 from attnlab.results.question import Question
 
 # What a page is made of, and the page, which is written last.
@@ -128,6 +128,9 @@ def check_record_there(folder: str | Path) -> None:
         InputError: see above.
     """
     folder = Path(folder)
+    if recorded_result(folder) == EXPORT:
+        msg = f"{folder} holds a model that attnlab exported, not a result; name the folder of a result."
+        raise InputError(msg)
     if (folder / RECORD).is_file():
         return
     inner = ", ".join(str(path.parent) for path in sorted(folder.glob(f"*/{RECORD}")))

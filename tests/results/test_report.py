@@ -19,6 +19,7 @@ from attnlab.cli.commands.train import _tell_older_results
 from attnlab.core.errors import InputError
 from attnlab.core.files import file_checksum
 from attnlab.core.folders import UNFINISHED
+from attnlab.models.exporting import EXPORT
 from attnlab.questions.analyze.analysis_notes import NoTrees, TooLittleCounted, UndecidedLabel
 from attnlab.reading.reading_notes import RowsNotNormalized, SentencesDropped
 from attnlab.results import result
@@ -140,6 +141,9 @@ def test_a_folder_without_a_record_is_refused_in_one_sentence(tmp_path: Path) ->
     (tmp_path / "analysis").mkdir()
     write_record(tmp_path / "analysis", ResultRecord("analysis", "T"), {})
     with pytest.raises(InputError, match="name one of the results in it: .*analysis"):
+        write_report(tmp_path)
+    (tmp_path / RECORD).write_text(json.dumps({"result": EXPORT}))
+    with pytest.raises(InputError, match="holds a model that attnlab exported, not a result"):
         write_report(tmp_path)
 
 
