@@ -8,7 +8,7 @@ PIP := $(RUN)pip install --quiet --no-compile --constraint constraints.txt
 # Where an environment forbids it, every process would compile torch and transformers anew, for five seconds.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install demo docs test coverage wheel-test oldest mutants torture quick lint format clean
+.PHONY: install demo docs test test-all test-rest coverage wheel-test oldest mutants torture lint format clean
 
 install: $(VENV)/installed
 
@@ -30,12 +30,20 @@ $(VENV)/installed-docs: $(VENV)/installed
 docs: $(VENV)/installed-docs  ## build/docs/index.html; warnings are errors
 	$(RUN)sphinx-build -W --keep-going --quiet --fresh-env --jobs 2 docs build/docs
 
-test: install  ## every test
-	$(RUN)python -m pytest --numprocesses 2 --dist worksteal
+PYTEST := $(RUN)python -m pytest --numprocesses 2 --dist worksteal
+# Checks of types and shapes at run time, over the whole package.
+TYPED := --jaxtyping-packages=attnlab,beartype.beartype
+test: install  ## all that a change can break, in minutes
+	$(PYTEST)
+
+test-all: test test-rest  ## every test, with types and shapes checked at run time
+
+test-rest: install  ## what `make test` leaves out
+	$(PYTEST) -m 'not torture and (slow or not typed)' $(TYPED)
 
 # Tracing the checks of types and shapes would triple the time, so this goes without them.
 coverage: install  ## every test, and which lines they run
-	$(RUN)python -m pytest --numprocesses 2 --dist worksteal --jaxtyping-packages= --cov --cov-report=term:skip-covered --cov-fail-under=90
+	$(PYTEST) -m 'not torture' --jaxtyping-packages= --cov --cov-report=term:skip-covered --cov-fail-under=90
 
 wheel-test:  ## the wheel in an empty environment: what works without make and without extras
 	PYTHON=$(PYTHON) .ci/wheel-test
@@ -59,9 +67,6 @@ torture: install  ## kills at steps drawn at random, full disks, two processes i
 	ATTNLAB_TORTURE_KILLS=$(KILLS) $(RUN)python -m pytest -m torture --timeout=7200 tests/torture tests/models
 	ATTNLAB_FUZZ_CASES=$(CASES) $(RUN)python -m pytest --jaxtyping-packages= --timeout=7200 tests/fuzz
 	@echo "torture: $(CASES) damaged inputs tried; all were read or refused in a sentence"
-
-quick: install  ## the tests that take a moment
-	$(RUN)python -m pytest --numprocesses 2 -m 'not slow and not torture'
 
 lint: install
 	$(RUN)ruff format --check .

@@ -16,6 +16,7 @@ import torch
 from browser.skipped import skipped_browser_tests
 from filelock import FileLock
 from forks import Forks
+from grids import mark_rest_of_grids
 from hypothesis import HealthCheck, settings
 from second_device import register, second_device
 
@@ -24,6 +25,8 @@ jaxtyping.jaxtyped = shape_checks.jaxtyped
 # How long an example takes says how busy the machine is.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
+# Packages whose types and shapes `make test` checks, as pyproject.toml says, have tests of this name.
+TYPED = {"attention", "matrices"}
 LOOPBACK = {"127.0.0.1", "::1"}
 
 
@@ -31,6 +34,15 @@ def pytest_configure(config: pytest.Config) -> None:
     """Tests of torture fork processes that train; beside a GPU torch would take the device for that."""
     if config.option.markexpr != "torture" and not torch.cuda.is_available():
         register()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Before the cases that `-m` leaves out are."""
+    mark_rest_of_grids(items)
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent) and item.path.parent.name in TYPED:
+            item.add_marker("typed")
 
 
 def pytest_collection_finish() -> None:

@@ -206,4 +206,6 @@ def gaps_of(
 
 def cache_layer_of(at: AttentionAt) -> int:
     """The layer of a decoder's cache that an attention module uses."""
-    return getattr(at.module, "layer_idx", at.layer)
+    # Zamba's layers share modules, which do not know their number.
+    layer = getattr(at.module, "layer_idx", None)
+    return at.layer if layer is None else layer
