@@ -62,6 +62,7 @@ from .files import write_json as write_json
 from .files import write_table as write_table
 from .files import write_tensors as write_tensors
 from .files import write_text as write_text
+from .folders import EXPORT as EXPORT
 from .folders import PRETRAINED_MARKS as PRETRAINED_MARKS
 from .folders import RESULT_MARK as RESULT_MARK
 from .folders import RUN_MARK as RUN_MARK

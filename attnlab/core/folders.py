@@ -106,6 +106,8 @@ def _holder(folder: os.stat_result) -> int | None:
 UNFINISHED = ".unfinished"
 # By these readers tell that a folder holds a result, or a run; they are never there beside half of one.
 RESULT_MARK = "result.json"
+# As it calls a model that was exported.
+EXPORT = "export"
 RUN_MARK = "settings.json"
 MARKS = (RESULT_MARK, RUN_MARK)
 # One of them is in every folder that save_pretrained wrote, of a model or of an adapter.

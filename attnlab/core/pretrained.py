@@ -230,15 +230,23 @@ def _check_floating(model: PreTrainedModel, source: str | Path) -> None:
 
 
 def _files_of_weights(folder: Path) -> list[Path]:
-    """Files of safetensors in a folder, or where there are none of torch."""
-    return sorted(folder.glob("model*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
+    """Files of safetensors in a folder, those that an index names too, or where there are none of torch."""
+    for form in ("model*.safetensors", "pytorch_model*.bin"):
+        files = {*folder.glob(form)}
+        for index in folder.glob(f"{form}.index.json"):
+            weight_map = read_json(index, _Index, advice="download the model again").weight_map
+            files |= {folder / name for name in weight_map.values()}
+        if files:
+            return sorted(files)
+    return []
 
 
 def _whole_numbers(path: Path) -> list[str]:
     """The names of the tensors of a file that hold whole numbers or truth values; no tensor is read."""
     if path.suffix == ".bin":
         held = torch.load(path, map_location="meta", weights_only=True)
-        return [name for name, one in held.items() if not one.is_floating_point()]
+        tensors = {name: one for name, one in held.items() if isinstance(one, torch.Tensor)}
+        return [name for name, one in tensors.items() if not one.is_floating_point()]
     with opened_tensors(path, copies=0) as file:
         kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
     return [name for name, kind in kinds.items() if "F" not in kind]

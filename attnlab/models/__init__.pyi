@@ -10,7 +10,6 @@ from .embeddings import holds_embeddings as holds_embeddings
 from .embeddings import load_embeddings as load_embeddings
 from .embeddings import map_of as map_of
 from .embeddings import nearest as nearest
-from .exporting import EXPORT as EXPORT
 from .exporting import check_export_free as check_export_free
 from .exporting import export_layer_types as export_layer_types
 from .first_embeddings import SKIP_GRAM as SKIP_GRAM

@@ -6,6 +6,7 @@ from typing import Any
 
 from attnlab.attention import PLAN_FILE, AttentionPlan, is_card, model_with_layer_types
 from attnlab.core import (
+    EXPORT,
     RESULT_MARK,
     InputError,
     check_not_read,
@@ -23,8 +24,6 @@ from attnlab.core.installed import __version__
 from attnlab.models.loaded import Model
 from attnlab.models.run_folder import check_not_run
 
-# As `result.json` calls what is written.
-EXPORT = "export"
 _WEIGHTS = "model.safetensors"
 _READ_TOO = (
     "model*.safetensors", "model*.safetensors.index.json", "generation_config.json",

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -239,6 +240,9 @@ def read_tokenizer(kind: Any, source: str | Path, *, padding: bool = False) -> A
 
 MOST_GROWTH = 100
 """Letters that a tokenizer may make of one; a few ligatures become 18, and later stages double them."""
+# What matches between letters, and what `re` reads otherwise than the library.
+_BETWEEN_LETTERS = re.compile(r"\(\?(?!:)|\\[bBAzZGKyYkg]|(?<!\[)\^|\$|\[\[|\[:|&&|--|~~|\|\|")
+_PROPERTY = re.compile(r"\\[pP]\{\^?\w+\}")
 # What a stage is tried on that does not declare what it writes; few letters beyond are written as several.
 _LETTERS = [chr(code) for code in range(0x10000) if not 0xD800 <= code < 0xE000]
 
@@ -267,7 +271,8 @@ def check_growth(stages: Mapping[str, Any]) -> None:
 
         g'(c) = max(g(c), sum_{x in t} g(x) / |p|) for c in p, and g(c) for others
 
-    One that replaces what a regular expression matches, or writes t in front, may do so at every letter::
+    Where p is a regular expression that matches no empty text, |p| is 1 and c is any letter. One that may
+    match between letters, or writes t in front, may write at every letter::
 
         g'(c) = g(c) + sum_{x in t} g(x)
 
@@ -314,16 +319,29 @@ def _single_stages(stage: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _letters_of(text: str, growth: Mapping[str, float]) -> float:
-    return sum(growth.get(letter, 1.0) for letter in text)
+    return sum((growth.get(letter, 1.0) for letter in text), 0.0)
 
 
 def _replaced(growth: Mapping[str, float], stage: Mapping[str, Any]) -> dict[str, float]:
-    literal = stage.get("pattern", {}).get("String", "")
+    pattern = stage.get("pattern", {})
+    literal, expression = pattern.get("String", ""), pattern.get("Regex", "")
     made = _letters_of(stage.get("content", stage.get("prepend", "")), growth)
-    if not literal:
+    if not literal and _may_match_nothing(expression):
         return {letter: most + made for letter, most in growth.items()}
+    if not literal:
+        return {letter: max(most, made) for letter, most in growth.items()}
     replaced = {one: max(growth.get(one, 1.0), made / len(literal)) for one in set(literal)}
     return {**growth, **replaced}
+
+
+def _may_match_nothing(expression: str) -> bool:
+    """Whether a regular expression may match an empty text; True where that is not seen."""
+    if _BETWEEN_LETTERS.search(expression):
+        return True
+    try:
+        return re.fullmatch(_PROPERTY.sub("\\\\w", expression), "") is not None
+    except (re.error, OverflowError, RecursionError):
+        return True
 
 
 def _tried(growth: Mapping[str, float], stage: Mapping[str, Any]) -> dict[str, float]:

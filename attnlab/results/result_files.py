@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.core import (
+    EXPORT,
     RESULT_MARK,
     UNFINISHED,
     InputError,
@@ -20,7 +21,7 @@ from attnlab.core import (
     similar_folder,
 )
 from attnlab.corpora import corpus_paths
-from attnlab.models import EXPORT, check_not_run, check_not_run_file, corpus_paths_of, is_model
+from attnlab.models import check_not_run, check_not_run_file, corpus_paths_of, is_model
 from attnlab.results.question import Question
 
 # What a page is made of, and the page, which is written last.

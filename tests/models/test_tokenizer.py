@@ -261,9 +261,13 @@ def stages_of(*stages: normalizers.Normalizer) -> dict[str, Any]:
 
 
 WRITTEN = st.text("ab \ufdfaA\u0130", max_size=4)
+EXPRESSIONS = [
+    "a", "a+", "$", "(?=b)", ".", "a*", " {2,}", "[ab]", r"\p{L}", r"\p{L}*", "b?", "a|", "(?:)", r"\b",
+    "[[:alpha:]]*", "[^a]*", "^", "a{0,2}",
+]  # fmt: skip
 STAGES = st.one_of(
     st.builds(replaced, WRITTEN.filter(len), WRITTEN),
-    st.builds(matched, st.sampled_from(["a", "a+", "$", "(?=b)", ".", "a*", " {2,}"]), WRITTEN),
+    st.builds(matched, st.sampled_from(EXPRESSIONS), WRITTEN),
     st.builds(normalizers.Prepend, WRITTEN.filter(len)),
     st.sampled_from([
         normalizers.NFKC(), normalizers.NFD(), normalizers.Lowercase(), normalizers.Strip(),
@@ -311,13 +315,15 @@ def test_stages_that_multiply_texts_are_refused(
 
 
 def test_usual_normalizers_are_taken() -> None:
-    """Of ALBERT, Llama, CLIP, BERT and attnlab."""
+    """Of ALBERT, Llama, CLIP, BERT and attnlab, and chains of one letter for one."""
     usual = [
         [replaced("``", '"'), replaced("\'\'", '"'), normalizers.NFKD(), normalizers.StripAccents(),
          normalizers.Lowercase(), matched(" {2,}", " ")],
         [normalizers.Prepend("\u2581"), replaced(" ", "\u2581")],
         [normalizers.NFC(), matched(r"\s+", " "), normalizers.Lowercase()],
         [normalizers.BertNormalizer()],
+        [normalizers.NFKC(), *[matched(each, " ") for each in (r"\s+", r"[\n\r]+", " {2,}", r"\p{Zs}")]],
+        [matched(f"[{letters}]", "-") for letters in ("ab", "cd", "ef", "gh", "ij", "kl", "mn", "op")],
     ]  # fmt: skip
     for stages in usual:
         check_growth(stages_of(*stages))

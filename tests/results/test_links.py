@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from planted_layers import stochastic
 from planted_links import assert_nothing_gets_outside
 from typer.testing import CliRunner
@@ -42,7 +43,7 @@ def quick_figures(monkeypatch: pytest.MonkeyPatch) -> None:
             write_text(folder / f"{name}.{ending}", "<svg></svg>")
         return "<svg></svg>"
 
-    contents = result_page.Contents([], {}, [result_page.DrawnFigure("fit", None, "")], [])
+    contents = result_page.Contents([], {}, [result_page.DrawnFigure("fit", Figure(), "")], [])
     monkeypatch.setattr(result_page, "write_figure", written)
     monkeypatch.setattr(Result, "contents", lambda _: contents)
 

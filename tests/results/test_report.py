@@ -18,8 +18,7 @@ from attnlab.cli.app import app
 from attnlab.cli.commands.train import _tell_older_results
 from attnlab.core.errors import InputError
 from attnlab.core.files import file_checksum
-from attnlab.core.folders import UNFINISHED
-from attnlab.models.exporting import EXPORT
+from attnlab.core.folders import EXPORT, UNFINISHED
 from attnlab.questions.analyze.analysis_notes import NoTrees, TooLittleCounted, UndecidedLabel
 from attnlab.reading.reading_notes import RowsNotNormalized, SentencesDropped
 from attnlab.results import result
