@@ -19,7 +19,7 @@ from attnlab.cli.commands.translate import _sentences
 from attnlab.core.columns import Column
 from attnlab.core.errors import InputError
 from attnlab.core.options import option_fields
-from attnlab.core.texts import check_characters, shown, texts_of
+from attnlab.core.texts import check_characters, path_label, shown, texts_of
 from attnlab.corpora.readers import read_line_pair, read_rows
 from attnlab.evaluation.sources import read_texts
 from attnlab.figures.canvas import write_figure
@@ -185,6 +185,23 @@ def test_sentences_may_come_as_any_sequence_of_texts() -> None:
     for given in (["a b"], ("a b",), iter(["a b"]), np.array(["a b"]), pd.Series(["a b"])):
         assert texts_of(given) == ["a b"]
     assert texts_of([("a", "b")]) == [("a", "b")]
+    with pytest.raises(InputError, match="make a pair a tuple"):
+        texts_of([["a dog", "ein Hund"]])
+
+
+@pytest.mark.parametrize(
+    ("path", "label"),
+    [
+        ("https://me:p@ss@host/d", "https://host/d"),
+        ("https://host/d?token=abc#here", "https://host/d"),
+        ("file:///home/me/x.tsv", "x.tsv"),
+        ("C:\\Users\\me\\x.tsv", "x.tsv"),
+        ("s3://bucket/a/x.tsv", "s3://bucket/a/x.tsv"),
+        ("runs/a@b", "runs/a@b"),
+    ],
+)
+def test_labels_of_paths_name_no_place_and_no_password(path: str, label: str) -> None:
+    assert path_label(path) == label
 
 
 def test_half_characters_are_refused(tmp_path: Path) -> None:

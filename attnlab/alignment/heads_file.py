@@ -91,8 +91,8 @@ class AlignmentHeads:
             raise InputError(msg)
         if checksum != self.checksum:
             msg = (
-                f"The {what} are those of {self.model}, and the weights of this model are others; choose "
-                "heads for it."
+                f"The {what} are those of {self.model}, and the weights of this model are others or of "
+                "another type; choose heads for it."
             )
             raise InputError(msg)
 

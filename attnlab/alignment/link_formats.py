@@ -81,6 +81,10 @@ def form_of(path: str | Path) -> LinkForm:
 
 def _form_of_line(line: str) -> LinkForm | None:
     """The form that a first line is of; None of a line that could be of none or of any."""
+    # The sentences before its links may look like the beginning of another form.
+    columns = line.split("\t")
+    if len(columns) == 3 and all(map(_LINK.fullmatch, columns[2].split())):
+        return "xlwa"
     numbered = _NUMBERED.fullmatch(line)
     if all(map(_LINK.fullmatch, (numbered[2] if numbered else line).split())):
         return "pharaoh"

@@ -37,14 +37,16 @@ def check_no_links(folder: str | Path, paths: Iterable[str | Path]) -> None:
 def paths_in(settings: Mapping[str, Any]) -> dict[Path, str]:
     """The paths among settings and in lists of theirs where something is, each with the name of its setting.
 
-    Words such as `plan=plan.json` name one too.
+    A link to nothing is none. Words such as `plan=plan.json` name one too.
     """
     found: dict[Path, str] = {}
     for name, value in settings.items():
         for one in value if isinstance(value, list | tuple) else (value,):
             if isinstance(one, str | Path):
                 words = (str(one), str(one).partition("=")[2])
-                found |= {Path(word): name for word in words if word and os.path.lexists(word)}
+                # A text may be too long for the name of a file, which `Path.exists` raises for.
+                there = (word for word in words if word and os.path.exists(word))  # noqa: PTH110
+                found |= {Path(word): name for word in there}
     return found
 
 

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from operator import index
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any, SupportsIndex
 
 from attnlab.core.errors import InputError
@@ -23,7 +23,7 @@ _OTHER_ENCODINGS = {
     codecs.BOM_UTF16_BE: "UTF-16",
 }
 # What an address begins with, of which `Path` leaves one slash, and the user and password in it.
-_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+:/{1,2})(?:[^/@\s]*@)?")
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+:/{1,2})(?:[^/\s]*@)?([^?#]*)")
 SENTENCES = "give one with a sentence on each line"
 TREEBANK = "name a CoNLL-U file (.conllu or .conllu.gz)"
 # A carriage return before a line feed, or at the very end, belongs to the end of the line.
@@ -248,9 +248,12 @@ def texts_of(given: Any, name: str = "sentences") -> list[str | tuple[str, str]]
     for number, text in enumerate(texts, start=1):
         sides = text if isinstance(text, tuple) and len(text) == 2 else (text,)
         if not all(isinstance(side, str) for side in sides):
+            advice = "hand in the text itself, since the model's tokenizer makes the tokens"
+            if isinstance(text, list) and [*map(type, text)] == [str, str]:
+                advice = "make a pair a tuple, and of words a text"
             msg = (
                 f"Sentence {number} is {briefly(text)}, and sentences are texts or pairs (source, target) of "
-                "texts; hand in the text itself, since the model's tokenizer makes the tokens."
+                f"texts; {advice}."
             )
             raise InputError(msg)
         for side in sides:
@@ -355,16 +358,20 @@ def path_label(path: str | Path) -> str:
     """A path as results name it: as it was typed, of one that says where it lies the last part alone.
 
     So nobody who is given a result reads where on which machine it was made, and by whom. Of an address
-    in the net the user and the password are left out.
+    in the net the user, the password and what is asked of it are left out.
 
     >>> path_label("runs/demo"), path_label("/home/me/runs/demo"), path_label("../../me/runs/demo")
     ('runs/demo', 'demo', 'demo')
-    >>> path_label("https://me:secret@host/demo")
-    'https://host/demo'
+    >>> path_label("https://me:secret@host/demo?token=abc"), path_label("file:///home/me/demo")
+    ('https://host/demo', 'demo')
     """
-    text = str(path)
-    if _ADDRESS.match(text):
-        return _ADDRESS.sub(r"\1", text)
+    text = str(path).removeprefix("file://")
+    address = _ADDRESS.match(text)
+    if address:
+        return address[1] + address[2]
+    windows = PureWindowsPath(text)
+    if windows.is_absolute() and windows.drive:
+        return windows.name
     tells = Path(text).is_absolute() or text.startswith("~") or ".." in Path(text).parts
     return Path(text).name if tells else text
 

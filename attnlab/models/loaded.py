@@ -59,14 +59,15 @@ class Model(ShortRepr):
 
     @cached_property
     def checksum(self) -> str:
-        """SHA-256 of its weights, in hexadecimal digits: of its file, or else of all its tensors.
+        """SHA-256 of the weights of its body, whatever head stands on it, in hexadecimal digits.
 
         Cost: about two seconds per gigabyte, once.
         """
         # Loads what models of transformers are loaded with, which a file of matrices is not.
         from attnlab.models.safe_loading import tensors_checksum
 
-        return self.weights or tensors_checksum(self.model.state_dict())
+        body = getattr(self.model, self.model.base_model_prefix, self.model)
+        return tensors_checksum(body.state_dict())
 
     @property
     def both_tokenizers(self) -> BothTokenizers:

@@ -81,7 +81,8 @@ def axes_of(
         msg = f"{array} is that of a layer, so none of its axes is layers; leave it out."
         raise InputError(msg)
     if taken is None or len(taken) != dimensions:
-        what = "what can be read has 2 to 5" if taken is None else f"{len(taken)} are named"
+        most = max(_OF_LAYER if of_layer else _OF_ARRAY)
+        what = f"what can be read has 2 to {most}" if taken is None else f"{len(taken)} are named"
         msg = f"{array} has {counted(dimensions, 'dimension')}, and {what}; axes are: {', '.join(AXES)}."
         raise InputError(msg)
     return taken

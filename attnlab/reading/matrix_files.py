@@ -140,6 +140,13 @@ def _axes_taken(
     path: Path, arrays: Mapping[str, Tensor], axes: Sequence[str] | None, *, layered: bool
 ) -> AxesTaken:
     first = next(iter(arrays.values()))
+    other = next((name for name, one in arrays.items() if one.ndim != first.ndim), None)
+    if other is not None:
+        msg = (
+            f"{path}: the layers {next(iter(arrays))} and {other} have {first.ndim} and {arrays[other].ndim} "
+            "dimensions; name one of them (option array)."
+        )
+        raise InputError(msg)
     taken = axes_of(first.ndim, axes, of_layer=layered, array=f"The array in {path}")
     return AxesTaken(taken, tuple(first.shape), tuple(arrays) if layered else ())
 
@@ -221,8 +228,8 @@ def _chosen(path: Path, names: list[str], wanted: str | None) -> list[str]:
     layers = layers_among(names)
     if layers is None and len(names) != 1:
         msg = (
-            f"{path} holds {len(names)} arrays ({_some(names)}), which are not named as layers (layer0, "
-            "decoder.0); name one of them (option array)."
+            f"{path} holds {len(names)} arrays ({_some(names)}), which are not named as the layers of one "
+            "site (layer0, layer1; decoder.0, decoder.1); name one of them (option array)."
             if names
             else f"{path} holds no array."
         )

@@ -244,6 +244,13 @@ def test_where_the_name_does_not_tell_the_first_line_does(name: str, ending: str
     assert list(read_links(path, PAIRS)) == list(read_links(write(name, text), PAIRS))
 
 
+@pytest.mark.parametrize("source", ["# 1", "1 2 3", "1 2", "0-0"])
+def test_sentences_that_look_like_links_are_those_of_xlwa(source: str, write) -> None:
+    path = write("gold.tsv", f"{source}\t3 4\t0-0\n")
+    assert form_of(path) == "xlwa"
+    assert [one.links.sure for one in read_links(path)] == [frozenset({(0, 0)})]
+
+
 @pytest.mark.parametrize("start", [0, 1])
 @pytest.mark.parametrize("name", ["gold.pharaoh", "gold.txt", "gold.tsv"])
 def test_numbers_may_stand_before_links(name: str, start: int, write) -> None:

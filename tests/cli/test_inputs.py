@@ -15,6 +15,7 @@ from zoo.random_models import PAIRS, tokenizer
 
 from attnlab.cli.app import app
 from attnlab.core.errors import InputError
+from attnlab.core.outputs import paths_in
 from attnlab.questions.align import aligning
 from attnlab.questions.align.aligning import align
 from attnlab.results.result import Result
@@ -94,6 +95,14 @@ def test_what_is_read_or_of_others_is_never_replaced(folder: Path) -> None:
         assert isinstance(done.exception, InputError), (words, done.exception)
         assert message in str(done.exception), words
         assert content(folder) == before, words
+
+
+@pytest.mark.parametrize("target", ["nothing", "loop"])
+def test_a_link_to_nothing_is_no_input(target: str, folder: Path) -> None:
+    (folder / "loop").symlink_to(target)
+    assert paths_in({"pairs": "loop", "text": "p.tsv"}) == {Path("p.tsv"): "text"}
+    with pytest.raises(InputError):
+        align("m", "loop", links="out.txt", overwrite=True)
 
 
 def test_python_refuses_the_same(folder: Path) -> None:

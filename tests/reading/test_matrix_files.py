@@ -269,6 +269,12 @@ def test_layers_that_do_not_fit_each_other_or_what_is_said_are_refused(tmp_path:
         InputError, match=r"layers layer0 and layer1 have the shapes \(2, 5, 5\) and"
     ):
         load_matrix_source(tmp_path / "a.npz")
+    np.savez(tmp_path / "c.npz", layer0=weights(3, 5, 5), layer1=weights(1, 3, 5, 5))
+    for load in (attnlab.load, attnlab.approximate):
+        with pytest.raises(InputError, match="layer0 and layer1 have 3 and 4 dimensions; name one"):
+            load(tmp_path / "c.npz")
+    with pytest.raises(InputError, match="5 dimensions, and what can be read has 2 to 4"):
+        axes_of(5, of_layer=True)
     with pytest.raises(InputError, match="so none of its axes is layers"):
         load_matrix_source(tmp_path / "a.npz", array="layer0", axes=("layers", "query", "key"))
     np.savez(tmp_path / "b.npz", **{"decoder.0": weights(2, 5, 5)})

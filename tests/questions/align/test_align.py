@@ -644,7 +644,8 @@ def test_heads_are_those_of_one_model(build: Callable[[], Any], tmp_path: Path) 
     use: dict[str, Any] = {"heads": heads, "links": tmp_path / "links", "overwrite": True}
     moved = folder.rename(tmp_path / "moved")
     same = type(build()).from_pretrained(moved)
-    for one in (moved, (same, tokenizer())):
+    body = [(same.base_model, tokenizer())] if hasattr(same, "model") else []
+    for one in (moved, (same, tokenizer()), *body):
         align(one, PAIRS, **use)
     with torch.no_grad():
         next(same.model.decoder.parameters() if hasattr(same, "model") else same.parameters())[
