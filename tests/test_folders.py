@@ -109,6 +109,7 @@ def test_an_error_before_the_end_changes_nothing(folder: Path) -> None:
     assert not (folder / UNFINISHED).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [Killed(), OSError(28, "No space left on device")])
 def test_whatever_call_fails_the_last_file_stands_for_one_whole_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException

@@ -250,6 +250,7 @@ GROWING: dict[str, tuple[Callable[[Path, int], object], Callable[[Path], object]
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GROWING)
 def test_reading_takes_time_in_proportion_to_the_file(name: str, tmp_path: Path) -> None:
     write, read = GROWING[name]

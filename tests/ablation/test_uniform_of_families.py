@@ -14,6 +14,8 @@ from attnlab.core import AttnlabError, Head, InputError
 from attnlab.evaluation import load_evaluator
 from attnlab.reading.capture import capture
 
+pytestmark = pytest.mark.grid
+
 TOKENIZER = tokenizer()
 WITH_NORMS = {
     "phi with norms": lambda: PhiForCausalLM(

@@ -19,6 +19,7 @@ def test_everything_a_script_imports_is_there(name: str) -> None:
     assert Path(module.__file__ or "").is_relative_to(ROOT / "experiments")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FOLDERS, ids=str)
 def test_a_readme_comes_out_again_from_the_tables_of_its_folder(name: Path) -> None:
     readme = importlib.import_module("experiments.shared.readme")

@@ -33,6 +33,7 @@ def words_of(call: ast.Call) -> dict[str | None, object]:
     return {word.arg: getattr(word.value, "value", word.value) for word in call.keywords}
 
 
+@pytest.mark.slow
 def test_one_file_alone_reads_files_of_models_and_refuses_their_code() -> None:
     found = [
         (path.relative_to(ROOT).as_posix(), words_of(call))

@@ -241,6 +241,7 @@ def test_no_two_files_have_one_name() -> None:
     assert not twice
 
 
+@pytest.mark.slow
 def test_files_results_labels_and_pages_need_no_model_of_transformers(tmp_path: Path) -> None:
     file = tmp_path / "heads.npz"
     np.savez(file, heads=np.full((1, 2, 4, 4), 0.25))

@@ -29,6 +29,7 @@ READER = Reader("a line, its translation", read)
 """
 
 
+@pytest.mark.slow
 def test_a_corpus_reader(distribution: Distribution) -> None:
     distribution.register("attnlab.corpora", "toy", READER, "READER")
     lines = [f"{word} {n}\n" for n in range(50) for word in ("a cat sees dog", "gatto vede")]
@@ -78,6 +79,7 @@ def short(H, X):
 """
 
 
+@pytest.mark.slow
 def test_a_distance(distribution: Distribution) -> None:
     distribution.register("attnlab.distances", "largest", DISTANCE, "largest")
     H = np.array([[0.75, 0.25], [0.5, 0.5]])
@@ -141,6 +143,7 @@ class NearAttention(MaskedSoftmax):
 '''
 
 
+@pytest.mark.slow
 def test_a_mechanism(distribution: Distribution) -> None:
     distribution.register("attnlab.mechanisms", "near", MECHANISM, "NearAttention")
     listed = distribution.attnlab("mechanisms")
@@ -156,6 +159,7 @@ def test_a_mechanism(distribution: Distribution) -> None:
     assert "whole number from 0 up, not 'x'" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_a_mechanism_to_train_with_and_to_compare(distribution: Distribution) -> None:
     distribution.register("attnlab.mechanisms", "near", MECHANISM, "NearAttention")
     sizes = ["--size", "60", "--dim", "8", "--heads", "2", "--vocabulary", "200", "--epochs", "1"]
@@ -234,6 +238,7 @@ def analyzed(distribution: Distribution, code: str) -> subprocess.CompletedProce
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_label(distribution: Distribution) -> None:
     done = analyzed(distribution, LABEL)
     assert done.returncode == 0, done.stderr

@@ -86,6 +86,7 @@ def test_names_stay_functions_after_their_modules_were_imported() -> None:
     assert attnlab.importance is sys.modules["attnlab.questions.importance.importance"].importance
 
 
+@pytest.mark.slow
 def test_what_is_imported_within_a_question_leaves_python_s_random_numbers_as_they_are() -> None:
     code = (
         "import attnlab, random; random.seed(0); before = random.getstate(); "

@@ -214,6 +214,7 @@ def test_its_page_and_its_table_are_made_from_the_folder(distribution: Distribut
     assert name.replace("_", r"\_") + rf" & {norm:.2f} \\" in table.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("asked")
 def test_in_python(distribution: Distribution) -> None:
     code = """
@@ -307,6 +308,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", BROKEN)
 def test_a_broken_question_is_one_sentence(
     fault: str, distribution: Distribution, tmp_path: Path, forks: Forks

@@ -86,6 +86,7 @@ def test_every_command_is_shown() -> None:
     assert {line.split()[0] for line in ALL_COMMANDS} == set(typer.main.get_command(app).commands)
 
 
+@pytest.mark.slow
 def test_the_python_example_runs(
     small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,8 @@ from functools import cache
 from importlib.metadata import requires
 from pathlib import Path
 
+import pytest
+
 from attnlab.core import OPTIONAL
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,6 +67,7 @@ def test_what_comes_with_another_is_required_by_it() -> None:
         assert module in {one.lower() for one in required}
 
 
+@pytest.mark.slow
 def test_what_is_imported_is_declared_and_what_is_optional_only_when_needed() -> None:
     required = modules(PROJECT["dependencies"]) | {"attnlab", *COMES_WITH}
     at_once = foreign(now=True)

@@ -23,6 +23,8 @@ from attnlab.attention.bridge.calls import CallRecord
 from attnlab.attention.registry import MECHANISMS, parse
 from attnlab.core.errors import AttnlabError, InputError
 
+pytestmark = pytest.mark.grid
+
 SOURCE, TARGET, ROWS = 9, 8, 3
 CHUNKS = ([1] * TARGET, [3, 1, 1, 3])
 CLOSE = {"rtol": 0, "atol": 1e-10}

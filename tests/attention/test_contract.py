@@ -23,6 +23,8 @@ from attnlab.attention.mechanisms.softmax import MaskedSoftmax
 from attnlab.attention.registry import MECHANISMS, make, parse
 from attnlab.core.errors import InputError
 
+pytestmark = pytest.mark.grid
+
 # 64 queries are a piece; a block is whole, the last one of 7 and 65 tokens is not.
 TOKENS = [1, 2, 7, 65, 130]
 # One piece and two, for the rules that other lengths cannot break.

@@ -8,6 +8,8 @@ from attnlab.attention.calibration import load_frequencies
 from attnlab.attention.mechanisms.sigma import SigmaAttention
 from attnlab.attention.registry import make
 
+pytestmark = pytest.mark.grid
+
 VISIBLE = torch.tensor([[1, 1, 1, 0, 0, 1, 1, 1], [0, 1, 1, 0, 1, 1, 0, 0]]).bool()
 
 

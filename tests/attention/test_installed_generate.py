@@ -11,6 +11,8 @@ from attnlab.attention.registry import MECHANISMS, parse
 from attnlab.core.addresses import SITES
 from attnlab.core.errors import AttnlabError, InputError
 
+pytestmark = pytest.mark.grid
+
 ROWS, TOKENS, NEW = 3, 6, 5
 REAL = torch.ones(ROWS, TOKENS, dtype=torch.long)
 REAL[1, :3] = 0

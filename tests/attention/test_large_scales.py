@@ -11,6 +11,8 @@ from torch import Tensor
 from attnlab.attention.kernels.feature_products import orthogonal_directions
 from attnlab.attention.registry import make
 
+pytestmark = pytest.mark.grid
+
 TOKENS, DIM = 66, 5
 LINEAR = ["linear(feature='elu')", "linear(feature='favor', features=6)"]
 SCATTERED = "scatterbrain(window=(2, 1), features=6)"

@@ -16,6 +16,8 @@ from attnlab.core.errors import InputError
 from attnlab.models.configuration import TranslationConfig
 from attnlab.models.training_settings import ModelSettings
 
+pytestmark = pytest.mark.grid
+
 HEADS, TYPES = 2, 40
 Planned = dict[str, str | Mechanism]
 

@@ -13,6 +13,8 @@ from attnlab.attention.multihead import MultiHeadAttention
 from attnlab.attention.padding import HARMLESS, without_padding
 from attnlab.attention.registry import make
 
+pytestmark = pytest.mark.grid
+
 TOKENS = 67
 # Float64 is computed as float32 is, in its own precision; of the two this one overflows sooner.
 DTYPES = [torch.float16, torch.bfloat16, torch.float32]

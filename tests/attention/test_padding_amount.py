@@ -15,6 +15,8 @@ from attnlab.attention.mechanisms.softmax import MaskedSoftmax
 from attnlab.attention.registry import make
 from attnlab.core.errors import AttnlabError
 
+pytestmark = pytest.mark.grid
+
 # So many tokens of padding in front of and behind the three sentences of a batch.
 PADDINGS = [
     ((0, 0, 0), (1, 1, 1)),

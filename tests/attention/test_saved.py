@@ -26,6 +26,8 @@ from attnlab.core.addresses import SITES
 from attnlab.core.errors import InputError
 from attnlab.models.opening import load_transformers
 
+pytestmark = pytest.mark.grid
+
 # One of each, and each whose options change what is saved of it.
 SAVED = [
     *KINDS,

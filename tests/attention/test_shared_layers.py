@@ -280,6 +280,7 @@ TEXTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "ask",
     [

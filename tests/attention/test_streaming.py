@@ -14,6 +14,8 @@ from attnlab.core.errors import InputError
 from attnlab.models.configuration import LanguageConfig
 from attnlab.models.model import LanguageModel
 
+pytestmark = pytest.mark.grid
+
 ROWS, TOKENS, NEW = 3, 9, 30
 REAL = torch.ones(ROWS, TOKENS, dtype=torch.long)
 REAL[1, :3] = 0

@@ -152,6 +152,7 @@ def test_budget_and_outline(open_page: Opened) -> None:
     assert not page.locator("#parts").is_visible()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("outline", "keys"), [("largest", 24), ("band", 24), ("columns", 2), ("rare_columns", 2)]
 )
@@ -447,6 +448,7 @@ def test_nothing_is_wider_than_the_window(open_page: Opened, width: int, address
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("address", ["", HEAD])
 def test_no_barrier_that_axe_knows(open_page: Opened, address: str, scheme: str) -> None:

@@ -16,6 +16,8 @@ from attnlab.core.addresses import SITES
 from attnlab.matrices.references import top_entries
 from attnlab.reading.observing import Observed
 
+pytestmark = pytest.mark.grid
+
 LONGEST = 9
 
 

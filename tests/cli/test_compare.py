@@ -27,6 +27,7 @@ def run(*words: object):
     return CliRunner().invoke(app, ["compare", *map(str, words)], catch_exceptions=False)
 
 
+@pytest.mark.slow
 def test_writes_tables_and_a_figure_for_each_site(
     model: Path, texts: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,7 @@ def test_look_at_a_folder(folder: Path) -> None:
     assert "18" in turned
 
 
+@pytest.mark.slow
 def test_pairs_are_named_where_there_are_several(folder: Path, tmp_path: Path) -> None:
     several = tmp_path / "several"
     several.mkdir()

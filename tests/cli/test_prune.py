@@ -28,6 +28,7 @@ def run(*words: object):
     return done
 
 
+@pytest.mark.slow
 def test_writes_tables_a_figure_and_runs_that_load(small_run: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = run(small_run, "--penalty", 30, "--penalty", 0, "--save", "--out", out, *QUICK)

@@ -61,6 +61,7 @@ def test_a_closed_standard_error_changes_nothing() -> None:
     assert in_shell('"$@" corpora >/dev/null 2>&-') == (0, "")
 
 
+@pytest.mark.slow
 def test_variables_of_launchers_and_of_matplotlib_are_no_matter_of_a_table(table: Path) -> None:
     """Nor of figures, which are drawn whatever the backend for windows."""
     code = (
@@ -76,6 +77,7 @@ def test_variables_of_launchers_and_of_matplotlib_are_no_matter_of_a_table(table
     assert (found.returncode, found.stderr) == (0, b"")
 
 
+@pytest.mark.slow
 def test_a_process_whose_others_never_come_ends_at_the_first_signal(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.eye(5))
     with socket.socket() as free:
@@ -96,6 +98,7 @@ def test_a_process_whose_others_never_come_ends_at_the_first_signal(tmp_path: Pa
         waiting.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["RUN", "a.npy"])
 def test_a_process_that_nobody_answers_ends_at_the_first_signal(
     source: str, small_run: Path, tmp_path: Path
@@ -167,6 +170,7 @@ def words_of(
     return lambda line: [str(named.get(word, word)) for word in line.split()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("told", PARTIAL, ids=str)
 @pytest.mark.parametrize("line", QUICK)
 def test_a_command_takes_no_notice_of_half_a_launcher(

@@ -60,6 +60,7 @@ def completed(splits: Parts, in_memory: int = 10) -> Parts:
 small_rows = st.lists(st.tuples(st.text("abcd", min_size=1, max_size=3), st.text("xy")), min_size=1)
 
 
+@pytest.mark.slow
 @given(small_rows)
 def test_made_splits_keep_every_row_and_part_no_source(rows: list[tuple[str, str]]) -> None:
     if len({source for source, _ in rows}) < 3:
@@ -359,6 +360,7 @@ def test_no_sentence_of_the_embedded_corpus_is_in_two_parts(grammar: None) -> No
         load_corpus(pair="en-de")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "pair", "sizes"),
     [

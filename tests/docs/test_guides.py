@@ -183,6 +183,7 @@ def of_the_right_length(page: str) -> object:
     return pytest.param(page, marks=[pytest.mark.slow] if page in LONG else [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [of_the_right_length(page) for page in PAGES])
 def test_every_block_runs(page: str, desk: Path) -> None:
     if page == "guides/words":

@@ -106,6 +106,7 @@ def test_what_is_none_of_these_is_refused(tmp_path: Path) -> None:
         attnlab.load(tmp_path / "absent" / "run")
 
 
+@pytest.mark.slow
 def test_first_guesses_of_a_new_user(small_run: Path, tmp_path: Path) -> None:
     run = attnlab.load(small_run)
     (one,) = run.translate("the cat sleeps", beams=1)

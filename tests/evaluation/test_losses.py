@@ -78,6 +78,7 @@ def test_masks_are_drawn_by_sentence_and_leave_special_tokens() -> None:
     assert other.sentences.usable != evaluator.sentences.usable
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", ["importance", "compare", "plan"])
 def test_the_seed_of_a_question_is_that_of_the_masks(
     question: str, monkeypatch: pytest.MonkeyPatch

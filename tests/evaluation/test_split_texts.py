@@ -57,6 +57,7 @@ def test_parts_are_disjoint_and_turns_those_of_sources(
         assert list(part) == (expected[:most] if turn < parts else [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_list_alone_gives_what_its_three_parts_give(question: str, name: str) -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
+import pytest
 from fuzz.mutations import copy_of, damage
 from fuzz.targets import Target, targets
 from jaxtyping import TypeCheckError
@@ -60,6 +61,7 @@ def chosen(known: dict[str, Target], number: int) -> str:
     return Random(number).choices(names, [known[name].weight for name in names])[0]
 
 
+@pytest.mark.slow
 def test_damaged_files_are_read_or_refused(small_run: Path, tmp_path: Path) -> None:
     known = dict(targets(small_run, tmp_path / "whole", pages=CASES >= MANY))
     for target in known.values():

@@ -28,6 +28,8 @@ from attnlab.matrices.rollout import attention_rollout
 from attnlab.matrices.sigma_sets import fit_sigma
 from attnlab.matrices.static_scores import fit_static_scores
 
+pytestmark = pytest.mark.grid
+
 SIZES = torch.tensor([[[4, 4]], [[3, 2]]])
 
 

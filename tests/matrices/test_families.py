@@ -26,6 +26,8 @@ from attnlab.matrices.references import top_entries
 from attnlab.matrices.sigma_sets import fit_sigma
 from attnlab.matrices.synthetic import draw_corpus
 
+pytestmark = pytest.mark.grid
+
 VALUES = ["binary", "free", "stochastic"]
 SHAPES = [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 6), (5, 3), (3, 5)]
 FITS: dict[str, Callable[..., Fit]] = {

@@ -19,6 +19,8 @@ from attnlab.matrices.fit import Fit
 from attnlab.matrices.labels import label_heads
 from attnlab.matrices.offsets import mass_beyond_windows
 
+pytestmark = pytest.mark.grid
+
 SHAPES = [(9, 9), (9, 5), (5, 9), (1, 6), (6, 1)]
 FITS: dict[str, Callable[..., Fit]] = {
     "diagonal": lambda H, **options: fit_diagonal(H, window=(2, 3), **options),

@@ -19,6 +19,8 @@ from attnlab.matrices.fit import Fit, Parameters
 from attnlab.matrices.rare_columns import RareColumns, fit_rare_columns
 from attnlab.matrices.sigma_sets import Union, fit_sigma
 
+pytestmark = pytest.mark.grid
+
 REACH = 2
 WINDOW = (1, 2)
 FITS: dict[str, Callable[..., Fit]] = {

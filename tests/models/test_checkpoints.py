@@ -68,6 +68,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_newest_checkpoint_is_passed_over_and_made_again(
     copied_run: Path, damage: str

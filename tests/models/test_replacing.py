@@ -233,6 +233,7 @@ FAULTS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(
     "ignore:This process"
 )  # that it has threads, which the child leaves alone
@@ -256,6 +257,7 @@ def test_overwriting_that_is_stopped_at_any_step(run: Path, fault: str, stride: 
     assert at > 30, "every step is met"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "stride"), FAULTS)
 def test_a_first_training_that_is_stopped_at_any_step(
     tmp_path: Path, fault: str, stride: int
@@ -429,6 +431,7 @@ def states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("state", "verb", "fewest"),
     [

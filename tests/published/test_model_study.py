@@ -25,6 +25,7 @@ def test_results_that_differ_have_folders_of_their_own(words: str, name: str) ->
     assert result_name("plan_search", vars(chosen)) == name
 
 
+@pytest.mark.slow
 def test_the_command_of_a_result_finds_its_cells_and_says_nothing_of_the_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -300,6 +300,7 @@ def test_observed_weights_are_those_the_model_returns(name: str) -> None:
             -1, part.weights.shape[1], -1)] == 0).all())  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RULED)
 def test_models_with_windows_caps_and_sinks_are_compared(name: str) -> None:
     """Mechanisms are cut by the model's own windows, as they are once they stand in it."""
@@ -503,6 +504,7 @@ def test_a_model_that_is_no_run_has_loss_and_bleu_and_is_not_trained(marian: Res
         compare(pair, [5], sentences=PAIRS[:2], calibration=PAIRS[3:], fine_tune=3)
 
 
+@pytest.mark.slow
 def test_tables_do_not_depend_on_how_sentences_are_batched(marian: Result) -> None:
     again = compare(
         (random_models.marian(), tokenizer()), [7],

@@ -214,6 +214,7 @@ def test_fine_tuning_trains_as_the_run_did_with_the_mechanism_in_place(
     assert found["loss_change"] == pytest.approx(change, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["marian", "bart"])
 def test_encoder_decoders_of_transformers_have_a_loss_with_every_mechanism(name: str) -> None:
     model = random_models.ALL[name](), random_models.tokenizer()

@@ -296,6 +296,7 @@ def test_every_criterion_finds_a_plan(criterion: str) -> None:
     assert found.mechanisms["criterion"].notna().all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("criterion", MEASURED)
 def test_every_criterion_finds_a_plan_of_t5(criterion: str) -> None:
     """With static weights among the families, which need no scores to add relative positions to."""
@@ -308,6 +309,7 @@ def test_every_criterion_finds_a_plan_of_t5(criterion: str) -> None:
     assert found.mechanisms["family"].isin(DEFAULT_FAMILIES).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("criterion", MEASURED)
 @pytest.mark.parametrize("name", ["gemma2", "gpt_oss", "modernbert"])
 def test_every_criterion_finds_a_plan_behind_windows_caps_and_sinks(

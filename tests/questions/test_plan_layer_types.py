@@ -167,6 +167,7 @@ def test_the_plan_can_be_written_as_layer_types(site: str, criterion: str) -> No
         assert "sliding_attention" in model_with_layer_types(model, entries).config.layer_types
 
 
+@pytest.mark.slow
 def test_windows_are_longer_than_the_budget_where_texts_are_of_many_lengths() -> None:
     """Short texts leave so many keys that a window of several times the budget fits in long ones."""
     texts = [*(["old cat"] * 80), " ".join(["the cat sees the dog ,"] * 9)]

@@ -407,6 +407,7 @@ def test_sound_models_raise_no_alarm(name: str) -> None:
     assert set(rows.loc[rows["outcome"] == "mismatch", "property"]) == KNOWN.get(name, set())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_planted_faults_are_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fault = FAULTS[name]

@@ -25,6 +25,8 @@ from attnlab.questions.compare.comparison import compare
 from attnlab.questions.importance.importance import importance
 from attnlab.reading.capture import capture
 
+pytestmark = pytest.mark.grid
+
 TOKENIZER = tokenizer()
 SPECS = [
     "full",

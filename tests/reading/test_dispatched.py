@@ -46,6 +46,7 @@ def test_capture_finds_the_same(shards: str, rows: int | None, tmp_path: Path) -
         torch.testing.assert_close(found.kept.matrices[address], matrix)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards", SHARDS)
 def test_analyze_finds_the_same(shards: str, tmp_path: Path) -> None:
     tokenizer = random_models.tokenizer()

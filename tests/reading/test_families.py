@@ -22,6 +22,8 @@ from attnlab.questions.analyze.analysis_notes import LearnedSink
 from attnlab.reading.capture import capture
 from attnlab.reading.hooks import ready_to_show
 
+pytestmark = pytest.mark.grid
+
 TOKENIZER = tokenizer()
 
 

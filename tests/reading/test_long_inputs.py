@@ -30,6 +30,8 @@ from attnlab.reading.keeping import load_kept_matrices
 from attnlab.reading.matrix_files import load_kept_source
 from attnlab.reading.weights import LayerWeights
 
+pytestmark = pytest.mark.grid
+
 TOKENIZER = tokenizer()
 FAMILIES = ALL | ANALYZED
 # Their modelling files do not call transformers' attention function.

@@ -263,6 +263,7 @@ def test_results_tell_of_which_weights_they_are_and_when_these_changed(
     assert page == (folder / "report.html").read_bytes()
 
 
+@pytest.mark.slow
 def test_pruned_heads_are_on_the_page_that_is_made_again(tmp_path: Path) -> None:
     analysis = planted_analysis()
     output = ["pruned"] + [""] * (len(analysis.summary) - 1)

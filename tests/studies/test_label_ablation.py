@@ -84,6 +84,7 @@ def test_what_forbids_ablation_is_said_before_anything_is_captured(
     ] == [True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sentences", [9, None])
 def test_labels_and_importance_leave_out_the_same_pairs(
     small_run: Path, tmp_path: Path, sentences: int | None

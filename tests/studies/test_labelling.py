@@ -270,6 +270,7 @@ def test_the_folder_and_the_page(labelled: Result, tmp_path: Path) -> None:
     assert not (tmp_path / "labels.csv").exists(), "nothing is left of the analysis before"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ignore", [False, True])
 def test_the_command(tmp_path: Path, ignore: bool) -> None:
     random_models.bert().save_pretrained(tmp_path / "bert")

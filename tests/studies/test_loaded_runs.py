@@ -32,6 +32,7 @@ VERBS: dict[str, Callable[[Source], pd.DataFrame]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_loaded_run_is_taken_as_its_folder_is_and_left_as_it_was(
     verb: str, small_run: Path

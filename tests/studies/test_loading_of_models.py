@@ -27,6 +27,8 @@ from attnlab.core.errors import InputError
 from attnlab.evaluation.sources import model_and_texts
 from attnlab.reading.capture import capture
 
+pytestmark = pytest.mark.grid
+
 TYPES = random_models.TYPES
 
 

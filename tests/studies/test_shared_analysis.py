@@ -75,6 +75,7 @@ def analyzed_by(count: int, name: str, sentences: int, **options: int) -> list[R
         return list(threads.map(one, range(count)))
 
 
+@pytest.mark.slow
 def test_shares_give_the_same_tables_in_every_process() -> None:
     (alone,) = analyzed_by(1, "small_marian", 7, fit_sentences=3)
     for found in analyzed_by(2, "small_marian", 7, fit_sentences=3):

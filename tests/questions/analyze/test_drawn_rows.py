@@ -39,6 +39,7 @@ def too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "BLOCK_WEIGHTS", 200)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "bert", "marian"])
 def test_all_rows_drawn_give_what_whole_matrices_give(
     name: str, request: pytest.FixtureRequest
