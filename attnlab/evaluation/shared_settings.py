@@ -217,7 +217,7 @@ class UnreadableTranslations(Note):
 
     Attributes:
         run: its folder.
-        bleu: the best one on validation.
+        bleu: on validation, of the weights that it has.
         least: from which on translations can be read.
     """
 

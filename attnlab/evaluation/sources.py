@@ -45,6 +45,7 @@ from attnlab.models import (
     Run,
     Source,
     check_has_sentences,
+    choice,
     model_of,
 )
 from attnlab.reading import Sentences, Text, source_of
@@ -293,10 +294,16 @@ def notes_on_training(model: Model) -> list[Note]:
     """Whether a run has not been trained until its translations can be read."""
     if not isinstance(model, Run):
         return []
-    scores = [line["validation_bleu"] for line in model.metrics() if "validation_bleu" in line]
-    if not scores or max(scores) >= READABLE_BLEU:
+    scores = [
+        (line["validation_bleu"], line["validation_loss"])
+        for line in model.metrics()
+        if "validation_bleu" in line
+    ]
+    # Of the evaluation whose weights the run has.
+    bleu = max(scores, key=lambda one: choice(*one), default=(READABLE_BLEU,))[0]
+    if bleu >= READABLE_BLEU:
         return []
-    return [UnreadableTranslations(path_label(model.folder), max(scores), READABLE_BLEU)]
+    return [UnreadableTranslations(path_label(model.folder), bleu, READABLE_BLEU)]
 
 
 def notes_on_unknown(parts: Mapping[str, Sentences]) -> list[Note]:

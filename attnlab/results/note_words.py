@@ -85,7 +85,7 @@ def _few_for_intervals(note: FewForIntervals) -> str:
     if note.sentences >= FEWEST_FOR_INTERVAL:
         return f"{only}: intervals are wide, and little can be told from chance."
     least = f"there is no 95 % interval of fewer than {FEWEST_FOR_INTERVAL}"
-    return f"{only}: {least}, and nothing can be told from chance."
+    return f"{only}: {least}, and nothing{' of them' if note.part else ''} can be told from chance."
 
 
 def _kept_in_part(note: KeptInPart) -> str:
@@ -134,7 +134,7 @@ WORDS: Mapping[type[Note], Words] = {
     RowsNotNormalized: _not_normalized,
     FewForMeans: lambda note: f"{_only(note.sentences)}: means may be far from those of a corpus.",
     FewForIntervals: _few_for_intervals,
-    UnreadableTranslations: "The best validation BLEU of {run} is {bleu:.1f}, and below {least:g} no "
+    UnreadableTranslations: "The validation BLEU of {run} is {bleu:.1f}, and below {least:g} no "
     "translation can be read: its attention will change with more training (attnlab train {run} "
     "--resume --epochs N).",
     FewerThanAsked: "{asked} sentences were asked for; {origin} has {there}.",

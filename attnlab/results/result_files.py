@@ -91,14 +91,14 @@ def check_not_taken(folder: str | Path, result: ResultFiles, *, overwrite: bool)
     if other not in {None, result.what}:
         msg = (
             f"{folder} holds another result ({other}), of which some files would stay beside those of the "
-            f"{result.what}; name another folder with --out."
+            f"{result.what}; name another folder (--out)."
         )
         raise InputError(msg)
     taken = result.taken(folder)
     if taken and not is_of_attnlab(folder, result.marks):
         msg = (
             f"{folder} holds {', '.join(taken)} and no {RECORD} of attnlab, so something else wrote that; "
-            "name another folder with --out."
+            "name another folder (--out)."
         )
         raise InputError(msg)
     if not overwrite:
@@ -110,7 +110,7 @@ def _check_not_there(folder: Path, result: ResultFiles) -> None:
     if _holds_finished(folder, result):
         msg = (
             f"{folder} holds a finished {result.what}; add --overwrite (in Python: overwrite=True) to "
-            "replace it, or name another folder with --out."
+            "replace it, or name another folder (--out)."
         )
         raise InputError(msg)
     taken = result.taken(folder)

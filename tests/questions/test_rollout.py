@@ -16,6 +16,7 @@ import attnlab
 from attnlab.attention.bridge import watching
 from attnlab.core.errors import InputError
 from attnlab.evaluation import UnreadableTranslations
+from attnlab.models.run import Run
 from attnlab.questions.rollout.question import ROLLOUT, OtherLayers
 from attnlab.reading.sentences import Sentences
 from attnlab.results.result import Result
@@ -144,6 +145,18 @@ def test_a_run_that_cannot_translate_yet_is_named(small_run: Path) -> None:
     (both,) = attnlab.rollout(small_run, "The old cat sleeps.", "Il gatto dorme.", top=3).terminal()
     assert "3 largest shares of a position, of both sides together" in str(both.legend)
     assert "has the largest mean share over all positions" in (table.caption or "")
+
+
+def test_a_run_has_the_bleu_of_the_weights_that_were_kept(
+    small_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below a BLEU that can be read the checkpoint of the least loss is kept."""
+    evaluations = [
+        {"validation_bleu": b, "validation_loss": loss} for b, loss in ((1.7, 7.1), (0.2, 6.5))
+    ]
+    monkeypatch.setattr(Run, "metrics", lambda _: [{"loss": 1.0}, *evaluations])
+    (note,) = attnlab.rollout(small_run, "The old cat sleeps.").notes
+    assert note.bleu == 0.2
 
 
 def test_texts_that_are_too_long_for_a_figure_have_none(language_run: Path) -> None:
