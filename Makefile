@@ -50,7 +50,7 @@ wheel-test:  ## the wheel in an empty environment: what works without make and w
 
 oldest:  ## fast tests of models, reading, labels and questions with constraints-oldest.txt
 	$(PYTHON) -m venv build/oldest
-	build/oldest/bin/pip install --quiet --constraint constraints-oldest.txt --editable '.[all]' \
+	build/oldest/bin/pip install --quiet --constraint constraints-oldest.txt --editable '.[cluster,embeddings,treebanks]' \
 		beartype hypothesis pytest pytest-timeout statsmodels
 	build/oldest/bin/python -m pytest --jaxtyping-packages= -m 'not slow and not torture' \
 		tests/attention/test_parity.py tests/models tests/reading tests/labels tests/questions

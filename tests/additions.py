@@ -136,7 +136,7 @@ def decide(counts, seed):
 
 
 FIRST_LABEL = HeadLabel(
-    name="first", family="column", count=count, decide=decide, precedence=-1, against_untrained=False
+    name="first", count=count, decide=decide, precedence=-1, against_untrained=False
 )
 """
     },

@@ -116,9 +116,6 @@ class Part:
 
 
 OPTIONAL = (
-    Part("datasets", "corpora", "train"),
-    Part("accelerate", "training", "train"),
-    Part("sacrebleu", "BLEU and chrF", "train"),
     Part("conllu", "treebanks", "treebanks"),
     Part("gensim", "skip-gram vectors", "embeddings"),
     Part("distributed", "studies on several processes or machines", "cluster"),

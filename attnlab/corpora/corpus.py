@@ -13,7 +13,6 @@ from attnlab.core import (
     SIDES,
     InputError,
     ShortRepr,
-    check_installed,
     check_regular,
     expand_user,
 )
@@ -127,7 +126,6 @@ def load_corpus(
         InputError: the corpus, a file of it, the pair or a number cannot be used.
         AttnlabError: the hub cannot be reached and nothing of the corpus is in the cache.
     """
-    check_installed("datasets")
     check_numbers(name, document, limit, size)
     languages = split_pair(pair)
     drawn: tuple[GrammarPair, ...] = ()

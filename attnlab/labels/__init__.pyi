@@ -11,7 +11,6 @@ from .gold import gold_of_texts as gold_of_texts
 from .gold import gold_of_treebank as gold_of_treebank
 from .gold import shuffled as shuffled
 from .label_columns import AER as AER
-from .label_columns import AGREEMENT as AGREEMENT
 from .label_columns import BASELINE as BASELINE
 from .label_columns import CONTROLS as CONTROLS
 from .label_columns import DETAIL as DETAIL
@@ -44,7 +43,6 @@ from .rare import RARE_LABEL as RARE_LABEL
 from .sink import SINK_LABEL as SINK_LABEL
 from .sink import sink_curve as sink_curve
 from .structure import HeadStructure as HeadStructure
-from .structure import agreement_table as agreement_table
 from .structure import chosen_by_bits as chosen_by_bits
 from .syntactic import best_heads as best_heads
 from .treebank import GoldSentence as GoldSentence

@@ -62,7 +62,6 @@ def _count(view: LayerView) -> BroadCounts:
 
 BROAD_LABEL = HeadLabel(
     name="broad",
-    family="diffuse",
     count=_count,
     decide=lambda counts, seed: decide_broad(counts, seed=seed),
     precedence=4,

@@ -297,7 +297,6 @@ class HeadLabel:
 
     Attributes:
         name: what it is called in tables.
-        family: of the matrices that such a head should leave behind, see `attnlab.matrices.labels`.
         count: what is counted of a layer and batch; None where the label does not apply.
         decide: a verdict per head from the counts of all sentences and the seed of the bootstrap.
         precedence: of several labels that hold the smallest comes first.
@@ -307,7 +306,6 @@ class HeadLabel:
     """
 
     name: str
-    family: str
     count: Callable[[LayerView], Counts | None]
     decide: Callable[[Any, int], list[Verdict]]
     precedence: int = 99

@@ -316,52 +316,6 @@ RELATIONS = Table(
         SIGNIFICANT,
     ),
 )
-KAPPA = Estimate(
-    Column(
-        "kappa",
-        "kappa",
-        "Cohen's kappa, agreement beyond chance: 1 for full agreement, 0 for what chance "
-        "gives; missing where all heads have one function or one structure.",
-        2,
-    ),
-    "over heads",
-)
-AGREEMENT = Table(
-    "agreement.csv",
-    "site and view of the keys",
-    (
-        Column("site", "site", "Encoder, decoder or cross-attention; all for every head."),
-        KEYS,
-        Column("heads", "heads", "How many heads were compared."),
-        Column(
-            "tied_heads", "tied", "Heads left out since two families describe them equally well."
-        ),
-        Column(
-            "undecided_heads",
-            "undecided",
-            "Heads left out since too little was counted of them.",
-        ),
-        Column(
-            "labelled_heads",
-            "with a label",
-            "How many of them carry a label; the others agree with no family.",
-        ),
-        Column(
-            "observed_fraction",
-            "agree",
-            "Share of heads whose structure is the one that their label should leave.",
-            2,
-        ),
-        Column(
-            "expected_fraction",
-            "agree by chance",
-            "What that share would be if label and structure had no connection.",
-            2,
-        ),
-        *KAPPA,
-    ),
-    keys=("site", "keys"),
-)
 STRUCTURE = Table(
     "structure.csv",
     "head, view of the keys and family of matrices",

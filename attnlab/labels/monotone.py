@@ -110,7 +110,6 @@ def _count(view: LayerView) -> MonotoneCounts | None:
 MONOTONE_LABEL = HeadLabel(
     name="monotone",
     # It moves along with the query, but not at one offset.
-    family="band",
     count=_count,
     decide=lambda counts, seed: decide_monotone(counts, seed=seed),
     precedence=5,

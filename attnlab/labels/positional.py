@@ -108,7 +108,6 @@ def _count(view: LayerView) -> PositionalCounts | None:
 
 POSITIONAL_LABEL = HeadLabel(
     name="positional",
-    family="diagonal",
     count=_count,
     decide=lambda counts, seed: decide_positional(counts, seed=seed),
     precedence=0,

@@ -161,7 +161,6 @@ def _count(view: LayerView) -> RareCounts | None:
 
 RARE_LABEL = HeadLabel(
     name="rare tokens",
-    family="rare_columns",
     count=_count,
     decide=lambda counts, seed: decide_rare(counts, seed=seed),
     precedence=2,

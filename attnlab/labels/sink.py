@@ -151,7 +151,6 @@ def _count(view: LayerView) -> SinkCounts:
 
 SINK_LABEL = HeadLabel(
     name="sink",
-    family="column",
     count=_count,
     decide=lambda counts, seed: decide_sink(counts, seed=seed),
     precedence=3,

@@ -1,23 +1,18 @@
 """The structural label of every head, by description length, while a model runs."""
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Bool, Float, Int
-from scipy.stats import norm
 from torch import Tensor
 
 from attnlab.core import Site, site_order
-from attnlab.labels.counting import known_labels
-from attnlab.labels.label_columns import KAPPA, TIE_BITS_PER_ROW
-from attnlab.labels.verdict import UNDECIDED, UNKNOWN
+from attnlab.labels.label_columns import TIE_BITS_PER_ROW
 from attnlab.matrices import CODED, Labels, LabelSums, Search, sum_labels
 from attnlab.reading import ALL, CONTENT, VIEWS, LayerWeights, PerLayer, View
 
@@ -223,122 +218,3 @@ def _chosen(bits: Mapping[Any, float]) -> Sequence[object]:
     known = {family: value for family, value in bits.items() if not pd.isna(value)}
     first, second = sorted(known, key=known.__getitem__)[:2]
     return first, known[second] - known[first], second
-
-
-ALL_SITES = "all"
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """Cohen's kappa between two labellings of the same heads.
-
-    Attributes:
-        kappa: 1 for full agreement, 0 for what chance gives, NaN when one of the two gives every head the
-            same label, since nothing then depends on the other.
-        low: lower end of the 95 % interval.
-        high: upper end.
-        observed: share of heads with equal labels.
-        expected: that share if the labels were independent.
-        heads: how many heads were compared.
-    """
-
-    kappa: float
-    low: float
-    high: float
-    observed: float
-    expected: float
-    heads: int
-
-
-def cohen_kappa(first: Sequence[str], second: Sequence[str]) -> Agreement:
-    """Agreement beyond chance of two labellings.
-
-    ::
-
-        kappa = (observed - expected) / (1 - expected)
-
-    The interval is kappa +- 1.96 sqrt(v / n), where p_ij is the share of n with the labels i and j, and::
-
-        v = (sum_ij p_ij ([i = j] - (p_.i + p_j.) (1 - kappa))^2 - (kappa - expected (1 - kappa))^2)
-            / (1 - expected)^2
-
-    Source: Cohen 1960; variance after Fleiss, Cohen and Everitt 1969.
-
-    Raises:
-        ValueError: the labellings are empty or of different lengths.
-
-    >>> print(f"{cohen_kappa(['a', 'a', 'b', 'b'], ['a', 'a', 'b', 'a']).kappa:.2f}")
-    0.50
-    """
-    if len(first) != len(second) or not first:
-        msg = f"Two labellings of the same heads are needed, not of {len(first)} and {len(second)}."
-        raise ValueError(msg)
-    names = sorted({*first, *second})
-    number = {name: index for index, name in enumerate(names)}
-    table = np.zeros((len(names), len(names)))
-    for one, other in zip(first, second, strict=True):
-        table[number[one], number[other]] += 1
-    observed = float(np.trace(table) / len(first))
-    expected = float((table.sum(0) * table.sum(1)).sum() / len(first) ** 2)
-    if len(set(first)) == 1 or len(set(second)) == 1:
-        nothing = float("nan")
-        return Agreement(nothing, nothing, nothing, observed, expected, len(first))
-    kappa = (observed - expected) / (1 - expected)
-    shares = table / len(first)
-    terms = np.eye(len(names)) - (shares.sum(0)[:, None] + shares.sum(1)) * (1 - kappa)
-    variance = (shares * terms**2).sum() - (kappa - expected * (1 - kappa)) ** 2
-    # Rounding may leave less than the 0 of labellings that agree everywhere.
-    half = float(norm.ppf(0.975) * math.sqrt(max(variance, 0) / len(first)) / (1 - expected))
-    return Agreement(kappa, kappa - half, kappa + half, observed, expected, len(first))
-
-
-def agreement_with_structure(functions: Sequence[str], structures: Sequence[str]) -> Agreement:
-    """Kappa between functional labels and structural ones, each function read as its matrix family.
-
-    Functions that leave no shape (`unknown`) agree with no family and count against agreement.
-    """
-    families = {label.name: label.family for label in known_labels().values()}
-    return cohen_kappa([families.get(name, name) for name in functions], structures)
-
-
-def agreement_table(labels: pd.DataFrame) -> pd.DataFrame:
-    """Kappa in all heads, and by site where there are several: one row each.
-
-    Columns as in `attnlab.labels.label_columns.AGREEMENT`. Heads that two families describe equally well
-    have no structure to compare, and for undecided ones too little was counted: both are left out of
-    all figures, which are missing where there are no others. A head of several functions is compared
-    by the first of them, by precedence. Where no head has a label there is no kappa.
-
-    Args:
-        labels: one row per head, with `site`, `label`, `structure` and `structure_tie`.
-    """
-    parts = [(ALL_SITES, labels)]
-    if labels["site"].nunique() > 1:
-        parts += [(str(site), rows) for site, rows in labels.groupby("site", sort=False)]
-    rows = []
-    for site, every in parts:
-        decided = every[every["label"] != UNDECIDED]
-        heads = decided[~decided["structure_tie"]]
-        found = (
-            Agreement(math.nan, math.nan, math.nan, math.nan, math.nan, 0)
-            if heads.empty
-            else agreement_with_structure(list(heads["label"]), list(heads["structure"]))
-        )
-        labelled = int((heads["label"] != UNKNOWN).sum())
-        rows.append(
-            {
-                "site": site,
-                "heads": found.heads,
-                "tied_heads": len(decided) - len(heads),
-                "undecided_heads": len(every) - len(decided),
-                "labelled_heads": labelled,
-                "observed_fraction": found.observed,
-                "expected_fraction": found.expected,
-                **(
-                    KAPPA.cells(found.kappa, found.low, found.high)
-                    if labelled
-                    else KAPPA.cells(math.nan)
-                ),
-            }
-        )
-    return pd.DataFrame(rows)

@@ -227,7 +227,6 @@ def _count(view: LayerView) -> LinkCounts | None:
 
 SYNTACTIC_LABEL = HeadLabel(
     name="syntactic",
-    family="band",
     count=lambda view: None if view.cross else _count(view),
     decide=lambda counts, seed: decide_links(relation_table(counts, seed=seed), "syntactic"),
     precedence=1,
@@ -235,7 +234,6 @@ SYNTACTIC_LABEL = HeadLabel(
 )
 ALIGNMENT_LABEL = HeadLabel(
     name="alignment",
-    family="band",
     count=lambda view: _count(view) if view.cross else None,
     decide=lambda counts, seed: decide_links(relation_table(counts, seed=seed), "alignment"),
     precedence=6,

@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import EvalPrediction
 
-from attnlab.core import check_installed
 from attnlab.models.configuration import IGNORED_LABEL
 from attnlab.models.tokenizer import PAD, Tokenizers
 
@@ -50,7 +49,6 @@ def score(translations: Sequence[str], references: Sequence[str]) -> Scores:
     >>> score(["the cat sat on the mat"], ["the cat sat on the mat"]).bleu
     100.0
     """
-    check_installed("sacrebleu")
     from sacrebleu.metrics import BLEU, CHRF
 
     bleu, chrf = BLEU(), CHRF()

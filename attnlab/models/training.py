@@ -15,7 +15,6 @@ from attnlab.core import (
     InputError,
     Processes,
     ShortRepr,
-    check_installed,
     launched_processes,
     locked,
     one_of_several,
@@ -198,10 +197,9 @@ def _sharing(folder: Path, device: str | None) -> Iterator[Processes]:
     """The processes that train together in `folder`; of others, none can train there in the block.
 
     Raises:
-        InputError: what trains is not installed, another process trains there, a launcher is only half
-            described, or the device cannot be used.
+        InputError: another process trains there, a launcher is only half described, or the device cannot
+            be used.
     """
-    check_installed("accelerate", "datasets", "sacrebleu")
     processes = launched_processes()
     if processes.count == 1 and one_of_several():
         msg = (

@@ -1,7 +1,6 @@
 """Compare mechanisms at equal budgets at every site of a trained run, and write what came out.
 
     python experiments/compare_mechanisms/run.py multi30k runs/multi30k
-    python experiments/compare_mechanisms/run.py tatoeba runs/tatoeba
 
 writes results/compare_NAME/.
 """

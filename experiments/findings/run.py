@@ -32,6 +32,7 @@ from experiments.trained_mechanisms.models import NO_DECODER
 PAGE = RESULTS.parent / "docs" / "findings.md"
 # Keys per row at which mechanisms are compared, and families left out of the searched plan.
 BUDGET, ABLATED = 5, 4
+OUTPUT_AGAINST_MASS = f"{PREDICTORS['output']} minus {PREDICTORS['mass']}"
 Row = dict[str, Any]
 
 
@@ -60,7 +61,6 @@ def page(results: Path) -> str:
         minilm=minilm(results / "heads_of_minilm"),
         thesis=thesis(results / "thesis"),
         search=plan_search(results / "plan_search"),
-        replaced=substitution(results / "substitution_tatoeba"),
         aligned=alignment(results / "alignment"),
         **{
             name: read(results / name) if (results / name / "facts.json").exists() else None
@@ -185,21 +185,6 @@ def plan_search(folder: Path) -> Row:
     }
 
 
-def substitution(folder: Path) -> Row:
-    """Change of loss by mechanism with all heads replaced, and what predicts the cost of one."""
-    models, table = read_table(folder, "over_models"), read_table(folder, "table")
-    rows = models[(models["scope"] == "model") & (models["steps"] == 0)]
-    rows = rows[(rows["budget"] == BUDGET) & (rows["level"] != "oracle")]
-    contrasts = read_table(folder, "contrasts")
-    return {
-        "rows": rows.sort_values("loss_change").to_dict("records"),
-        "bleu": table.loc[(table["mechanism"] == FULL) & (table["steps"] == 0), "bleu"],
-        "predicted": row_of(read_table(folder, "prediction_over_models"), site="all"),
-        "difference": contrasts.iloc[-1].to_dict(),
-        "budget": BUDGET,
-    }
-
-
 def alignment(folder: Path) -> Row:
     """AER of other ways above the chosen heads by kind of model: mean, and its range over models.
 
@@ -275,6 +260,7 @@ def head_costs(folder: Path) -> Row:
         "best": best,
         "words": PREDICTORS[best],
         "contrasts": read_table(folder, "contrasts").to_dict("records"),
+        "output_against_mass": OUTPUT_AGAINST_MASS,
         "by_language": by_language(folder),
         "bleu": read_table(folder, "models")["bleu"],
     }

@@ -26,6 +26,7 @@ from attnlab.questions.plan.criteria import Shortlist, costs
 from attnlab.questions.plan.search import Candidate, Costs, Unit
 from attnlab.reading import Observed, Sentences, observe, sites_of
 from experiments.head_costs.figure import draw_predictors
+from experiments.head_costs.rank_correlation import spearman
 from experiments.shared.learned_heads import Learned, without_each
 from experiments.shared.readme import (
     RESULTS,
@@ -50,7 +51,6 @@ from experiments.shared.translators import (
     put_facts,
     trained_otherwise,
 )
-from experiments.substitution.prediction import spearman
 
 OUT = RESULTS / "head_costs"
 # Criteria of the model's output take 150 validation sentences at most; the others get the same.

@@ -5,8 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.labels import BORDERLINE, CONFIRMED, POSITIONAL, TIE_BITS_PER_ROW, agreement_table
-from attnlab.questions.analyze.head_phrases import count_labels, describe_agreement
+from attnlab.labels import BORDERLINE, CONFIRMED, POSITIONAL, TIE_BITS_PER_ROW
+from attnlab.questions.analyze.head_phrases import count_labels
 from experiments.heads_of_minilm.by_layer import DRAWS
 from experiments.heads_of_minilm.tables import (
     band_table,
@@ -39,7 +39,6 @@ def readme(folder: Path) -> str:
         gains=of_words[of_words["significant"]].nlargest(3, "gain").to_dict("records"),
         claims=claims.assign(figures=[verdict_on(row) for row in claims.itertuples()]).to_dict("records"),
         structures=labels["structure"].str.replace("_", " ").value_counts().to_dict(),
-        agreement=describe_agreement(agreement_table(labels)),
         positional_among_words=[f"{row.layer}.{row.head}" for row in among.itertuples()],
         marks=marks(controls), kept_on_shuffled=kept_on_shuffled(controls),
         untrained_broad=((controls["untrained_status"] == CONFIRMED) & (controls["label"] == "broad")).sum(),

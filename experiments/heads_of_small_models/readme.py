@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.labels import BORDERLINE, CONFIRMED, LINKS, UNKNOWN, agreement_table
+from attnlab.labels import BORDERLINE, CONFIRMED, LINKS, UNKNOWN
 from experiments.heads_of_small_models.summary import (
     SITES,
     Models,
@@ -35,7 +35,7 @@ def readme(folder: Path) -> str:
         sites=sites_in_short(labelled, weighed), models=models_table(models, about),
         labels_of_corpus=label_counts(labelled, ""),
         labels_of_treebank=label_counts(labelled, "_treebank"),
-        relations=relations(labelled), shown=SHOWN, needed=LINKS.needed, kappas=kappas(labelled),
+        relations=relations(labelled), shown=SHOWN, needed=LINKS.needed,
         importance=importance(weighed), measures=measures(weighed),
         importance_by_label=importance_by_label(models_with(folder, "labels", "importance")),
         pruning=pruning(models_with(folder, "pruning")), unlabelled=UNKNOWN,
@@ -125,25 +125,6 @@ def relations(models: Models) -> pd.DataFrame:
             }
             for row in best.nlargest(SHOWN, "gain").to_dict("records")
         ]
-    return pd.DataFrame(rows)
-
-
-def kappas(models: Models) -> pd.DataFrame:
-    """Kappa of each model, all sites together."""
-    rows = []
-    for name, folder in models.items():
-        row = agreement_table(read_table(folder, "labels")).iloc[0]
-        rows.append(
-            {
-                "model": name,
-                "heads": int(row["heads"]),
-                "tied": int(row["tied_heads"]),
-                "with a label": int(row["labelled_heads"]),
-                "agree": f"{row['observed_fraction']:.2f}",
-                "by chance": f"{row['expected_fraction']:.2f}",
-                "kappa": estimate(row, "kappa", ".2f"),
-            }
-        )
     return pd.DataFrame(rows)
 
 

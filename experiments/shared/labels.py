@@ -5,7 +5,7 @@ from dataclasses import replace
 from attnlab.reading import ALL, rows_of_view
 from attnlab.results import Result
 
-_OF_VIEWS = ("labels", "controls", "structure", "agreement")
+_OF_VIEWS = ("labels", "controls", "structure")
 
 
 def with_all_keys(analysis: Result) -> Result:

@@ -79,10 +79,11 @@ def write_readme(folder: Path, text: str) -> None:
 def render(script: str, facts: Facts, **values: Any) -> str:
     """The template beside `script`, filled; a name that is in no value is an error.
 
-    Filters: `markdown` for tables, `form` for numbers (`{{ share | form(".2f") }}`).
+    Filters: `markdown` for tables, `form` for numbers (`{{ share | form(".2f") }}`). What several templates
+    say alike is in `macros.jinja`.
     """
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(script).parent),
+        loader=jinja2.FileSystemLoader([Path(script).parent, Path(__file__).parent]),
         autoescape=False,  # noqa: S701 - Markdown, no page
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -221,7 +221,7 @@ def decide(counts, seed):
     )
 
 
-FIRST = HeadLabel(name="toy first", family="rare_columns", count=count, decide=decide)
+FIRST = HeadLabel(name="toy first", count=count, decide=decide)
 '''
 
 

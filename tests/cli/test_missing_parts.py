@@ -20,31 +20,27 @@ def test_a_missing_part_is_told_with_its_extra(part, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("part", "words"),
+    ("part", "extra", "words"),
     [
-        ("datasets", "train there"),
-        ("accelerate", "train there"),
-        ("sacrebleu", "demo there"),
-        ("datasets", "embed there"),
-        ("datasets", "corpora embedded"),
-        ("datasets", "analyze MODEL --corpus embedded --out there"),
-        ("conllu", "analyze MODEL --treebank TEXT --out there"),
-        ("sacrebleu", "importance MODEL --text TEXT --out there"),
-        ("sacrebleu", "compare MODEL --text TEXT --calibration-text OTHER --out there"),
+        ("conllu", "treebanks", "analyze MODEL --treebank TEXT --out there"),
+        ("gensim", "embeddings", "embed there"),
+        ("gensim", "embeddings", "train there --embeddings skipgram --size 300"),
     ],
 )
 def test_commands_refuse_before_they_work(
-    attnlab, part: str, words: str, model: Path, text: Path, monkeypatch: pytest.MonkeyPatch
+    attnlab,
+    part: str,
+    extra: str,
+    words: str,
+    model: Path,
+    text: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(text.parent)
     monkeypatch.setitem(sys.modules, part, None)
-    Path("other").write_text(
-        "the dog sleeps\til cane dorme\na dog runs\tun cane corre\n", encoding="utf-8"
-    )
-    paths = {"MODEL": model, "TEXT": text, "OTHER": Path("other")}
+    paths = {"MODEL": model, "TEXT": text}
     status, out, err = attnlab(*(paths.get(word, word) for word in words.split()))
     assert (status, out) == (2, "")
-    extra = "treebanks" if part == "conllu" else "train"
     assert err.splitlines()[-1].startswith(f"Error: {part} is missing, ")
     assert err.endswith(f"; install it with: pip install 'attnlab[{extra}]'\n")
     assert not Path("there").exists()

@@ -90,7 +90,7 @@ def test_messages_go_to_standard_error_and_quiet_leaves_them_out(attnlab, tmp_pa
 @pytest.mark.parametrize(
     ("part", "extra", "purpose"),
     [
-        ("accelerate", "train", "training"),
+        ("conllu", "treebanks", "treebanks"),
         ("gensim", "embeddings", "skip-gram vectors"),
     ],
 )

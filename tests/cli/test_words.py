@@ -1,7 +1,6 @@
 """`attnlab embed`, `neighbours` and `inspect` as a user types them."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -61,18 +60,3 @@ def test_inspect(attnlab, tmp_path: Path) -> None:
         assert "pairs of the same word, beyond the limit of 10,000; shorten" in err
     status, _, err = attnlab("inspect", tmp_path, " ")
     assert (status, err) == (2, "Error: Text 1 is empty; give a sentence.\n")
-
-
-@pytest.mark.parametrize("words", ["embed there", "train there --embeddings skipgram --size 300"])
-def test_without_gensim_the_extra_is_named(
-    attnlab, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "gensim", None)
-    status, _, err = attnlab(*words.split())
-    assert status == 2
-    assert err == (
-        "Error: gensim is missing, which is needed for skip-gram vectors; install it with: "
-        "pip install 'attnlab[embeddings]'\n"
-    )
-    assert not (tmp_path / "there").exists()

@@ -7,7 +7,6 @@ import pytest
 import torch
 from scipy.stats import norm
 from scipy.stats import t as student
-from statsmodels.stats.inter_rater import cohens_kappa
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
 from attnlab.labels.counts import (
@@ -18,7 +17,6 @@ from attnlab.labels.counts import (
     wilson_interval,
 )
 from attnlab.labels.label_columns import POSITIONAL
-from attnlab.labels.structure import cohen_kappa
 from attnlab.labels.verdict import ratio_condition
 
 
@@ -29,17 +27,6 @@ def test_wilson_equals_statsmodels(level: float) -> None:
     expected = proportion_confint(hits.numpy(), total.numpy(), alpha=1 - level, method="wilson")
     torch.testing.assert_close(low, torch.from_numpy(expected[0]))
     torch.testing.assert_close(high, torch.from_numpy(expected[1]))
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_kappa_equals_statsmodels(seed: int) -> None:
-    table = torch.randint(0, 9, (3, 3), generator=torch.Generator().manual_seed(seed))
-    cells = [(i, j) for i in range(3) for j in range(3) for _ in range(table[i, j])]
-    found = cohen_kappa([f"{i}" for i, _ in cells], [f"{j}" for _, j in cells])
-    expected = cohens_kappa(table.numpy())
-    assert (found.kappa, found.low, found.high) == pytest.approx(
-        (expected.kappa, expected.kappa_low, expected.kappa_upp), rel=1e-12
-    )
 
 
 def test_the_interval_of_a_difference_equals_statsmodels() -> None:

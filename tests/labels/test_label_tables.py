@@ -1,4 +1,4 @@
-"""Labels from verdicts, controls beside them, and agreement with structural labels."""
+"""Labels from verdicts and controls beside them."""
 
 import itertools
 import math
@@ -30,13 +30,7 @@ from attnlab.labels.label_tables import (
     strongest_functions,
     with_strength,
 )
-from attnlab.labels.structure import (
-    agreement_table,
-    agreement_with_structure,
-    cohen_kappa,
-)
 from attnlab.labels.verdict import BORDERLINE, CONFIRMED, NOT_COMPARED, REJECTED, UNDECIDED, Verdict
-from attnlab.matrices.families import CODED
 from attnlab.reading.weights import VIEWS
 
 
@@ -103,16 +97,6 @@ def test_a_head_without_a_label_is_undecided_as_long_as_one_of_them_may_yet_hold
     )
     assert table.labels.tolist() == ["undecided", "undecided", "sink", "unknown", "undecided"]
     assert table.undecided.tolist() == ["positional; sink", "sink", "positional", "", "sink"]
-    undecided = pd.DataFrame(
-        {
-            "site": ["encoder"] * 2,
-            "label": ["undecided", "unknown"],
-            "structure": ["band", "column"],
-            "structure_tie": False,
-        }
-    )
-    found = agreement_table(undecided).iloc[0]
-    assert (found["labelled_heads"], math.isnan(found["kappa"])) == (0, True)
 
 
 def test_label_that_an_untrained_model_has_too_does_not_stand() -> None:
@@ -378,98 +362,3 @@ def test_counts_of_a_layer_add_up_with_and_without_links() -> None:
         assert torch.equal(other.at_offset.numerator, 2 * one.at_offset.numerator)
         one, other = counts["broad", keys], total["broad", keys]
         assert torch.equal(other.entropy.ratio, one.entropy.ratio)
-
-
-def test_kappa_by_hand() -> None:
-    # 2 x 2 table 20 5 / 10 15: observed 0.7, expected 0.5, kappa 0.4
-    first = ["a"] * 25 + ["b"] * 25
-    second = ["a"] * 20 + ["b"] * 5 + ["a"] * 10 + ["b"] * 15
-    found = cohen_kappa(first, second)
-    assert (found.observed, found.expected, found.heads) == (0.7, 0.5, 50)
-    assert found.kappa == pytest.approx(0.4)
-    assert found.low < 0.4 < found.high
-
-
-def test_kappa_of_equal_constant_and_independent_labels() -> None:
-    labels = ["a", "b", "c", "a", "b"]
-    assert cohen_kappa(labels, labels).kappa == pytest.approx(1)
-    assert math.isnan(cohen_kappa(["a"] * 5, ["a"] * 5).kappa)
-    assert math.isnan(cohen_kappa(["a"] * 4, ["a", "b", "a", "b"]).kappa)
-    assert math.isnan(cohen_kappa(["a", "b", "a", "b"], ["b"] * 4).kappa)
-    assert cohen_kappa(["a", "a", "b", "b"], ["a", "b", "a", "b"]).kappa == pytest.approx(0)
-
-
-def test_kappa_wants_the_same_heads() -> None:
-    with pytest.raises(ValueError, match="not of 1 and 2"):
-        cohen_kappa(["a"], ["a", "b"])
-
-
-def test_functions_are_compared_by_the_shape_they_leave() -> None:
-    functions = ["positional", "syntactic", "broad", "unknown"]
-    assert agreement_with_structure(functions[:3], ["diagonal", "band", "diffuse"]).kappa == 1
-    assert (
-        agreement_with_structure(functions, ["diagonal", "band", "diffuse", "band"]).observed
-        == 0.75
-    )
-
-
-def test_every_label_leaves_a_family_of_matrices() -> None:
-    assert {label.family for label in OWN_LABELS} == set(CODED) - {"column_band"}
-
-
-def test_agreement_in_all_and_by_site() -> None:
-    labels = pd.DataFrame(
-        [
-            ("encoder", "positional", "diagonal"),
-            ("encoder", "unknown", "band"),
-            ("encoder", "sink", "column"),
-            ("cross", "unknown", "diffuse"),
-            ("cross", "broad", "diffuse"),
-        ],
-        columns=["site", "label", "structure"],
-    ).assign(structure_tie=False)
-    tied = labels.assign(structure_tie=True)
-    nothing = agreement_table(tied)
-    assert (nothing.heads.tolist(), nothing.tied_heads.tolist()) == ([0] * 3, [5, 3, 2])
-    assert nothing.kappa.isna().all()
-    found = agreement_table(pd.concat([labels, tied[:2]])).set_index("site")
-    assert found.tied_heads.tolist() == [2, 2, 0]
-    assert found.index.tolist() == ["all", "encoder", "cross"]
-    assert found.heads.tolist() == [5, 3, 2]
-    assert found.labelled_heads.tolist() == [3, 2, 1]
-    assert found.observed_fraction.tolist() == pytest.approx([3 / 5, 2 / 3, 1 / 2])
-    # all: chance agrees on diagonal 1/25, sink 1/25, diffuse 2/25
-    assert found.loc["all", "kappa"] == pytest.approx((3 / 5 - 4 / 25) / (1 - 4 / 25))
-    assert agreement_table(labels[:3]).site.tolist() == ["all"]
-
-
-def test_heads_of_which_too_little_was_counted_take_no_part_in_kappa() -> None:
-    decided = pd.DataFrame(
-        [("positional", "diagonal"), ("sink", "column"), ("unknown", "band")],
-        columns=["label", "structure"],
-    ).assign(site="encoder", structure_tie=False)
-    undecided = decided.assign(label="undecided", structure_tie=[True, False, False])
-    alone, beside = (agreement_table(rows) for rows in (decided, pd.concat([decided, undecided])))
-    assert (alone.undecided_heads.item(), beside.undecided_heads.item()) == (0, 3)
-    assert beside.tied_heads.item() == 0
-    pd.testing.assert_frame_equal(
-        alone.drop(columns="undecided_heads"), beside.drop(columns="undecided_heads")
-    )
-
-
-@pytest.mark.parametrize(
-    ("functions", "structures"),
-    [
-        (["unknown"], ["band"]),
-        (["sink"] * 3, ["column"] * 3),
-        (["alignment"] * 3, ["band", "column", "band"]),
-        (["sink", "broad", "sink"], ["band"] * 3),
-    ],
-)
-def test_nothing_is_known_of_agreement_where_one_labelling_does_not_vary(
-    functions, structures
-) -> None:
-    found = agreement_with_structure(functions, structures)
-    assert math.isnan(found.kappa)
-    assert math.isnan(found.low)
-    assert 0 <= found.observed <= 1

@@ -20,7 +20,6 @@ import pytest
 import torch
 
 from attnlab.ablation import loss_difference
-from attnlab.corpora.corpus import EMBEDDED
 from attnlab.matrices.supports import band_dimension
 from attnlab.models.run import corpus_of
 from attnlab.models.tokenizer import train_tokenizers
@@ -223,9 +222,9 @@ def _(folder: Path, request: pytest.FixtureRequest) -> None:
     assert pd.read_csv(folder / "metrics.csv")["step"][0] == len(batches)
 
 
-@recomputes("compare_multi30k", "compare_tatoeba")
+@recomputes("compare_multi30k")
 def _(folder: Path, request: pytest.FixtureRequest) -> None:
-    settings = settings_of(folder.name.removeprefix("compare_"), request)
+    settings = settings_of("multi30k", request)
     _, test, _ = encoded_pairs_of(settings)
     lengths = test.source_lengths[: script("compare_mechanisms").SENTENCES]
     heads = pd.read_csv(folder / "mechanisms_by_head.csv")
@@ -274,36 +273,10 @@ def _(folder: Path, request: pytest.FixtureRequest) -> None:
         assert others["aer_change"].to_numpy() == pytest.approx(change, abs=3e-6)
 
 
-@recomputes(*(name for name in FOLDERS if name.startswith("plan_search_")))
-def _(folder: Path, request: pytest.FixtureRequest) -> None:
-    from attnlab.studies.running import collect
-
-    found = collect(folder / "study")
-    assert found.missing == 0
-    search = script("plan_search")
-    again = search.plans_over_models(found.table.astype({"budget": "Int64"}))
-    again = pd.read_csv(io.StringIO(again.to_csv(index=False)))
-    pd.testing.assert_frame_equal(again, pd.read_csv(folder / "over_models.csv"))
-    whole = found.table[found.table["mechanism"] == "full"].iloc[0]
-    name = json.loads((folder / "facts.json").read_text("utf-8"))["corpus"]
-    shared = request.getfixturevalue("shared_data")
-    corpus = {
-        "name": EMBEDDED if name == EMBEDDED else str(shared / name),
-        "pair": whole["pair"],
-        "limit": int(whole["corpus_limit"]),
-    }
-    _, test, checksum = encoded_pairs_of(settings_from({"corpus": corpus}))
-    assert set(found.table["data_checksum"]) == {checksum}
-    count = int(whole["sentences"])
-    source, rows = (torch.tensor(own[:count]) for own in (test.source_lengths, test.target_lengths))
-    keys = (source**2).sum() + (rows * (rows + 1) // 2).sum() + (rows * source).sum()
-    assert whole["visible_keys"] == pytest.approx(float(keys / (source.sum() + 2 * rows.sum())))
-
-
 @recomputes("plan_search")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
-    pooled = script("plan_search_pooled")
-    models = pooled.by_model()
+    pooled = script("plan_search")
+    models = pooled.by_model(folder)
     corpora = pooled.by_corpus(models)
     tables = {
         "models": models,
@@ -378,17 +351,6 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
     assert again.iloc[0].to_dict() == pytest.approx(found.table.iloc[0][again.columns].to_dict())
     seconds = pd.read_csv(folder / "table.csv").set_index("processes")["seconds"]
     assert f"**{seconds[1] / seconds[2]:.2f} times" in (folder / "README.md").read_text("utf-8")
-
-
-@recomputes("substitution_tatoeba")
-def _(folder: Path, _: pytest.FixtureRequest) -> None:
-    from attnlab.studies.running import collect
-
-    found = collect(folder / "study")
-    assert found.missing == 0
-    written = pd.read_csv(folder / "prediction.csv")
-    again = script("substitution").predicted(found.table)
-    pd.testing.assert_frame_equal(again[written.columns], written, check_dtype=False)
 
 
 @recomputes("heads_over_training_language_model")

@@ -6,7 +6,7 @@ import re
 import pandas as pd
 import pytest
 
-from attnlab.questions.analyze.head_phrases import count_labels, describe_agreement
+from attnlab.questions.analyze.head_phrases import count_labels
 from attnlab.questions.importance.question import LOSS
 from attnlab.questions.importance.view import readable, removable
 from attnlab.questions.plan.view import planning_answers
@@ -167,25 +167,7 @@ def test_a_pruning_says_where_random_heads_do_as_well(
     assert said == ([] if named is None else [sentence])
 
 
-def test_nothing_to_count_is_not_counted_and_one_head_is_no_heads() -> None:
-    figures = {"kappa": float("nan"), "kappa_low": float("nan"), "kappa_high": float("nan")}
-    assert not describe_agreement(pd.DataFrame([figures | {"labelled_heads": 1, "heads": 1}]))
-    assert not describe_agreement(pd.DataFrame())
-    figures = {
-        "kappa": 0.5, "kappa_low": 0.1, "kappa_high": 0.9,
-        "labelled_heads": 1, "heads": 1, "undecided_heads": 0,
-    }  # fmt: skip
-    assert describe_agreement(pd.DataFrame([figures])) == (
-        "Function and structure agree with kappa 0.50, 95 % interval 0.10 to 0.90 in the 1 head whose "
-        "structure is no tie, 1 of them with a label."
-    )
-    unsure = figures | {"kappa_low": float("nan")}
-    assert "interval" not in describe_agreement(pd.DataFrame([unsure]))
-    some = figures | {"labelled_heads": 8, "heads": 15, "undecided_heads": 2}
-    assert describe_agreement(pd.DataFrame([some])).endswith(
-        "in the 15 heads whose structure is no tie and of which enough was counted, 8 of them with a "
-        "label."
-    )
+def test_one_head_is_no_heads() -> None:
     assert count_labels(pd.DataFrame({"labels": ["sink"]})) == "1 sink (1 head)"
 
 

@@ -65,7 +65,7 @@ def with_all_keys(found: Result) -> SimpleNamespace:
     """The tables of labels in the view of all keys."""
     views = {
         name: rows_of_view(getattr(found, name), "all")
-        for name in ("labels", "controls", "structure", "agreement")
+        for name in ("labels", "controls", "structure")
     }
     return SimpleNamespace(**views, relations=found.relations)
 
@@ -135,15 +135,13 @@ def test_structure_stands_beside_function(labelled: Result) -> None:
     assert len(found.structure) == len(CODED) * len(found.labels)
     chosen = found.structure[found.structure.chosen].merge(found.labels)
     assert (chosen.family == chosen.structure).all()
-    assert found.agreement.site.tolist() == ["all", "encoder", "decoder", "cross"]
-    assert set(found.agreement.labelled_heads) == {0}
 
 
 def test_no_structure_when_none_is_wanted() -> None:
     model = random_models.bert(), tokenizer()
     found = analyze(model, sentences=SENTENCES, labels=True, structure_sentences=0)
     assert "structure" not in found.labels
-    assert not {"structure", "agreement"} & set(found.tables)
+    assert "structure" not in found.tables
 
 
 def test_labels_change_no_other_table() -> None:
@@ -257,9 +255,7 @@ def test_the_folder_and_the_page(labelled: Result, tmp_path: Path) -> None:
     rows = tables[2].rows
     assert ("positional", "offset +0") in {row[1:3] for row in rows}
     assert "argmax rate" in {row[3] for row in rows}, "words, which a narrow page can wrap"
-    known = labelled.agreement["kappa"].notna().any()
-    assert ("Does what a head does show in what it looks like?" in page) == known
-    for name in ("labels", "relations", "controls", "structure", "agreement"):
+    for name in ("labels", "relations", "controls", "structure"):
         table = getattr(labelled, name)
         assert len(pd.read_csv(tmp_path / f"{name}.csv")) == len(table)
     whole = pd.read_csv(tmp_path / "labels.csv")
@@ -287,10 +283,9 @@ def test_the_command(tmp_path: Path, ignore: bool) -> None:
     names = [VIEW_NAMES[keys] for keys in views]
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert re.findall("<caption><span>Labels: ([^<]+)<", page) == names
-    for name in ("labels", "controls", "structure", "agreement"):
+    for name in ("labels", "controls", "structure"):
         table = pd.read_csv(tmp_path / "out" / f"{name}.csv")
         assert list(dict.fromkeys(table["keys"])) == list(views), name
     said = " ".join(done.output.split())
     assert "0 of 6 heads have a role that is confirmed and significant against controls" in said
-    assert "kappa" not in said, "every head is a tie of two families or undecided"
     assert (tmp_path / "out" / "controls.csv").is_file()

@@ -384,24 +384,6 @@ def _titled(row: Mapping[Any, Any]) -> str:
     return f"{name}\n{said}" if said else name
 
 
-def describe_agreement(agreement: pd.DataFrame) -> str:
-    """Kappa in all heads of the first view with its interval, as a sentence; empty where it has none."""
-    if agreement.empty:
-        return ""
-    found = agreement.iloc[0]
-    if pd.isna(found["kappa"]):
-        return ""
-    labelled, heads = int(found["labelled_heads"]), int(found["heads"])
-    enough = " and of which enough was counted" if found["undecided_heads"] else ""
-    said = (
-        f" in the {counted(heads, 'head')} whose structure is no tie{enough}, {labelled} of them "
-        "with a label"
-    )
-    kappa, low, high = (rounded(found[name], 2) for name in ("kappa", "kappa_low", "kappa_high"))
-    interval = f", 95 % interval {low} to {high}" if low and high else ""
-    return f"Function and structure agree with kappa {kappa}{interval}{said}."
-
-
 def describe_generation(generated: pd.DataFrame) -> str:
     """The largest change of each statistic from teacher forcing to own output, as a sentence."""
     largest = generated.loc[

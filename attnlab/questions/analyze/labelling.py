@@ -28,7 +28,6 @@ from attnlab.labels import (
     HeadFunctions,
     HeadStructure,
     TextSide,
-    agreement_table,
     align_corpus,
     compare_controls,
     compare_relations,
@@ -124,10 +123,9 @@ class Labeller:
         """The tables of labels and their notes, from what was counted, after the controls are run.
 
         Before, `functions` and `structure` must be fed in a pass over all sentences. The tables are
-        `labels` (one row per head), `controls` (one row per head and label, see `compare_controls`) and
-        `agreement` (kappa between `label` and `structure`; empty where the structure was not measured), whose
-        column `keys` says in which view, and `relations` (one row per head and kind of gold link; empty
-        without gold trees), which never look at special tokens.
+        `labels` (one row per head) and `controls` (one row per head and label, see `compare_controls`),
+        whose column `keys` says in which view, and `relations` (one row per head and kind of gold link;
+        empty without gold trees), which never look at special tokens.
 
         Args:
             run: how sentences go through models.
@@ -206,12 +204,7 @@ class Labeller:
             else without_controls(tables["model"], CONTROLS)
         )
         labels = _labels(tables["model"], controls, self.structure.labels(keys))
-        measured = "structure" in labels
-        return {
-            "labels": labels,
-            "controls": controls,
-            "agreement": agreement_table(labels) if measured else pd.DataFrame(),
-        }
+        return {"labels": labels, "controls": controls}
 
 
 def _counted(tokenizers: BothTokenizers, texts: Sequence[TokenizedText]) -> list[Int[Tensor, "_"]]:

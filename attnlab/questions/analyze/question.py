@@ -17,7 +17,6 @@ from attnlab.core import (
 )
 from attnlab.evaluation import HELD_OUT, MEMORY, SEED, CorpusTextSettings, TextsAsked
 from attnlab.labels import (
-    AGREEMENT,
     BASELINE,
     CONTROLS,
     DETAIL,
@@ -332,7 +331,6 @@ QUESTION = Question(
         RELATIONS,
         CONTROLS,
         STRUCTURE,
-        AGREEMENT,
         GENERATED,
     ),
     run="attnlab.questions.analyze.analysis:analyze",

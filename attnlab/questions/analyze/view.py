@@ -5,11 +5,10 @@ from collections.abc import Iterator
 import pandas as pd
 from markupsafe import Markup
 
-from attnlab.core import KEYS, Head, counted, shown
+from attnlab.core import Head, counted, shown
 from attnlab.figures import COLUMN
 from attnlab.figures import draw_heads as draw_matrices
 from attnlab.labels import (
-    AGREEMENT,
     BORDERLINE,
     CONFIRMED,
     CONTROLS,
@@ -31,7 +30,6 @@ from attnlab.questions.analyze.figures import (
 from attnlab.questions.analyze.fits import BITS, EQUAL_BUDGET, RELATIVE, summarise
 from attnlab.questions.analyze.head_phrases import (
     SHOWN,
-    describe_agreement,
     describe_generation,
     describe_heads,
     describe_roles,
@@ -492,8 +490,7 @@ def label_sections(result: Result) -> list[Section]:
         f"are rejected too, are in controls.csv.{beside}",
         (*tables, *evidence),
     )
-    relations = _relation_section(table_of(result, "relations"))
-    return [section, *_agreement_section(result), *relations]
+    return [section, *_relation_section(table_of(result, "relations"))]
 
 
 def _roles_said(result: Result) -> str:
@@ -524,33 +521,6 @@ def _evidence_table(controls: pd.DataFrame, caption: str) -> list[PageTable]:
             named,
             varying(named, columns),
             f"What the labels rest on: {caption}",
-        )
-    ]
-
-
-def _agreement_section(result: Result) -> list[Section]:
-    agreement = table_of(result, "agreement")
-    if agreement.empty or agreement["kappa"].isna().all():
-        return []
-    return [
-        Section(
-            "agreement",
-            "Does what a head does show in what it looks like?",
-            f"{describe_agreement(agreement)} A positional head should leave a diagonal, a "
-            "syntactic, aligning or monotone one a band, one for rare tokens columns of them, a sink one "
-            "column, a broad one nothing. Of several labels the first counts; heads that do nothing "
-            "with a name agree with no family. The structure is decided by the bits of all sampled sentences "
-            "together; what each family costs is in structure.csv. Intervals are asymptotic and "
-            "rough for few heads.",
-            tuple(
-                page_table(
-                    rows,
-                    [AGREEMENT[str(name)] for name in rows if name != KEYS.name],
-                    VIEW_NAMES[keys],
-                )
-                for keys in views_of(result)
-                for rows in [table_of(result, "agreement", keys)]
-            ),
         )
     ]
 

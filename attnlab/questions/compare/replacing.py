@@ -52,7 +52,7 @@ from attnlab.budget import (
     Layer,
     mechanism_names,
 )
-from attnlab.core import AttnlabError, Estimate, Head, InputError, check_installed, layer_name
+from attnlab.core import AttnlabError, Estimate, Head, InputError, layer_name
 from attnlab.evaluation import Evaluator, Steps
 from attnlab.models import Model, Run, checksum, length_ratio
 from attnlab.questions.compare.question import ComparisonSettings
@@ -134,8 +134,6 @@ class Replacing:
     def __init__(self, evaluator: Evaluator, *, translate: bool, seed: int) -> None:
         self.evaluator, self._seed = evaluator, seed
         self._translates = translate and evaluator.translates
-        if self._translates:
-            check_installed("sacrebleu")
         self._encoded = evaluator.reading_once()
 
     def losses(

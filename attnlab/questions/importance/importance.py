@@ -33,7 +33,6 @@ from attnlab.core import (
     Head,
     InputError,
     Note,
-    check_installed,
     layer_name,
     options_of,
 )
@@ -396,10 +395,7 @@ def _bleu(evaluator: Evaluator, settings: ImportanceSettings) -> Sequence[str]:
         msg = f"{type(evaluator.model).__name__} translates nothing; leave BLEU out (none)."
         raise InputError(msg)
     usual = settings.replacements[:1] if evaluator.translates else ()
-    measured = usual if settings.bleu is None else settings.bleu
-    if measured:
-        check_installed("sacrebleu")
-    return measured
+    return usual if settings.bleu is None else settings.bleu
 
 
 def _at_sites(evaluator: Evaluator, sites: Sequence[str] | None) -> Evaluator:

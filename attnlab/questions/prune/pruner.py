@@ -24,7 +24,7 @@ from attnlab.ablation import (
     training_loss,
     training_pairs,
 )
-from attnlab.core import SITES, AttnlabError, Head, InputError, check_installed, usable_device
+from attnlab.core import SITES, AttnlabError, Head, InputError, usable_device
 from attnlab.evaluation import (
     Evaluator,
     Progress,
@@ -179,7 +179,6 @@ class Pruner:
 
     def _translations(self, evaluator: Evaluator, what: str) -> tuple[str, ...]:
         """Those of the model as it stands."""
-        check_installed("sacrebleu")
         return tuple(evaluator.translations(lambda _, *done: self._tell(what, *done)))
 
     def _batches(self, what: str, steps: int) -> Iterator[Any]:

@@ -8,36 +8,18 @@ import pandas as pd
 import pytest
 from scipy.stats import ttest_1samp
 
-from experiments.plan_search_pooled.run import NAMES, OUT, lost
-from experiments.shared.readme import RESULTS, read_table
-
-# Models of one corpus share its test sentences: these folders are of one.
-CORPORA = {
-    "plan_search_bible": "bible",
-    "plan_search_embedded": "embedded",
-    "plan_search_multi30k_en-de": "multi30k",
-    "plan_search_tatoeba": "tatoeba",
-    "plan_search_tatoeba_3_layers": "tatoeba",
-}
+from experiments.plan_search.run import NAMES, OUT, lost
+from experiments.shared.readme import read_table
 
 
 def gains(measure: str) -> dict[str, dict[str, list[float]]]:
     """By baseline and corpus one figure a model: the mean over budgets below the keys of full attention."""
     found: dict[tuple[str, str, str, str], list[float]] = defaultdict(list)
-    for path in sorted(RESULTS.glob("plan_search_*/table.csv")):
-        with path.open(encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-        full = {
-            (row["layers"], row["seed"]): float(row["visible_keys"])
-            for row in rows
-            if row["mechanism"] == "full"
-        }
-        for row in rows:
-            model = row["layers"], row["seed"]
-            if row["mechanism"] in NAMES and float(row["budget"]) < full[model]:
-                found[row["mechanism"], CORPORA[path.parent.name], *model].append(
-                    float(row[measure])
-                )
+    with (OUT / "rows.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if float(row["budget"]) < float(row["full_keys"]):
+                model = row["corpus"], row["layers"], row["seed"]
+                found[row["mechanism"], *model].append(float(row[measure]))
     by_plan: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for (plan, corpus, *_), values in found.items():
         by_plan[plan][corpus].append(mean(values))
