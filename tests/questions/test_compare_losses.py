@@ -1,6 +1,9 @@
 """Replaced heads: what changes is what was replaced, and nothing of the run."""
 
+import ast
 import json
+import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +23,19 @@ from attnlab.ablation.fine_tuning import (
 from attnlab.ablation.significance import (
     loss_difference,
 )
-from attnlab.attention import make, use
+from attnlab.attention import calibrate, install, load_frequencies, make, use
 from attnlab.attention.multihead import PerHead
+from attnlab.attention.plan import plan_of, write_plan
 from attnlab.core.addresses import Head
+from attnlab.core.errors import InputError
 from attnlab.evaluation.evaluator import load_evaluator
 from attnlab.evaluation.shared_settings import FewForIntervals
 from attnlab.models.run import load
+from attnlab.questions.compare import comparison
 from attnlab.questions.compare.comparison import compare
-from attnlab.questions.compare.question import MechanismLeftOut
+from attnlab.questions.compare.question import MechanismLeftOut, NoGains
 from attnlab.questions.compare.replacing import SelectedHeads, plan_replacing
+from attnlab.questions.compare.view import answer_of, draw_comparison
 from attnlab.results.result import Result
 
 SENTENCES, STEPS = 10, 2
@@ -276,3 +283,358 @@ def test_selected_heads_are_those_of_single_mechanisms() -> None:
     matrix = chosen.implied_matrix(query, key, visible)
     torch.testing.assert_close(matrix, parts.implied_matrix(query, key, visible))
     torch.testing.assert_close(chosen(query, key, value, visible), matrix @ value)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"mechanisms": ("nobody",)}, "no mechanism 'nobody'"),
+        ({"mechanisms": ("top-kk",)}, r"no mechanism 'top-kk' here \(did you mean 'top-k'\?\)"),
+        ({"mechanisms": ("bigbird",), "sites": ("cross",)}, "'bigbird' cannot be in cross"),
+        ({"budgets": (0,)}, "budgets must be at least 1"),
+        ({"budgets": ()}, "There is no budget"),
+        ({"budgets": [3, 5, 3]}, "The budget of 3 keys is given twice"),
+        ({"mechanisms": ()}, "nothing to compare: name at least one mechanism"),
+        ({"plans": (Path("none.json"),)}, "none.json"),
+        ({"sites": ("middle",)}, "no site 'middle'"),
+        ({"plans": ("a/plan.json", Path("b/plan.json"))}, "Two plans are called plan.json"),
+    ],
+)
+def test_refusals(small_run: Path, options: dict[str, object], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        compare(small_run, **({"sentences": 4, "calibration": 4, "validation": 4} | options))  # type: ignore[arg-type]
+
+
+def test_a_plan_with_token_ids_of_another_tokenizer_is_refused(
+    small_run: Path, tmp_path: Path
+) -> None:
+    plan = plan_of({"encoder": "keys(tokens=(5,))"}).for_tokenizer("abc")
+    write_plan(tmp_path / "blocks.json", plan)
+    with pytest.raises(
+        InputError, match="The plan blocks.json names token ids of another tokenizer"
+    ):
+        compare(
+            small_run, sentences=4, calibration=4, validation=4, plans=(tmp_path / "blocks.json",)
+        )
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        (
+            {"encoder.0.2": "band(window=1)"},
+            "names 'encoder.0.2', but the model's encoder has attention in layer 0 with 2 heads",
+        ),
+        ({"cross": "bigbird(block=1)"}, "bigbird"),
+    ],
+)
+def test_a_plan_that_does_not_fit_is_refused_before_anything_is_measured(
+    entries: dict[str, str],
+    message: str,
+    small_run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write_plan(tmp_path / "unfit.json", plan_of(entries))
+    monkeypatch.setattr(comparison, "parts_of", None)
+    with pytest.raises(InputError, match=message):
+        compare(small_run, sentences=4, plans=(tmp_path / "unfit.json",))
+
+
+def mechanism(name: str, level: str, loss: float, heads: int = 8, **more: Any) -> dict[str, Any]:
+    return {
+        "mechanism": name, "level": level, "budget": 5, "steps": 0, "replaced_heads": heads,
+        "visible_keys": 4.5, "loss_change": loss, "loss_change_low": 0.0,
+        "loss_change_high": 1.0, "output_error": 0.2, "output_error_low": 0.1,
+        "output_error_high": 0.3,
+    } | more  # fmt: skip
+
+
+def test_the_answer_names_the_cheapest_that_can_be_used_everywhere() -> None:
+    rows = [
+        mechanism("full", "", 0.0, heads=0), mechanism("top-k", "oracle", 0.1),
+        mechanism("bigbird", "calibrated", 0.2, heads=4), mechanism("band", "calibrated", 0.4),
+        mechanism("linear", "calibrated", 0.5), mechanism("wide.json", "", 0.01, visible_keys=6.0),
+    ]  # fmt: skip
+    said = answer_of(pd.DataFrame(rows))
+    assert said is not None
+    assert said.startswith(
+        "At 5 keys per row, band in place of 8 heads costs least loss of 2 mechanisms that can be used: "
+        "+0.4000 [0.0000, +1.0000] a token, output error 0.200 [0.100, 0.300]"
+    )
+    assert said.endswith(
+        " Next is linear with +0.5000 [0.0000, +1.0000]; that the two differ is not tested here."
+    )
+    fitting = mechanism("mine.json", "", 0.01)
+    assert "mine.json in place of 8 heads" in str(answer_of(pd.DataFrame([*rows, fitting])))
+    alone = answer_of(pd.DataFrame([mechanism("band", "calibrated", 0.4, steps=1)]))
+    assert str(alone).startswith("At 5 keys per row and 1 batch of fine-tuning, band in place of 8")
+    assert "Next" not in str(alone)
+    assert answer_of(pd.DataFrame(rows[:2])) is None
+
+
+def test_a_plan_may_see_as_many_keys_as_a_mechanism_that_was_set_for_the_budget() -> None:
+    full = mechanism("full", "", 0.0, heads=0, sites="all", visible_keys=9.0, budget=None)
+    full["loss"] = 1.0
+    oracle = mechanism("top-k", "oracle", 0.1, sites="all", visible_keys=9.0)
+    elsewhere = mechanism("bigbird", "calibrated", 0.9, heads=4, sites="cross", visible_keys=9.0)
+    band = mechanism("band", "calibrated", 0.4, sites="all", visible_keys=5.7)
+    plans = [
+        mechanism(name, "", loss, sites="all", visible_keys=keys, budget=None)
+        for name, loss, keys in (("as.json", 0.2, 5.75), ("more.json", 0.01, 6.0))
+    ]
+    rows = pd.DataFrame([full, oracle, elsewhere, band, *plans]).astype({"budget": "Int64"})
+    (table,) = Result("compare", "", {"summary": rows}, {}, (), {}).terminal()
+    assert [row[0] for row in table.rows] == [
+        "full", "more.json\n(more keys)", "top-k\n(oracle)", "as.json\n(more keys)",
+        "band\n(more keys)", "bigbird\n(more keys)",
+    ]  # fmt: skip
+    assert str(table.caption).startswith(
+        "At 5 keys per row, as.json, whose rows see 5.75 keys on these sentences, in place of 8 heads costs "
+        "least loss of 2 mechanisms that can be used: +0.2000"
+    )
+    assert " Next is band with +0.4000" in str(table.caption)
+    assert "more keys: than the budget" in str(table.legend)
+    alone = rows[rows["mechanism"].isin(["full", "more.json"])]
+    tables = Result("compare", "", {"summary": alone}, {}, (), {"budgets": [6, 5]}).terminal()
+    labels = [[row[0] for row in table.rows] for table in tables]
+    assert labels == [["full", "more.json"], ["full", "more.json\n(more keys)"]]
+    drawn = draw_comparison(
+        alone.assign(mass_fraction=0.5, mass_fraction_low=0.4, mass_fraction_high=0.6)
+    )
+    assert [one.get_title(loc="left") for one in drawn.axes] == ["all", "", ""]
+
+
+def test_what_attends_like_the_best_is_named_beside_it_and_is_no_second() -> None:
+    rows = [
+        mechanism("full", "", 0.0, heads=0), mechanism("band", "calibrated", 0.2 + 1e-9),
+        mechanism("longformer", "calibrated", 0.2), mechanism("linear", "calibrated", 0.5),
+        mechanism("performer", "calibrated", 0.55, visible_keys=math.nan),
+        mechanism("strided", "calibrated", 0.5),
+    ]  # fmt: skip
+    said = str(answer_of(pd.DataFrame(rows)))
+    assert said.startswith(
+        "At 5 keys per row, longformer (and what attends like it: band) in place of 8 heads costs least loss "
+        "of 3 mechanisms that can be used"
+    )
+    assert " Next is linear with +0.5000" in said
+    gain = {"loss_gain": 0.3, "loss_gain_low": 0.1, "loss_gain_high": 0.5}
+    held = pd.DataFrame([*rows[:3], *({**row, **gain} for row in rows[3:])])
+    said = str(answer_of(held, "band"))
+    assert said.startswith(
+        "At 5 keys per row, band (and what attends like it: longformer) in place"
+    )
+    assert "Next is linear with +0.5000 [0.0000, +1.0000], a loss that is higher by +0.3000" in said
+    # Of a second, too, the name that others are held against stands.
+    turned = pd.DataFrame([*({**row, "loss_gain": -0.3} for row in rows[:3]), *rows[3:]])
+    said = str(answer_of(turned.assign(loss_gain_low=-0.5, loss_gain_high=-0.1), "strided"))
+    assert (
+        "Next is strided with +0.5000 [0.0000, +1.0000], a loss that is higher by +0.3000" in said
+    )
+
+
+def test_the_mechanism_that_is_named_is_the_one_that_is_installed() -> None:
+    source, texts = (
+        (random_models.llama(), random_models.tokenizer()),
+        sorted(random_models.SENTENCES, key=len),
+    )
+    for against, setting in (("longformer", "longformer("), ("band", "band(")):
+        found = compare(
+            source, (40,), sentences=texts[:3], calibration=texts[3:5], validation=texts[5:],
+            mechanisms=("band", "longformer"), against=against, quick=True,
+        )  # fmt: skip
+        answer, installing = found.contents().answers
+        assert f"{against} (and what attends like it: " in answer
+        assert f"'decoder': '{setting}" in installing
+
+
+def test_a_budget_that_only_plans_fit_has_its_table(small_run: Path, tmp_path: Path) -> None:
+    write_plan(tmp_path / "mine.json", plan_of({"encoder": "band(window=1)"}))
+    found = compare(
+        small_run, (3, 5), sentences=SENTENCES, **QUICK, mechanisms=("bigbird",), sites=("encoder",),
+        plans=(tmp_path / "mine.json",), quick=True,
+    )  # fmt: skip
+    tables = list(found.terminal())
+    assert [str(table.title).split(" per")[0] for table in tables] == ["\n3 keys", "\n5 keys"]
+    assert [row[0] for row in tables[0].rows] == ["full", "mine.json"]
+    assert str(tables[0].caption).startswith("At 3 keys per row, mine.json in place of")
+    alone = compare(
+        small_run, (3,), sentences=SENTENCES, **QUICK, mechanisms=(), plans=(tmp_path / "mine.json",),
+        quick=True,
+    )  # fmt: skip
+    assert alone.contents().facts["Keys per row"] == "3"
+    (drawn,) = alone.contents().figures
+    assert "ring" not in drawn.caption
+    assert not any("best" in text.get_text() for one in drawn.figure.legends for text in one.texts)
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "learned"),
+    [
+        ("marian", "band", ""),
+        ("marian", "longformer", ""),
+        ("gpt2", "linear", ""),
+        ("marian", "sigma salience", "calibrate"),
+        ("gpt2", "sigma offsets", "calibrate"),
+        ("gpt2", "sigma frequency", "load_frequencies"),
+    ],
+)
+def test_the_sentence_on_installing_gives_the_loss_of_the_row(
+    source: str, name: str, learned: str
+) -> None:
+    texts = random_models.PAIRS if source == "marian" else random_models.SENTENCES
+    model, words = random_models.ALL[source](), random_models.tokenizer()
+    found = compare(
+        (model, words), [3], sentences=texts[:3], calibration=texts[3:5], validation=texts[5:],
+        mechanisms=[name], quick=True,
+    )  # fmt: skip
+    (_, said) = found.contents().answers
+    assert said in str(next(iter(found.terminal())).caption)
+    call = re.search(r"attnlab\.attention\.install\(model, (\{.*?\})\)", said)
+    assert call is not None
+    training = load_evaluator((model, words), sentences=texts[3:5])
+    evaluator = load_evaluator((model, words), sentences=texts[:3])
+    before = evaluator.losses().sum()
+    install(model, ast.literal_eval(call[1]))
+    assert (f"then {learned}(model" in said) == bool(learned)
+    if learned == "calibrate":
+        calibrate(model, [batch.inputs for batch in training.batches])
+    if learned == "load_frequencies":
+        ids = [token for one in training.sentences.usable for token in one.source]
+        load_frequencies(model, torch.tensor(ids).bincount(minlength=model.config.vocab_size))
+    rows = found.summary[found.summary["mechanism"] == name]
+    widest = rows.loc[rows["replaced_heads"].idxmax()]
+    change = float((evaluator.losses().sum() - before) / evaluator.tokens.sum())
+    assert widest["loss_change"] == pytest.approx(change, abs=1e-5)
+
+
+def test_nothing_is_said_of_installing_what_is_written_in_words() -> None:
+    source, texts = (random_models.gpt2(), random_models.tokenizer()), random_models.SENTENCES
+    for name in ("fixed", "top-k"):
+        found = compare(
+            source, [3], sentences=texts[:3], calibration=texts[3:], validation=texts[3:],
+            mechanisms=[name], quick=True,
+        )  # fmt: skip
+        assert not any("install(" in said for said in found.contents().answers)
+
+
+@pytest.mark.parametrize(("low", "doubt"), [(-0.1, ", an interval that includes 0."), (0.05, ".")])
+def test_a_plan_is_told_from_the_next_by_its_gain_and_one_with_more_keys_is_marked(
+    low: float, doubt: str
+) -> None:
+    gain = {"loss_gain": 0.3, "loss_gain_low": low, "loss_gain_high": 0.5}
+    bleus = {"bleu": 70.0, "bleu_change": -2.0, "bleu_change_low": -3.0, "bleu_change_high": -1.0}
+    rows = [
+        mechanism("full", "", 0.0, heads=0, sites="all", bleu=72.345) | {"loss": 1.0},
+        mechanism("mine.json", "", 0.1, sites="all", **bleus),
+        mechanism("wide.json", "", 0.0, sites="all", visible_keys=6.0, **bleus),
+        mechanism("band", "calibrated", 0.4, sites="all", **bleus, **gain),
+    ]
+    result = Result(
+        "compare", "", {"summary": pd.DataFrame(rows)}, {}, (), {"against": "mine.json"}
+    )
+    table, gains = result.terminal()
+    labels = [row[0] for row in table.rows]
+    assert labels == ["full", "wide.json\n(more keys)", "mine.json", "band"]
+    said = str(table.caption)
+    assert "+0.1000 [0.0000, +1.0000] a token, -2.00 [-3.00, -1.00] of 72.3 BLEU" in said
+    assert said.endswith(
+        f" Next is band with +0.4000 [0.0000, +1.0000], a loss that is higher by +0.3000 "
+        f"[{low:+.4f}, +0.5000]{doubt}"
+    )
+    assert gains.rows == (("band", f"+0.3000 [{low:+.4f}, +0.5000]", "all"),)
+    assert str(gains.title).startswith("\nGain of mine.json at the same sites")
+    assert table.legend is None
+    assert "BLEU (greedy)" in str(gains.legend)
+    assert "more keys: than the budget, on these sentences" in str(gains.legend)
+    # The row that others are held against may be the second.
+    held = [
+        rows[0],
+        rows[1] | gain | {"loss_gain": -0.3, "loss_gain_low": -0.5, "loss_gain_high": -low},
+    ]
+    held.append(mechanism("band", "calibrated", 0.4, sites="all", **bleus))
+    turned = answer_of(pd.DataFrame(held).assign(budget=5), "band")
+    assert str(turned).endswith(f", a loss that is higher by +0.3000 [{low:+.4f}, +0.5000]{doubt}")
+    # Of the keys of a plan with linear attention nothing is known.
+    unknown = mechanism("linear.json", "", 0.0, sites="all", visible_keys=math.nan, **bleus)
+    (table, _) = Result(
+        "compare", "", {"summary": pd.DataFrame([*rows, unknown])}, {}, (), {"against": "mine.json"}
+    ).terminal()
+    assert "linear.json\n(keys not counted)" in [row[0] for row in table.rows]
+    assert "mine.json in place of 8 heads" in str(table.caption)
+    (alone,) = Result("compare", "", result.tables, {}, (), {"against": None}).terminal()
+    assert "not tested here" in str(alone.caption)
+
+
+def test_gains_are_those_of_the_row_that_is_named(
+    small_run: Path, plans: tuple[Path, Path]
+) -> None:
+    compared = compare(
+        small_run, (3, 6), sentences=SENTENCES, **QUICK, mechanisms=("band", "top-k"), plans=plans[1:],
+        against="band", quick=True,
+    )  # fmt: skip
+    found = compared.summary
+    band = found[found["mechanism"] == "band"].set_index(["sites", "budget"])["loss"]
+    assert found.loc[found["mechanism"].isin(["band", "full"]), "loss_gain"].isna().all()
+    others = found[found["mechanism"] == "top-k"]
+    assert len(others) == 8
+    for row in others.to_dict("records"):
+        expected = row["loss"] - band[row["sites"], row["budget"]]
+        assert row["loss_gain"] == pytest.approx(expected, abs=1e-9)
+        assert row["loss_gain_low"] <= row["loss_gain"] <= row["loss_gain_high"]
+    assert "bleu_gain" not in found
+    assert compared.about["Gains of"] == "band"
+    assert found.loc[found["mechanism"] == "narrow.json", "loss_gain"].isna().all(), (
+        "of two budgets"
+    )
+
+
+def test_a_row_that_there_will_not_be_is_refused_at_once(small_run: Path) -> None:
+    with pytest.raises(
+        InputError, match="no row that there will be: 'longformer'; choose from: band"
+    ):
+        compare(small_run, 5, sentences=4, **QUICK, mechanisms=("band",), against="longformer")
+
+
+@pytest.mark.parametrize("option", [{"against": "band"}, {"per_head": True}, {"loss": "cosine"}])
+def test_what_needs_a_loss_is_refused_where_there_is_none(option: dict[str, Any]) -> None:
+    model = random_models.marian(), random_models.tokenizer()
+    with pytest.raises(
+        InputError, match="give pairs, or leave fine_tune, per_head, loss and against"
+    ):
+        compare(model, sentences=random_models.SENTENCES, mechanisms=("band",), **option)
+
+
+@pytest.mark.parametrize(("others", "told"), [((), True), (("longformer",), False)])
+def test_gains_that_there_are_none_of_are_told(
+    small_run: Path, others: tuple[str, ...], told: bool
+) -> None:
+    found = compare(
+        small_run, 5, sentences=4, **QUICK, mechanisms=("band", *others), against="band", quick=True,
+        sites=("encoder",),
+    )  # fmt: skip
+    assert (NoGains("band") in found.notes) is told
+    assert ("loss_gain" in found.summary) is not told
+
+
+@pytest.mark.parametrize("address", ["encoder", "encoder.0", "encoder.0.1"])
+def test_a_plan_for_a_site_that_is_not_compared_is_refused(
+    small_run: Path, tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = {address: "band(window=1)", "decoder": "full", "cross.0.0": "band(window=1)"}
+    write_plan(tmp_path / "wide.json", plan_of(entries))
+    monkeypatch.setattr(comparison, "parts_of", None)
+    said = r"replaces heads of encoder, which are not among the sites that are compared \(cross\)"
+    with pytest.raises(InputError, match=said):
+        compare(small_run, sentences=4, sites=("cross",), plans=(tmp_path / "wide.json",))
+
+
+def test_a_plan_replaces_the_heads_that_it_names(tmp_path: Path) -> None:
+    write_plan(tmp_path / "one.json", plan_of({"decoder.0.1": "band(window=1)"}))
+    model = random_models.ALL["gpt2"](), random_models.tokenizer()
+    texts = random_models.SENTENCES
+    found = compare(
+        model, sentences=texts[:3], calibration=texts[3:], validation=texts[3:], mechanisms=(),
+        plans=(tmp_path / "one.json",), quick=True,
+    )  # fmt: skip
+    assert found.summary["replaced_heads"].tolist() == [0, 1]
