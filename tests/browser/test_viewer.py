@@ -426,7 +426,7 @@ def test_narrow_cells_of_the_map_hold_letters_that_the_legend_names(open_page: O
     assert {display for _, display in cells} == {"none"}
     assert page.locator(".legend .letters").first.is_visible()
     legend = text_of(page, ".legend >> nth=0")
-    assert "Si: 2 sink" in legend
+    assert "K: 2 sink" in legend
     assert "P: 2 positional" in legend
 
 
