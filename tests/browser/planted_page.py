@@ -82,7 +82,7 @@ def planted_analysis(
     """Statistics of a random model, labels made by hand, planted matrices."""
     found = analyze(
         (random_models.marian(), tokenizer()), sentences=PAIRS, sites=[site],
-        keep_matrices=0, fit_sentences=2, labels=False,
+        keep_matrices=0, fit_sentences=2, labels=False, figures="all",
     )  # fmt: skip
     found = replace(
         found,

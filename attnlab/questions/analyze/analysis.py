@@ -80,4 +80,12 @@ def _analyze_file(source: Path, settings: AnalysisSettings, views: tuple[View, .
         **versions_in_words(),
     }
     all_notes = [*matrices.notes, *notes_on_weights(source.parent), *notes]
-    return result_of(source.resolve().name, tables, kept, views, about=about, notes=all_notes)
+    return result_of(
+        source.resolve().name,
+        tables,
+        kept,
+        views,
+        about=about,
+        notes=all_notes,
+        figures=settings.figures,
+    )

@@ -95,6 +95,7 @@ def result_of(
     *,
     about: Mapping[str, str],
     notes: Sequence[Note],
+    figures: str,
     closed: Sequence[Head] = (),
     weights: str | None = None,
 ) -> Result:
@@ -119,7 +120,7 @@ def result_of(
         },
         about,
         tuple(notes),
-        {"views": list(views), **kept_facts(kept, heads, labels, views[0])},
+        {"views": list(views), "figures": figures, **kept_facts(kept, heads, labels, views[0])},
         weights=weights,
         matrices=kept,
     )

@@ -157,6 +157,7 @@ def analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View,
         views,
         about=_about(reading, coverage, len(kept.sentences)),
         notes=notes,
+        figures=settings.figures,
         closed=closed,
         weights=model.weights,
     )

@@ -79,7 +79,7 @@ def overview_of(result: Result) -> Overview:
     return Overview(
         _maps(result, first),
         tuple((VIEW_NAMES[keys], maps) for keys in others if (maps := _maps(result, keys))),
-        highlights_of(result),
+        tuple(highlights_of(result).values()),
         words=tuple(
             (SUMMARY[name].narrow, SUMMARY[name].meaning) for name in _WORDS if name in result.table
         ),
@@ -208,8 +208,8 @@ def _marked(kind: str, marks: Mapping[tuple[str, str], int]) -> str:
     return ", ".join(f"{count} {mark}" for (name, mark), count in marks.items() if name == kind)
 
 
-def highlights_of(result: Result) -> tuple[Highlight, ...]:
-    """The head that the loss rests on most, and those with the clearest function and structure.
+def highlights_of(result: Result) -> dict[Head, Highlight]:
+    """The heads that are shown first: the most needed, and those with the clearest function and structure.
 
     A head is needed where the whole interval of its loss lies above 0, and its role is clear
     where it is confirmed; what no head shows is left out. Without labels the most confident head stands
@@ -223,7 +223,7 @@ def highlights_of(result: Result) -> tuple[Highlight, ...]:
             and reason not in {h.reason for h in found.values()}
         ):
             found[head] = Highlight(str(head), reason, phrase)
-    return tuple(found.values())
+    return found
 
 
 def _by_labels(result: Result) -> list[tuple[Head, str, str]]:

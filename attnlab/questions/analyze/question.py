@@ -178,6 +178,10 @@ QUICK = Option(
 )
 
 
+# Of `figures`: the heads whose matrices are drawn.
+FIRST_HEADS, _ = DRAWN = ("first", "all")
+
+
 @dataclass(frozen=True, kw_only=True)
 class AnalysisSettings(CorpusTextSettings):
     """What `attnlab analyze` can be told.
@@ -249,8 +253,15 @@ class AnalysisSettings(CorpusTextSettings):
         ),
     ] = False
     keep_matrices: Annotated[
-        int, Option("Number of sentences whose matrices are kept and drawn.", least=0)
+        int, Option("Number of sentences whose matrices are kept.", least=0)
     ] = 3
+    figures: Annotated[
+        str,
+        Option(
+            "Heads whose kept matrices are drawn: first (the up to three that the page shows first) or all.",
+            choices=DRAWN,
+        ),
+    ] = FIRST_HEADS
     show: Annotated[
         Sequence[str] | None,
         Option(

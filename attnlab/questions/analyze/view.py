@@ -39,8 +39,9 @@ from attnlab.questions.analyze.head_phrases import (
     with_phrases,
     words_of_heads,
 )
-from attnlab.questions.analyze.overview import overview_of
+from attnlab.questions.analyze.overview import highlights_of, overview_of
 from attnlab.questions.analyze.question import (
+    FIRST_HEADS,
     GENERATED,
     GENERATION_CHANGE,
     SUMMARY,
@@ -358,24 +359,26 @@ def _matrices_parts(result: Result) -> list[Part]:
     too_large = {(one.sentence, one.site) for one in left_out}
 
     def figures() -> Iterator[DrawnFigure]:
-        titles = titled_heads(result.table)
+        titles, drawn = titled_heads(result.table), _drawn_heads(result)
         for (number, site, layer), weights in kept.matrices.items():
-            if (number, site) in too_large:
+            heads = [head for head in drawn if (head.site, head.layer) == (site, layer)]
+            if not heads or (number, site) in too_large:
                 continue
             queries, keys = kept.tokens[number, site]
             figure = draw_matrices(
-                weights,
+                weights[[head.head for head in heads]],
                 queries,
                 keys,
                 title=f"Sentence {number}, {site} layer {layer}",
-                names=[titles[Head(site, layer, head)] for head in range(len(weights))],
+                names=[titles[head] for head in heads],
             )
             caption = f"Sentence {number}, {SITE_NAMES[site]}, layer {layer}."
             name = f"heads_sentence{number}_{site}_layer{layer}"
             yield DrawnFigure(name, figure, caption, fallback=True)
 
     any_drawn = any(key[:2] not in too_large for key in kept.matrices)
-    where = "the figures in figures/ as SVG and PNG" if any_drawn else "no figure is drawn"
+    which = "those of the heads above" if result.details["figures"] == FIRST_HEADS else "all"
+    where = f"{which} in figures/ as SVG and PNG" if any_drawn else "no figure is drawn"
     section = Section(
         "matrices",
         "The kept sentences, matrix by matrix",
@@ -383,6 +386,13 @@ def _matrices_parts(result: Result) -> list[Part]:
         f"in matrices.safetensors, {where}.{''.join(map(_said, left_out))}",
     )
     return [Part(section, figures)]
+
+
+def _drawn_heads(result: Result) -> list[Head]:
+    """The heads whose kept matrices are drawn, in their order."""
+    if result.details["figures"] == FIRST_HEADS:
+        return sorted(highlights_of(result))
+    return list(titled_heads(result.table))
 
 
 def _said(one: NotDrawn) -> str:

@@ -13,17 +13,20 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from planted_layers import stochastic
 from zoo import random_models
 from zoo.random_models import PAIRS, tokenizer
 
 import attnlab
+from attnlab.core.addresses import HEAD_COLUMNS, Head
 from attnlab.core.errors import InputError
 from attnlab.figures.canvas import INK, svg
 from attnlab.figures.heatmaps import draw_heads, short
 from attnlab.questions.analyze import QUESTION, view
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.figures import not_drawn
+from attnlab.questions.analyze.overview import highlights_of
 from attnlab.questions.analyze.summary import summarise_heads
 from attnlab.reading.keeping import KeptMatrices, load_kept_matrices
 from attnlab.reading.statistics_columns import HEADS
@@ -100,9 +103,7 @@ def test_the_folder_holds_what_the_design_names(folder: Path, analysis: Result) 
     figures = {path.stem for path in (folder / "figures").glob("*.svg")}
     assert figures == {path.stem for path in (folder / "figures").glob("*.png")}
     assert figures == {"mass_by_offset", "distance_by_window"} | {
-        f"heads_sentence0_{site}_layer{n}"
-        for site, layers in (("encoder", 2), ("decoder", 3), ("cross", 3))
-        for n in range(layers)
+        f"heads_sentence0_{head.site}_layer{head.layer}" for head in highlights_of(analysis)
     }
     pd.testing.assert_frame_equal(pd.read_csv(folder / "heads.csv"), analysis.heads, rtol=1e-12)
     assert len(pd.read_csv(folder / "fits.csv")) == len(analysis.fits)
@@ -284,6 +285,38 @@ def test_a_sentence_too_large_to_draw_is_named_with_the_reason(
     for (sentence, site), tokens in sizes.items():
         assert f"Not drawn: sentence {sentence} of the {site}, since it has {tokens} tokens" in page
     assert not list((tmp_path / "figures").glob("heads_sentence*"))
+
+
+@pytest.mark.parametrize("chosen", ["first", "all"])
+def test_matrices_of_the_heads_that_are_shown_first_are_drawn_or_all(
+    analysis: Result, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = replace(analysis, details={**analysis.details, "figures": chosen})
+    drawn = []
+    monkeypatch.setattr(
+        view, "draw_matrices", lambda weights, *_, names, **__: drawn.append((weights, names))
+    )
+    (part,) = view._matrices_parts(found)
+    for _ in part.figures():
+        pass
+    heads = (
+        sorted(highlights_of(found))
+        if chosen == "first"
+        else [Head(*row) for row in found.table[HEAD_COLUMNS].itertuples(index=False)]
+    )
+    assert 1 <= len(highlights_of(found)) <= 3
+    assert sorted(name.split("\n")[0] for _, names in drawn for name in names) == sorted(
+        map(str, heads)
+    )
+    each = {
+        name.split("\n")[0]: one
+        for weights, names in drawn
+        for name, one in zip(names, weights, strict=True)
+    }
+    for head in heads:
+        torch.testing.assert_close(
+            each[str(head)], found.matrices.matrices[0, head.site, head.layer][head.head]
+        )
 
 
 def test_shares_stand_beside_the_rows_that_they_are_means_over(
