@@ -376,7 +376,11 @@ def _matrices_parts(result: Result) -> list[Part]:
             name = f"heads_sentence{number}_{site}_layer{layer}"
             yield DrawnFigure(name, figure, caption, fallback=True)
 
-    any_drawn = any(key[:2] not in too_large for key in kept.matrices)
+    layers = {(head.site, head.layer) for head in _drawn_heads(result)}
+    any_drawn = any(
+        (number, site) not in too_large and (site, layer) in layers
+        for number, site, layer in kept.matrices
+    )
     which = "those of the heads above" if result.details["figures"] == FIRST_HEADS else "all"
     where = f"{which} in figures/ as SVG and PNG" if any_drawn else "no figure is drawn"
     section = Section(
