@@ -31,7 +31,7 @@ from attnlab.results.report import write_report
 
 REPLACEMENTS = ("zero", "mean", "uniform")
 # A learned logit beside the keys (tests/reading/test_statistics.py), heads without output
-# (tests/studies/test_heads_without_output.py), language models (tests/questions/test_detect.py).
+# (tests/questions/test_heads_without_output.py), language models (tests/questions/detect/test_detect.py).
 OF_SOME_MODELS = {
     "mass_on_sink_logit", "output", "learned_gate", "learned_gate_untrained",
     *(column.name for column in NEEDLE),

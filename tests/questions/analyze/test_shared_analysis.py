@@ -18,7 +18,7 @@ from attnlab.core.processes import Processes, unwrapped, wrapped
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.results.result import Result
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TABLES = ("heads", "head_distances", "fits", "labels", "controls", "structure")
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 
