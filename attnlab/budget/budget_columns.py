@@ -5,7 +5,17 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from attnlab.core import Column, Estimate, InputError, Table, counted
+from attnlab.core import (
+    BLEU,
+    BLEU_CHANGE,
+    LOSS,
+    LOSS_CHANGE,
+    Column,
+    Estimate,
+    InputError,
+    Table,
+    counted,
+)
 
 if TYPE_CHECKING:
     from attnlab.attention import AttentionPlan
@@ -86,34 +96,6 @@ KEYS_OVER_BUDGET = Column(
     2,
 )
 WORK = Column("multiply_adds", "multiply-adds", "Work on a sentence of mean length, per head.", 0)
-LOSS = Column(
-    "loss",
-    "loss",
-    "Loss per token with the heads replaced: nats, or the distance that the result names.",
-    4,
-)
-PAIRED = "over held-out sentences"
-LOSS_CHANGE = Estimate(
-    Column(
-        "loss_change",
-        "loss, change",
-        "Change of the loss per token from full attention after as many `steps`; above 0 is worse.",
-        4,
-        "loss",
-    ),
-    PAIRED,
-)
-BLEU = Column("bleu", "BLEU", "Greedy translations; empty where not translated.", 2)
-BLEU_CHANGE = Estimate(
-    Column(
-        "bleu_change",
-        "BLEU, change",
-        "Change of BLEU from full attention after as many `steps`; below 0 is worse.",
-        2,
-        "BLEU",
-    ),
-    PAIRED,
-)
 LENGTH_RATIO = Column(
     "length_ratio",
     "length ratio",
@@ -129,7 +111,7 @@ def _gain(name: str, measure: str, meaning: str, digits: int) -> Estimate:
         f"{meaning}, at the same heads and budget: the one that the result names, `searched` in a "
         "plan search. Above 0 that one is better."
     )
-    return Estimate(Column(name, heading, said, digits, short), PAIRED)
+    return Estimate(Column(name, heading, said, digits, short))
 
 
 LOSS_GAIN = _gain("loss_gain", "loss", "Loss of this row less that of another", 4)

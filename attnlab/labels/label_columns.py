@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from attnlab.core import HEAD, HEAD_KEYS, KEYS, Column, Estimate, Table
+from attnlab.core import HEAD, HEAD_KEYS, KEYS, LOSS_CHANGE, Column, Estimate, Table
 from attnlab.matrices import FAMILIES, NO_FAMILY
 
 CONFIDENCE_LEVEL = 0.95
@@ -87,16 +87,6 @@ OVER_SENTENCES = "over sentences"
 VALUE = Estimate(Column("value", "value", "The figure that the label rests on.", 2), OVER_SENTENCES)
 SECOND_VALUE = Estimate(
     Column("second_value", "second value", "That second figure.", 2), OVER_SENTENCES
-)
-LOSS_CHANGE = Estimate(
-    Column(
-        "ablation_loss_change",
-        "loss without it",
-        "Change of the loss when the head's output is set to zero before the output projection, in nats "
-        "per target token: above 0 the model needs the head.",
-        3,
-        "loss",
-    )
 )
 VALUE_COLUMNS = (
     Column(

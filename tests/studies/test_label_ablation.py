@@ -13,10 +13,10 @@ from transformers import ConvBertConfig, ConvBertModel
 from zoo import random_models
 from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
+from attnlab.core import LOSS_CHANGE
 from attnlab.core.errors import InputError
 from attnlab.core.processes import Processes
 from attnlab.evaluation.evaluator import Evaluator, evaluator_of
-from attnlab.labels.label_columns import LOSS_CHANGE
 from attnlab.models.loaded import Model
 from attnlab.models.run import load
 from attnlab.models.run_folder import SETTINGS
@@ -57,9 +57,9 @@ def test_loss_change_is_that_of_a_model_without_the_heads_columns() -> None:
             after = evaluated(other, pairs).losses().sum()
             row = found.loc[(site, number, head)]
             expected = float(after / evaluator.tokens.sum() - before)
-            assert row["ablation_loss_change"] == pytest.approx(expected, abs=1e-12)
+            assert row["loss_change"] == pytest.approx(expected, abs=1e-12)
             low, high = LOSS_CHANGE.ends(row.to_dict())
-            assert low <= row["ablation_loss_change"] <= high
+            assert low <= row["loss_change"] <= high
     assert labels[COLUMNS].notna().all(axis=None)
 
 
@@ -109,7 +109,7 @@ def test_labels_and_importance_leave_out_the_same_pairs(
     assert len(both) == len(weighed.importance)
     for end in ("", "_low", "_high"):
         pd.testing.assert_series_equal(
-            both[f"ablation_loss_change{end}"],
+            both[f"loss_change{end}"],
             both[f"zero_loss_change{end}"],
             check_names=False,
             rtol=0,

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from attnlab.core import (
     HEAD,
     HEAD_KEYS,
+    LOSS_CHANGE,
     Column,
     Estimate,
     InputError,
@@ -22,7 +23,6 @@ from attnlab.labels import (
     CONTROLS,
     DETAIL,
     LABELS,
-    LOSS_CHANGE,
     RELATIONS,
     STRUCTURE,
     STRUCTURE_SAID,
