@@ -20,6 +20,7 @@ from .budget_columns import MECHANISM as MECHANISM
 from .budget_columns import ORACLE as ORACLE
 from .budget_columns import REPLACED as REPLACED
 from .budget_columns import SETTING as SETTING
+from .budget_columns import STEPS as STEPS
 from .budget_columns import TIME as TIME
 from .budget_columns import TOLERANCE as TOLERANCE
 from .budget_columns import VISIBLE_KEYS as VISIBLE_KEYS

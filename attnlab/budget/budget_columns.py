@@ -36,14 +36,15 @@ BUDGET = Column(
 MECHANISM = Column(
     "mechanism",
     "mechanism",
-    "Name of the mechanism, `full` for the model as it is, `searched` for a plan with one mechanism for "
-    "each head, or the file of a plan.",
+    "Name of the mechanism, of one head as `--attention` takes it; `full` for the model as it is, `searched` "
+    "for a plan with one mechanism for each head, or the file of a plan.",
 )
 LEVEL = Column(
     "level",
     "level",
-    "`oracle`, chosen from the matrices that it replaces, a bound and no method; `calibrated`, tables "
-    "learned on training sentences and the setting chosen on validation sentences.",
+    "`oracle`, chosen from the matrices that it replaces, a bound and no method; `calibrated`, keys or "
+    "tables learned on training sentences, a setting chosen on validation sentences; `static`, weights "
+    "of other sentences; `none`, nothing is learned.",
 )
 SETTING = Column(
     "setting",
@@ -123,6 +124,12 @@ TIME = Column(
     "attnlab's own code on this device, short sentences.",
     2,
 )
+STEPS = Column(
+    "steps",
+    "steps",
+    "Batches of training after the model as it was, with the change in place, 0 for none; full attention "
+    "that mechanisms are compared with had as many.",
+)
 # What is known of heads that a mechanism replaces together.
 REPLACED = (
     BUDGET,
@@ -135,12 +142,7 @@ REPLACED = (
         "How many settings were measured there, those over the budget among them.",
     ),
     Column("replaced_heads", "heads", "How many heads have the mechanism."),
-    Column(
-        "steps",
-        "steps",
-        "Batches of fine-tuning with the mechanism in place, 0 for none; the model that it is "
-        "compared with had as many.",
-    ),
+    STEPS,
     VISIBLE_KEYS,
     KEYS_OVER_BUDGET,
     *MASS,

@@ -227,6 +227,8 @@ HEAD = (
 )
 HEAD_KEYS = tuple(column.name for column in HEAD)
 KEYS = Column("keys", "keys", "`all` keys, or `content`: special tokens are left out as keys.")
+HEAD_COUNT = Column("heads", "heads", "Number of heads that the row is over.")
+SENTENCE_COUNT = Column("sentences", "sentences", "Number of sentences that the row is over.")
 LOSS = Column("loss", "loss", "Loss per token: nats, or the distance that the result names.", 4)
 LOSS_CHANGE = Estimate(
     Column(

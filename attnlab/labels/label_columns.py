@@ -2,7 +2,17 @@
 
 from dataclasses import dataclass
 
-from attnlab.core import HEAD, HEAD_KEYS, KEYS, LOSS_CHANGE, Column, Estimate, Table
+from attnlab.core import (
+    HEAD,
+    HEAD_COUNT,
+    HEAD_KEYS,
+    KEYS,
+    LOSS_CHANGE,
+    SENTENCE_COUNT,
+    Column,
+    Estimate,
+    Table,
+)
 from attnlab.matrices import FAMILIES, NO_FAMILY
 
 CONFIDENCE_LEVEL = 0.95
@@ -322,7 +332,7 @@ AGREEMENT = Table(
     (
         Column("site", "site", "Encoder, decoder or cross-attention; all for every head."),
         KEYS,
-        Column("heads", "heads", "How many heads were compared."),
+        HEAD_COUNT,
         Column(
             "tied_heads", "tied", "Heads left out since two families describe them equally well."
         ),
@@ -368,7 +378,7 @@ STRUCTURE = Table(
         Column("noise_fraction", "noise", "Share of noise that gives the fewest bits, eta.", 2),
         Column("member", "member", "The parameters of that member."),
         Column("chosen", "chosen", "Whether this family has the fewest bits."),
-        Column("sentences", "sentences", "How many sentences were coded together."),
+        SENTENCE_COUNT,
         Column("rows", "rows", "How many rows were coded."),
         Column(
             "rows_left_out", "rows left out", "Rows with no weight on any of the keys of the view."

@@ -104,13 +104,13 @@ def test_labels_and_importance_leave_out_the_same_pairs(
     assert "left out" in weighed.about["Sentences"]
     keys = ["site", "layer", "head"]
     both = rows_of_view(labelled.labels, "all").merge(
-        weighed.importance, on=keys, validate="one_to_one"
+        weighed.importance, on=keys, validate="one_to_one", suffixes=("", "_zeroed")
     )
     assert len(both) == len(weighed.importance)
     for end in ("", "_low", "_high"):
         pd.testing.assert_series_equal(
             both[f"loss_change{end}"],
-            both[f"zero_loss_change{end}"],
+            both[f"loss_change{end}_zeroed"],
             check_names=False,
             rtol=0,
             atol=1e-6,

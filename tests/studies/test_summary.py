@@ -226,10 +226,10 @@ def test_the_head_that_is_needed_most_is_said_where_an_interval_lies_above_0() -
     change = {"loss_change": [0.3, 0.2, 0.1, 0.0], "loss_change_high": 0.5}
     found = summary(LABELS).assign(**change, loss_change_low=[-0.1, 0.1, 0.05, -0.2])
     *_, said = describe_heads(found)
-    assert said == "The loss rises most without encoder.0.1, by 0.200 nats per token."
+    assert said == "The loss rises most without encoder.0.1, by 0.2000 nats per token."
     assert len(describe_heads(found.assign(loss_change_low=-0.1))) == 1
-    small = found.assign(loss_change=found["loss_change"] / 1000)
-    assert describe_heads(small)[-1].endswith("without encoder.0.1, by 0.0002 nats per token.")
+    small = found.assign(loss_change=found["loss_change"] / 10_000)
+    assert describe_heads(small)[-1].endswith("without encoder.0.1, by 2e-05 nats per token.")
 
 
 def test_columns_that_never_vary_are_left_out() -> None:

@@ -4,13 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar
 
+from attnlab.budget import STEPS as STEPS_OF_TRAINING
 from attnlab.core import (
     BLEU,
     BLEU_CHANGE,
     HEAD,
+    HEAD_COUNT,
     HEAD_KEYS,
     LOSS,
     LOSS_CHANGE,
+    SENTENCE_COUNT,
     SITES,
     Column,
     InputError,
@@ -45,7 +48,7 @@ CURVE = Table(
         ),
         PENALTY,
         Column("split", "part", "`validation`, on which a penalty may be chosen, or `test`."),
-        Column("heads", "heads", "Heads of the model."),
+        HEAD_COUNT,
         Column("heads_left", "heads left", "How many of them are open.", short="heads\nleft"),
         *(
             Column(
@@ -60,13 +63,13 @@ CURVE = Table(
         *LOSS_CHANGE,
         BLEU,
         *BLEU_TESTED,
-        Column("sentences", "sentences", "How many sentences were scored."),
+        SENTENCE_COUNT,
         Column(
             "unsettled",
             "unsettled",
             "Gates that are neither 0 nor 1 with probability 0.9 at the end.",
         ),
-        Column("steps", "steps", "Training steps after the model as it was."),
+        STEPS_OF_TRAINING,
         Column(
             "seed", "seed", "Seed of gates and random heads; another may change loss and BLEU more."
         ),
