@@ -120,9 +120,9 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
     whole = next(way for way in ways if len(way.heads) == len(all_heads(evaluator.projections)))
     rises = {head: (losses[whole.name][head] - before.losses)[::2] for head in whole.heads}
     replaced = _replaced(evaluator, before, ways, losses, translated, progress=settings.progress)
+    heads = _heads(evaluator, slopes, replaced)
     if not slopes:
         notes.append(NoGradients())
-    heads = _heads(evaluator, slopes, replaced)
     orders = _orders(rises, slopes[:1], seed=settings.seed)
     if len(halves[1]) < FEWEST_FOR_INTERVAL:
         notes.append(FewForIntervals(len(halves[1]), "reporting"))
@@ -131,7 +131,7 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
         f"Importance of the heads of {evaluator.loaded.label}",
         {
             "importance": heads,
-            "replaced": replaced,
+            "replaced": pd.concat(replaced.values(), ignore_index=True),
             "cumulative": removal_curves(halves, orders, whole, settings, bleu=bool(translated)),
             "rank_agreement": rank_agreement(_measures(heads, replaced)),
         },
@@ -147,14 +147,9 @@ def _at_sites(evaluator: Evaluator, sites: Sequence[str] | None) -> Evaluator:
     if len(evaluator) < FEWEST_SENTENCES:
         msg = f"Only {len(evaluator)} sentences can be used; importance needs at least {FEWEST_SENTENCES}."
         raise InputError(msg)
-    layers = evaluator.projections
-    there = sorted({site for site, _ in layers})
-    missing = [site for site in sites or () if site not in there]
-    if missing:
-        msg = f"The model has no {missing[0]} attention; it has: {', '.join(there)}."
-        raise InputError(msg)
-    kept = {layer: part for layer, part in layers.items() if layer[0] in (sites or there)}
-    return replace(evaluator, find_projections=lambda: kept)
+    kept = evaluator.sites_among(sites)
+    layers = {layer: part for layer, part in evaluator.projections.items() if layer[0] in kept}
+    return replace(evaluator, find_projections=lambda: layers)
 
 
 def _ways_translated(evaluator: Evaluator, settings: ImportanceSettings) -> Sequence[str]:
@@ -200,7 +195,7 @@ def _possible_ways(
             way = _Way(name, [head for head in heads if _can_be_uniform(evaluator, head)])
             others = [layer_name(h.site, h.layer) for h in heads if h not in way.heads]
             notes += [NotUniform(tuple(dict.fromkeys(others)))] if others else []
-        ways.append(way)
+        ways += [way] if way.heads else []
     if not any(len(way.heads) == len(heads) for way in ways):
         msg = f"No replacement that was named can be done for every head here; add zero.{why}"
         raise InputError(msg, options=["calibration_text"])
@@ -260,51 +255,47 @@ def _replaced(
     translated: Sequence[str],
     *,
     progress: Progress | None,
-) -> pd.DataFrame:
-    """The table `replaced`: what changes with each head replaced alone, in each way."""
+) -> dict[str, pd.DataFrame]:
+    """The rows of the table `replaced` by way: what changes with each head replaced alone."""
     count = sum(len(way.heads) for way in ways if way.name in translated)
     steps = Steps("Translating without one head", count, progress)
     whole = evaluator.translations() if count else []
     # A distance is above 0 whatever is replaced: there is nothing to test.
     estimates = TESTED if evaluator.scores else (LOSS_CHANGE, BLEU_CHANGE)
-    tables = []
+    translate = steps.of(evaluator.translations)
+    tables: dict[str, pd.DataFrame] = {}
     for way in ways:
-        qualities = {head: replace(before, losses=losses[way.name][head]) for head in way.heads}
-        untouched = before
-        if way.name in translated:
-            untouched = replace(before, translations=whole)
-            translate = steps.of(evaluator.translations)
-            written = ablate_each(evaluator.projections, way.heads, way.name, translate, way.means)
-            qualities = {
-                head: replace(quality, translations=written[head])
-                for head, quality in qualities.items()
-            }
-        changes = Change.each(untouched, [*qualities.values()])
-        cells = [
-            {**head._asdict(), "way": way.name, **change.cells(*estimates)}
-            for head, change in zip(qualities, changes, strict=True)
+        texts = (
+            ablate_each(evaluator.projections, way.heads, way.name, translate, way.means)
+            if way.name in translated
+            else {}
+        )
+        qualities = [
+            replace(before, losses=losses[way.name][head], translations=texts.get(head, ()))
+            for head in way.heads
         ]
-        tables.append(pd.DataFrame(cells))
+        untouched = replace(before, translations=whole if texts else ())
+        cells = [change.cells(*estimates) for change in Change.each(untouched, qualities)]
+        heads = pd.DataFrame(way.heads, columns=HEAD_COLUMNS)
+        table = heads.assign(way=way.name).join(pd.DataFrame(cells))
         for estimate in estimates:
-            if estimate.p in tables[-1]:
-                add_significance(tables[-1], estimate)
-    return pd.concat(tables, ignore_index=True)
+            if estimate.p in table:
+                add_significance(table, estimate)
+        tables[way.name] = table
+    return tables
 
 
 def _heads(
-    evaluator: Evaluator, slopes: Sequence[GradientImportance], replaced: pd.DataFrame
+    evaluator: Evaluator,
+    slopes: Sequence[GradientImportance],
+    replaced: Mapping[str, pd.DataFrame],
 ) -> pd.DataFrame:
     """The table `importance`: gradients of every head, and what changes with the head zeroed."""
-    table = (
-        sum(slopes[1:], start=slopes[0]).table()
-        if slopes
-        else pd.DataFrame(all_heads(evaluator.projections), columns=HEAD_COLUMNS)
-    )
-    zeroed = replaced[replaced["way"] == "zero"].drop(columns="way")
-    for estimate in TESTED:
-        if zeroed.get(estimate.name, pd.Series()).isna().all():
-            zeroed = zeroed.drop(columns=[one.name for one in estimate], errors="ignore")
-    return table.merge(zeroed, on=HEAD_COLUMNS, how="left")
+    table = pd.DataFrame(all_heads(evaluator.projections), columns=HEAD_COLUMNS)
+    if slopes:
+        table = sum(slopes[1:], start=slopes[0]).table()
+    zeroed = [rows.drop(columns="way") for way, rows in replaced.items() if way == "zero"]
+    return table.merge(zeroed[0], on=HEAD_COLUMNS) if zeroed else table
 
 
 def _orders(
@@ -403,14 +394,14 @@ def bleu_points(heads: int, points: int) -> list[int]:
     return sorted({round(index) for index in np.linspace(0, heads, min(points, heads + 1))})
 
 
-def _measures(heads: pd.DataFrame, replaced: pd.DataFrame) -> pd.DataFrame:
+def _measures(heads: pd.DataFrame, replaced: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Every measure by its size where a head is needed: what helps the model counts as large."""
     gradients = {"gradient": "gradient_importance", "gradient in layer": "gradient_in_layer"}
     columns = {measure: heads[name] for measure, name in gradients.items() if name in heads}
-    for way in REPLACEMENTS:
-        rows = heads[HEAD_COLUMNS].merge(replaced[replaced["way"] == way], how="left")
+    for way in (name for name in REPLACEMENTS if name in replaced):
+        rows = heads[HEAD_COLUMNS].merge(replaced[way], how="left")
         for measure, name, sign in (("loss", LOSS_CHANGE.name, 1), ("BLEU", BLEU_CHANGE.name, -1)):
-            if name in rows and rows[name].notna().any():
+            if name in rows:
                 columns[f"{way}: {measure}"] = sign * rows[name]
     return pd.DataFrame(columns)
 

@@ -24,7 +24,7 @@ from attnlab.ablation import (
     training_loss,
     training_pairs,
 )
-from attnlab.core import SITES, AttnlabError, Head, InputError, check_installed, usable_device
+from attnlab.core import AttnlabError, Head, InputError, check_installed, usable_device
 from attnlab.evaluation import (
     Evaluator,
     Progress,
@@ -209,18 +209,12 @@ def load_pruner(source: Source, settings: PruningSettings) -> Pruner:
         evaluator.check_finite()
     projections = evaluators["test"].projections
     check_closable(projections, projections)
-    there = dict.fromkeys(site for site, _ in projections)
-    wanted = settings.sites
-    missing = [site for site in wanted or () if site not in there]
-    if missing:
-        msg = f"The model has no {missing[0]} attention; it has: {', '.join(there)}."
-        raise InputError(msg)
     return Pruner(
         loaded=model,
         texts=texts,
         evaluators=evaluators,
         projections=projections,
-        sites=tuple(site for site in SITES if site in (there if wanted is None else wanted)),
+        sites=evaluators["test"].sites_among(settings.sites),
         training=training,
         start={name: tensor.clone() for name, tensor in model.model.state_dict().items()},
         seed=settings.seed,
