@@ -31,7 +31,7 @@ from .significance import INTERVAL as INTERVAL
 from .significance import SIGNIFICANCE_LEVEL as SIGNIFICANCE_LEVEL
 from .significance import Difference as Difference
 from .significance import Score as Score
-from .significance import add_changes as add_changes
+from .significance import add_significance as add_significance
 from .significance import bleu_difference as bleu_difference
 from .significance import bleu_differences as bleu_differences
 from .significance import contrasts as contrasts

@@ -203,9 +203,9 @@ class GradientImportance:
         )
 
     def table(self) -> pd.DataFrame:
-        """One row per head: `site, layer, head, importance, standard_error, importance_in_layer`.
+        """One row per head: its importance with the standard error, and its share of the layer.
 
-        `importance_in_layer` is divided by the layer's Euclidean norm, as the paper does before
+        `gradient_in_layer` is divided by the layer's Euclidean norm, as the paper does before
         comparing layers.
         """
         rows = []
@@ -216,7 +216,12 @@ class GradientImportance:
             share = mean / mean.norm().clamp_min(1e-300)
             figures = zip(mean.tolist(), error.tolist(), share.tolist(), strict=True)
             rows += [(site, layer, head, *three) for head, three in enumerate(figures)]
-        names = [*HEAD_COLUMNS, "importance", "standard_error", "importance_in_layer"]
+        names = [
+            *HEAD_COLUMNS,
+            "gradient_importance",
+            "gradient_standard_error",
+            "gradient_in_layer",
+        ]
         return pd.DataFrame(rows, columns=names)
 
 

@@ -68,23 +68,15 @@ class Difference:
         return estimate.cells(self.change, self.low, self.high, self.p_value if tested else None)
 
 
-def add_changes(table: pd.DataFrame, estimate: Estimate, found: Mapping[Any, Difference]) -> None:
-    """Fills the columns of an estimate; Holm's correction is over all that was found.
+def add_significance(table: pd.DataFrame, estimate: Estimate) -> None:
+    """Fills the column that says which changes are significant; Holm's correction is over all rows.
 
     Args:
-        table: the table; it is changed. Rows without a change are empty there, and not significant.
+        table: it is changed; it holds the p-values.
         estimate: the columns.
-        found: the changes by index label of the table.
     """
-    names = [column.name for column in estimate if column.name != estimate.significant]
-    rows = {row: one.cells(estimate) for row, one in found.items()}
-    cells = pd.DataFrame.from_dict(rows, orient="index", columns=names, dtype=float)
-    table[names] = cells.reindex(table.index)
-    if estimate.together:
-        significant = pd.Series(False, index=table.index)
-        p_values = cells[estimate.p].to_numpy()
-        significant[cells.index] = holm_significant(p_values, SIGNIFICANCE_LEVEL)
-        table[estimate.significant] = significant
+    p_values = table[estimate.p].to_numpy(dtype=float)
+    table[estimate.significant] = holm_significant(p_values, SIGNIFICANCE_LEVEL)
 
 
 def loss_difference(

@@ -4,8 +4,6 @@ from .allocation import allocate as allocate
 from .allocation import allocate_exactly as allocate_exactly
 from .allocation import lower_hull as lower_hull
 from .budget_columns import ALL as ALL
-from .budget_columns import BLEU as BLEU
-from .budget_columns import BLEU_CHANGE as BLEU_CHANGE
 from .budget_columns import BLEU_GAIN as BLEU_GAIN
 from .budget_columns import BUDGET as BUDGET
 from .budget_columns import COMPARED as COMPARED
@@ -16,14 +14,13 @@ from .budget_columns import KEYS_OVER_BUDGET as KEYS_OVER_BUDGET
 from .budget_columns import L1_ERROR as L1_ERROR
 from .budget_columns import LENGTH_RATIO as LENGTH_RATIO
 from .budget_columns import LEVEL as LEVEL
-from .budget_columns import LOSS as LOSS
-from .budget_columns import LOSS_CHANGE as LOSS_CHANGE
 from .budget_columns import LOSS_GAIN as LOSS_GAIN
 from .budget_columns import MASS as MASS
 from .budget_columns import MECHANISM as MECHANISM
 from .budget_columns import ORACLE as ORACLE
 from .budget_columns import REPLACED as REPLACED
 from .budget_columns import SETTING as SETTING
+from .budget_columns import STEPS as STEPS
 from .budget_columns import TIME as TIME
 from .budget_columns import TOLERANCE as TOLERANCE
 from .budget_columns import VISIBLE_KEYS as VISIBLE_KEYS

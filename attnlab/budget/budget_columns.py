@@ -5,7 +5,17 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from attnlab.core import Column, Estimate, InputError, Table, counted
+from attnlab.core import (
+    BLEU,
+    BLEU_CHANGE,
+    LOSS,
+    LOSS_CHANGE,
+    Column,
+    Estimate,
+    InputError,
+    Table,
+    counted,
+)
 
 if TYPE_CHECKING:
     from attnlab.attention import AttentionPlan
@@ -26,14 +36,15 @@ BUDGET = Column(
 MECHANISM = Column(
     "mechanism",
     "mechanism",
-    "Name of the mechanism, `full` for the model as it is, `searched` for a plan with one mechanism for "
-    "each head, or the file of a plan.",
+    "Name of the mechanism, of one head as `--attention` takes it; `full` for the model as it is, `searched` "
+    "for a plan with one mechanism for each head, or the file of a plan.",
 )
 LEVEL = Column(
     "level",
     "level",
-    "`oracle`, chosen from the matrices that it replaces, a bound and no method; `calibrated`, tables "
-    "learned on training sentences and the setting chosen on validation sentences.",
+    "`oracle`, chosen from the matrices that it replaces, a bound and no method; `calibrated`, keys or "
+    "tables learned on training sentences, a setting chosen on validation sentences; `static`, weights "
+    "of other sentences; `none`, nothing is learned.",
 )
 SETTING = Column(
     "setting",
@@ -86,34 +97,6 @@ KEYS_OVER_BUDGET = Column(
     2,
 )
 WORK = Column("multiply_adds", "multiply-adds", "Work on a sentence of mean length, per head.", 0)
-LOSS = Column(
-    "loss",
-    "loss",
-    "Loss per token with the heads replaced: nats, or the distance that the result names.",
-    4,
-)
-PAIRED = "over held-out sentences"
-LOSS_CHANGE = Estimate(
-    Column(
-        "loss_change",
-        "loss, change",
-        "Change of the loss per token from full attention after as many `steps`; above 0 is worse.",
-        4,
-        "loss",
-    ),
-    PAIRED,
-)
-BLEU = Column("bleu", "BLEU", "Greedy translations; empty where not translated.", 2)
-BLEU_CHANGE = Estimate(
-    Column(
-        "bleu_change",
-        "BLEU, change",
-        "Change of BLEU from full attention after as many `steps`; below 0 is worse.",
-        2,
-        "BLEU",
-    ),
-    PAIRED,
-)
 LENGTH_RATIO = Column(
     "length_ratio",
     "length ratio",
@@ -129,7 +112,7 @@ def _gain(name: str, measure: str, meaning: str, digits: int) -> Estimate:
         f"{meaning}, at the same heads and budget: the one that the result names, `searched` in a "
         "plan search. Above 0 that one is better."
     )
-    return Estimate(Column(name, heading, said, digits, short), PAIRED)
+    return Estimate(Column(name, heading, said, digits, short))
 
 
 LOSS_GAIN = _gain("loss_gain", "loss", "Loss of this row less that of another", 4)
@@ -140,6 +123,12 @@ TIME = Column(
     "Time of the losses of all sentences, divided by that of full attention measured alternately; "
     "attnlab's own code on this device, short sentences.",
     2,
+)
+STEPS = Column(
+    "steps",
+    "steps",
+    "Batches of training after the model as it was, with the change in place, 0 for none; full attention "
+    "that mechanisms are compared with had as many.",
 )
 # What is known of heads that a mechanism replaces together.
 REPLACED = (
@@ -153,12 +142,7 @@ REPLACED = (
         "How many settings were measured there, those over the budget among them.",
     ),
     Column("replaced_heads", "heads", "How many heads have the mechanism."),
-    Column(
-        "steps",
-        "steps",
-        "Batches of fine-tuning with the mechanism in place, 0 for none; the model that it is "
-        "compared with had as many.",
-    ),
+    STEPS,
     VISIBLE_KEYS,
     KEYS_OVER_BUDGET,
     *MASS,

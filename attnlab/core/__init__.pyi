@@ -16,11 +16,17 @@ from .arrays import declared_array as declared_array
 from .arrays import opened_tensors as opened_tensors
 from .arrays import read_numpy as read_numpy
 from .arrays import read_tensors as read_tensors
+from .columns import BLEU as BLEU
+from .columns import BLEU_CHANGE as BLEU_CHANGE
 from .columns import FEWEST_FOR_INTERVAL as FEWEST_FOR_INTERVAL
 from .columns import FORMATS as FORMATS
 from .columns import HEAD as HEAD
+from .columns import HEAD_COUNT as HEAD_COUNT
 from .columns import HEAD_KEYS as HEAD_KEYS
 from .columns import KEYS as KEYS
+from .columns import LOSS as LOSS
+from .columns import LOSS_CHANGE as LOSS_CHANGE
+from .columns import SENTENCE_COUNT as SENTENCE_COUNT
 from .columns import Column as Column
 from .columns import Estimate as Estimate
 from .columns import Table as Table

@@ -227,6 +227,32 @@ HEAD = (
 )
 HEAD_KEYS = tuple(column.name for column in HEAD)
 KEYS = Column("keys", "keys", "`all` keys, or `content`: special tokens are left out as keys.")
+HEAD_COUNT = Column("heads", "heads", "Number of heads that the row is over.")
+SENTENCE_COUNT = Column("sentences", "sentences", "Number of sentences that the row is over.")
+LOSS = Column("loss", "loss", "Loss per token: nats, or the distance that the result names.", 4)
+LOSS_CHANGE = Estimate(
+    Column(
+        "loss_change",
+        "change of loss",
+        "Loss per token with the change that the row names, less that of the model without it: nats, or the "
+        "distance that the result names; above 0 is worse. A row that names nothing but a head is of its "
+        "output set to zero before the output projection.",
+        4,
+        "loss",
+    )
+)
+BLEU = Column("bleu", "BLEU", "BLEU of greedy translations; empty where not translated.", 2)
+BLEU_CHANGE = Estimate(
+    Column(
+        "bleu_change",
+        "change of BLEU",
+        "BLEU of greedy translations with the change that the row names, less that without it: below 0 is "
+        "worse; empty where not translated. A row that names nothing but a head is of its output set to zero "
+        "before the output projection.",
+        2,
+        "BLEU",
+    )
+)
 
 
 def rounded(value: float, digits: int, *, signed: bool = False) -> str:

@@ -1,3 +1,5 @@
+from .changes import Change as Change
+from .changes import Quality as Quality
 from .evaluator import Evaluator as Evaluator
 from .evaluator import ScoredBatch as ScoredBatch
 from .evaluator import evaluator_of as evaluator_of

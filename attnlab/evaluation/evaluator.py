@@ -16,7 +16,7 @@ from torch import Tensor
 
 from attnlab.ablation import Projections, projections_of
 from attnlab.attention import mark_ids
-from attnlab.core import BATCH_SIZE, InputError, ShortRepr, input_device, usable_device
+from attnlab.core import BATCH_SIZE, SITES, InputError, ShortRepr, input_device, usable_device
 from attnlab.corpora import ParallelCorpus
 from attnlab.evaluation.losses import (
     DISTANCES,
@@ -119,6 +119,19 @@ class Evaluator(ShortRepr):
             AttnlabError: heads of the model cannot be told apart, see `projections_of`.
         """
         return self.find_projections()
+
+    def sites_among(self, asked: Sequence[str] | None) -> tuple[str, ...]:
+        """The sites of its heads, those that are asked for; None for all.
+
+        Raises:
+            InputError: it has no heads at one of them.
+        """
+        there = dict.fromkeys(site for site, _ in self.projections)
+        missing = [site for site in asked or () if site not in there]
+        if missing:
+            msg = f"The model has no {missing[0]} attention; it has: {', '.join(there)}."
+            raise InputError(msg)
+        return tuple(site for site in SITES if site in (there if asked is None else asked))
 
     @property
     def dropped(self) -> int:

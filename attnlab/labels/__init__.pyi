@@ -16,7 +16,6 @@ from .label_columns import CONTROLS as CONTROLS
 from .label_columns import DETAIL as DETAIL
 from .label_columns import LABELS as LABELS
 from .label_columns import LINKS as LINKS
-from .label_columns import LOSS_CHANGE as LOSS_CHANGE
 from .label_columns import NO_STRUCTURE as NO_STRUCTURE
 from .label_columns import NO_STRUCTURE_MEANS as NO_STRUCTURE_MEANS
 from .label_columns import POSITIONAL as POSITIONAL

@@ -2,7 +2,16 @@
 
 from dataclasses import dataclass
 
-from attnlab.core import HEAD, HEAD_KEYS, KEYS, Column, Estimate, Table
+from attnlab.core import (
+    HEAD,
+    HEAD_KEYS,
+    KEYS,
+    LOSS_CHANGE,
+    SENTENCE_COUNT,
+    Column,
+    Estimate,
+    Table,
+)
 from attnlab.matrices import FAMILIES, NO_FAMILY
 
 CONFIDENCE_LEVEL = 0.95
@@ -87,16 +96,6 @@ OVER_SENTENCES = "over sentences"
 VALUE = Estimate(Column("value", "value", "The figure that the label rests on.", 2), OVER_SENTENCES)
 SECOND_VALUE = Estimate(
     Column("second_value", "second value", "That second figure.", 2), OVER_SENTENCES
-)
-LOSS_CHANGE = Estimate(
-    Column(
-        "ablation_loss_change",
-        "loss without it",
-        "Change of the loss when the head's output is set to zero before the output projection, in nats "
-        "per target token: above 0 the model needs the head.",
-        3,
-        "loss",
-    )
 )
 VALUE_COLUMNS = (
     Column(
@@ -332,7 +331,7 @@ STRUCTURE = Table(
         Column("noise_fraction", "noise", "Share of noise that gives the fewest bits, eta.", 2),
         Column("member", "member", "The parameters of that member."),
         Column("chosen", "chosen", "Whether this family has the fewest bits."),
-        Column("sentences", "sentences", "How many sentences were coded together."),
+        SENTENCE_COUNT,
         Column("rows", "rows", "How many rows were coded."),
         Column(
             "rows_left_out", "rows left out", "Rows with no weight on any of the keys of the view."

@@ -1,6 +1,6 @@
 """The columns of the statistics of heads, see `attnlab.reading.statistics`."""
 
-from attnlab.core import HEAD, HEAD_KEYS, Column, Table
+from attnlab.core import HEAD, HEAD_KEYS, SENTENCE_COUNT, Column, Table
 
 OFFSETS = range(-5, 6)
 TARGETS = ("special", "punctuation", "opening", "closing")
@@ -43,7 +43,7 @@ HEADS = Table(
     "head",
     (
         *HEAD,
-        Column("sentences", "sentences", "How many sentences the means are taken over."),
+        SENTENCE_COUNT,
         Column(
             "rows",
             "rows",

@@ -54,7 +54,7 @@ NONE = "no label"
 LABELS = "labels"
 # Of a head, from the table of its labels.
 COLUMNS = [
-    "text", "site", "layer", "head", LABELS, "function", "value", "threshold", "ablation_loss_change",
+    "text", "site", "layer", "head", LABELS, "function", "value", "threshold", "loss_change",
 ]  # fmt: skip
 # By text, site and label, over models.
 GROUP = ["text", "site", "label"]
@@ -111,7 +111,7 @@ def carried(table: pd.DataFrame) -> pd.DataFrame:
     own = table.assign(label=table[LABELS].str.split("; ")).explode("label")
     keys = [*MODEL, "text", "site"]
     count = table.groupby(keys)["head"].size()
-    found = own.groupby([*keys, "label"])["ablation_loss_change"].agg(["size", "mean"])
+    found = own.groupby([*keys, "label"])["loss_change"].agg(["size", "mean"])
     # A label that a model's heads lack at a site has the share 0 there.
     wanted = [
         (*model, label)

@@ -135,21 +135,21 @@ def importance(models: Models) -> pd.DataFrame:
         heads = read_table(folder, "importance")
         for site in SITES:
             own = heads[heads["site"] == site]
-            top = own.nlargest(1, "zero_loss_change").iloc[0]
-            changed = own["zero_loss_change_significant"].astype(bool)
-            bleu = own[own["zero_bleu_change_significant"].astype(bool)]["zero_bleu_change"]
+            top = own.nlargest(1, "loss_change").iloc[0]
+            changed = own["loss_change_significant"].astype(bool)
+            bleu = own[own["bleu_change_significant"].astype(bool)]["bleu_change"]
             rows.append(
                 {
                     "model": name,
                     "site": site,
                     "heads": len(own),
-                    "loss up": int((changed & (own["zero_loss_change"] > 0)).sum()),
-                    "loss down": int((changed & (own["zero_loss_change"] < 0)).sum()),
+                    "loss up": int((changed & (own["loss_change"] > 0)).sum()),
+                    "loss down": int((changed & (own["loss_change"] < 0)).sum()),
                     "BLEU down": int((bleu < 0).sum()),
                     "BLEU up": int((bleu > 0).sum()),
                     "largest loss change": f"{site}.{top['layer']}.{top['head']}",
-                    "loss change (nats)": estimate(top, "zero_loss_change", "+.3f"),
-                    "BLEU change": estimate(top, "zero_bleu_change", "+.1f"),
+                    "loss change (nats)": estimate(top, "loss_change", "+.3f"),
+                    "BLEU change": estimate(top, "bleu_change", "+.1f"),
                 }
             )
     return pd.DataFrame(rows)
@@ -182,7 +182,7 @@ def importance_by_label(models: Models) -> pd.DataFrame:
         )
         each = heads.assign(label=heads["significant_labels"].str.split("; ")).explode("label")
         for label, table in each.groupby("label"):
-            change = table["zero_loss_change"]
+            change = table["loss_change"]
             rows.append(
                 {
                     "model": name,

@@ -121,6 +121,7 @@ def measure_importance(run: Run, treebank: Path, out: Path) -> list[str]:
         run.folder, sentences=WEIGHED, replacements=("zero", "mean", "uniform"), seed=SEED
     )
     write_table(out / "importance.csv", found.importance)
+    write_table(out / "replaced.csv", found.replaced)
     write_table(out / "removal.csv", found.cumulative)
     write_table(out / "agreement_of_measures.csv", found.rank_agreement)
     return found.note_texts

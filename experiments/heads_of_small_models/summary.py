@@ -46,8 +46,8 @@ def sites_in_short(labelled: Models, weighed: Models) -> list[dict[str, Any]]:
             own = heads[heads["site"] == site]
             row |= {
                 "heads": len(own),
-                "loss_changed": own["zero_loss_change_significant"].astype(bool).sum(),
-                "bleu_changed": own["zero_bleu_change_significant"].astype(bool).sum(),
+                "loss_changed": own["loss_change_significant"].astype(bool).sum(),
+                "bleu_changed": own["bleu_change_significant"].astype(bool).sum(),
             }
         rows.append(row)
     return rows

@@ -86,10 +86,12 @@ def test_table_of_importance() -> None:
     table = found.table()
     assert len(table) == len(all_heads(projections))
     by_layer = table.groupby(["site", "layer"])
-    assert by_layer.importance_in_layer.apply(lambda x: (x**2).sum()).tolist() == pytest.approx(
+    assert by_layer.gradient_in_layer.apply(lambda x: (x**2).sum()).tolist() == pytest.approx(
         [1] * 6
     )
     row = table[(table.site == "cross") & (table.layer == 1)].iloc[2]
     total, squares = (part["cross", 1][2].item() for part in (found.total, found.squares))
-    assert row.importance == pytest.approx(total / 3)
-    assert row.standard_error == pytest.approx(math.sqrt((squares / 3 - (total / 3) ** 2) / 2))
+    assert row.gradient_importance == pytest.approx(total / 3)
+    assert row.gradient_standard_error == pytest.approx(
+        math.sqrt((squares / 3 - (total / 3) ** 2) / 2)
+    )

@@ -29,7 +29,7 @@ def test_writes_the_folder_and_prints_a_summary(model: Path, text: Path) -> None
     table = done.stdout.split("strength: 0 at")[0]
     assert max(map(len, table.splitlines())) <= 80
     written = pd.read_csv(model / "analysis" / "summary.csv")
-    assert {"role", "structure", "strength", "ablation_loss_change"} <= set(written)
+    assert {"role", "structure", "strength", "loss_change"} <= set(written)
     assert not written["confirmed"].any()
     assert "heads have a role that is confirmed" in " ".join(done.output.split())
     assert "nearest" not in done.output
@@ -55,7 +55,7 @@ def test_writes_where_it_is_told(model: Path, text: Path, tmp_path: Path) -> Non
     assert "leave out --quick to have them" in " ".join(done.output.split())
     labels = pd.read_csv(tmp_path / "here" / "labels.csv")
     assert set(labels["significance"]) == {"not compared"}
-    assert "ablation_loss_change" not in labels
+    assert "loss_change" not in labels
     assert (tmp_path / "here" / "report.html").is_file()
 
 

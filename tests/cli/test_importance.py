@@ -12,8 +12,8 @@ from attnlab.core.errors import InputError
 from attnlab.questions.importance import QUESTION
 from attnlab.results.result_files import check_not_taken, files_of
 
-WRITTEN = ["cumulative.csv", "figures", "importance.csv", "rank_agreement.csv", "report.html"]
-WRITTEN += ["result.json", "tables.md"]
+WRITTEN = ["cumulative.csv", "figures", "importance.csv", "rank_agreement.csv", "replaced.csv"]
+WRITTEN += ["report.html", "result.json", "tables.md"]
 
 
 def run(*words: object):
@@ -33,9 +33,10 @@ def test_writes_its_folder_and_says_what_it_found(
     assert sorted(path.name for path in out.iterdir()) == WRITTEN
     drawn = sorted(path.name for path in (out / "figures").iterdir())
     assert drawn == ["importance.png", "importance.svg"]
-    heads = pd.read_csv(out / "importance.csv")
-    assert {f"{name}_loss_change" for name in ("zero", "mean", "uniform")} <= set(heads)
-    assert {"zero_bleu_change", "zero_bleu_change_significant"} <= set(heads)
+    heads, replaced = (pd.read_csv(out / f"{name}.csv") for name in ("importance", "replaced"))
+    assert {"gradient_importance", "loss_change", "bleu_change_significant"} <= set(heads)
+    assert set(replaced["way"]) == {"zero", "mean", "uniform"}
+    assert replaced["bleu_change"].notna().tolist() == (replaced["way"] == "zero").tolist()
     explained = (out / "tables.md").read_text(encoding="utf-8")
     assert "Holm" in explained
     told = {line.split("`")[1] for line in explained.splitlines() if line.startswith("- `")}
@@ -65,7 +66,7 @@ def test_an_older_study_is_replaced_only_when_asked(model: Path, text: Path) -> 
     own = study / "notes.txt"
     own.write_text("mine", encoding="utf-8")
     found = read_json(run(*words, "--overwrite", "--sites", "cross", "--json").stdout)
-    assert set(found) == {"importance", "cumulative", "notes", "folder"}
+    assert set(found) == {"importance", "replaced", "cumulative", "notes", "folder"}
     assert found["folder"] == str(study)
     assert {row["site"] for row in found["importance"]} == {"cross"}
     assert found["cumulative"][0]["heads_removed"] == 0
@@ -85,7 +86,9 @@ def test_a_file_of_training_sentences_gives_the_mean(
     with pytest.raises(InputError, match=r"give a file of them \(--calibration-text\)"):
         run(*words)
     found = read_json(run(*words, "--calibration-text", others, "--json").stdout)
-    assert all(row["mean_loss_change"] is not None for row in found["importance"])
+    assert {row["way"] for row in found["replaced"]} == {"mean"}
+    assert all(row["loss_change"] is not None for row in found["replaced"])
+    assert "loss_change" not in found["importance"][0]
 
 
 def test_files_of_the_same_names_are_left_alone(tmp_path: Path) -> None:

@@ -184,9 +184,9 @@ def test_importance_of_an_encoder_without_a_head(name: str, tmp_path: Path) -> N
     found = attnlab.importance((random_models.ALL[name](), tokenizer()), sentences=SENTENCES * 2)
     assert "gradient_importance" not in found.importance
     assert set(found.cumulative["order"]) == {"loss", "random"}
-    assert (found.importance["zero_loss_change"] > 0).all()
+    assert (found.importance["loss_change"] > 0).all()
     # A distance is above 0 whatever is replaced.
-    assert not {"zero_loss_change_p", "zero_loss_change_significant"} & set(found.importance)
+    assert not {"loss_change_p", "loss_change_significant"} & {*found.importance, *found.replaced}
     assert "beyond chance" not in found.report(tmp_path).read_text(encoding="utf-8")
     assert "cosine" in str(found.about["Loss of the whole model"])
     whole = found.cumulative[found.cumulative["heads_removed"] == 0]

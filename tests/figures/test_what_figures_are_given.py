@@ -20,7 +20,7 @@ TABLES: dict[str, tuple[Callable[[Any], object], str]] = {
     "comparison": (lambda table: plot.comparison(table, "encoder"), "compare(...).summary"),
     "embedding_map": (plot.embedding_map, "attnlab.neighbours"),
     "heads": (plot.heads, "analyze(...).summary"),
-    "importance": (lambda table: plot.importance(table, CUMULATIVE), "importance(...).importance"),
+    "importance": (lambda table: plot.importance(table, CUMULATIVE), "importance(...).replaced"),
     "importance, removed": (
         lambda table: plot.importance(HEADS, table),
         "importance(...).cumulative",
@@ -40,8 +40,8 @@ OTHERS: dict[str, Callable[[Any], object]] = {
 }
 CONSTANTS = {"COLUMN", "PAGE"}
 HEADS = pd.DataFrame(
-    {"site": ["encoder"], "layer": [0], "head": [0], "zero_loss_change": [0.1],
-     "zero_loss_change_low": [0.0], "zero_loss_change_high": [0.2]}
+    {"site": ["encoder"], "layer": [0], "head": [0], "way": ["zero"], "loss_change": [0.1],
+     "loss_change_low": [0.0], "loss_change_high": [0.2]}
 )  # fmt: skip
 CUMULATIVE = pd.DataFrame(
     {"order": ["random"], "heads_removed": [1], "replacement": ["zero"], "loss": [2.0],

@@ -128,7 +128,7 @@ def test_results_that_appear_are_taken_in(folder: Path) -> None:
     pd.DataFrame(shares).to_csv(own / "over_models.csv", index=False)
     heads = {"corpus": ["multi30k-en-fr", "multi30k-en-fr-d128"], "seed": 0, "text": "captions"}
     heads |= {"site": "encoder", "labels": ["sink; broad", "no label"], "head": 0}
-    heads["ablation_loss_change"] = 0.5
+    heads["loss_change"] = 0.5
     pd.DataFrame(heads).to_csv(own / "table.csv", index=False)
     own = folder / "trained_mechanisms"
     without = [{"arm": arm} | difference for arm in ("none", NO_DECODER)]

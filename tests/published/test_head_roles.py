@@ -14,7 +14,7 @@ def planted(labels: list[str], costs: list[float]) -> pd.DataFrame:
     """Heads of one model: two of the encoder, two of the decoder."""
     rows = {"text": roles.CAPTIONS, "site": ["encoder", "encoder", "decoder", "decoder"]}
     rows |= {"layer": 0, "head": [0, 1, 0, 1], roles.LABELS: labels}
-    return pd.DataFrame(rows | {"ablation_loss_change": costs})
+    return pd.DataFrame(rows | {"loss_change": costs})
 
 
 def test_shares_are_of_the_heads_of_a_site_in_all_models(tmp_path: Path) -> None:

@@ -251,7 +251,7 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
 
     for own in sorted(path for path in folder.iterdir() if path.is_dir()):
         heads = pd.read_csv(own / "importance.csv")
-        chosen = {"gradient": "gradient_importance", "zero: loss": "zero_loss_change"}
+        chosen = {"gradient": "gradient_importance", "zero: loss": "loss_change"}
         measures = pd.DataFrame({name: heads[column] for name, column in chosen.items()})
         again = rank_agreement(measures)["spearman"][0]
         table = pd.read_csv(own / "agreement_of_measures.csv").set_index(["measure", "other"])

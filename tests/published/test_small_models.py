@@ -66,7 +66,7 @@ def test_sites_are_told_as_far_as_they_were_measured(tmp_path: Path) -> None:
     write_json(tmp_path / "tatoeba" / "parts.json", {"importance": {}})
     heads = pd.DataFrame(
         [("encoder", True, False), ("encoder", True, True), ("cross", False, False)],
-        columns=["site", "zero_loss_change_significant", "zero_bleu_change_significant"],
+        columns=["site", "loss_change_significant", "bleu_change_significant"],
     )
     write_table(tmp_path / "tatoeba" / "importance.csv", heads)
     encoder, _, cross = sites_in_short({}, models_with(tmp_path, "importance"))

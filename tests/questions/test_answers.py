@@ -6,8 +6,8 @@ import re
 import pandas as pd
 import pytest
 
+from attnlab.core.columns import LOSS_CHANGE
 from attnlab.questions.analyze.head_phrases import count_labels
-from attnlab.questions.importance.question import LOSS
 from attnlab.questions.importance.view import readable, removable
 from attnlab.questions.plan.view import planning_answers
 from attnlab.questions.prune.view import answers
@@ -25,7 +25,7 @@ def curve(order: str, lows: list[float]) -> pd.DataFrame:
     [
         (
             {"a": [0.0, -0.1, 0.2, 0.3], "b": [0.0, -0.1, -0.2, 0.3]},
-            r"2 of 3 heads .*order: b.* changes by \+0\.300 \[-0\.200, \+0\.800\] nats till then",
+            r"2 of 3 heads .*order: b.* changes by \+0\.3000 \[-0\.2000, \+0\.8000\] nats till then",
         ),
         # Behind an interval above 0 nothing goes, though the loss falls again.
         ({"a": [0.0, -0.1, 0.2, -0.3]}, "1 of 3 heads"),
@@ -33,7 +33,7 @@ def curve(order: str, lows: list[float]) -> pd.DataFrame:
         # A model that is better without any head is no lack of sentences.
         (
             {"a": [0.0, -0.1, -0.2, -3.0]},
-            r"3 of 3 heads .* changes by -2\.500 \[-3\.000, -2\.000\] nats",
+            r"3 of 3 heads .* changes by -2\.5000 \[-3\.0000, -2\.0000\] nats",
         ),
     ],
 )
@@ -52,7 +52,7 @@ def test_sentences_that_would_let_all_heads_go_say_nothing_of_which_can() -> Non
     (sentence,) = removable(cumulative, "nats")
     assert sentence == (
         "Which heads can go these sentences cannot tell: with all 3 removed the loss changes by "
-        "+0.100 [-0.400, +0.600] nats, and that interval holds 0, on the half of the "
+        "+0.1000 [-0.4000, +0.6000] nats, and that interval holds 0, on the half of the "
         "sentences that did not choose the order."
     )
 
@@ -183,6 +183,5 @@ def test_one_head_is_no_heads() -> None:
 def test_small_changes_are_shown_with_digits_of_their_own(
     changes: list[float], shown: list[str]
 ) -> None:
-    (change, *_) = LOSS.values()
-    column = readable(change.column, pd.DataFrame({change.name: changes}))
+    column = readable(LOSS_CHANGE.column, pd.DataFrame({LOSS_CHANGE.name: changes}))
     assert [column.shown(value) for value in changes] == shown

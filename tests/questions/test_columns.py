@@ -1,12 +1,14 @@
 """Every column of every table that is written is declared, and every declared one is written somewhere."""
 
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import torch
 
+from attnlab.core.addresses import HEAD_COLUMNS
 from attnlab.core.columns import Column, Table
 from attnlab.questions.analyze import QUESTION as ANALYZE
 from attnlab.questions.analyze.analysis import analyze
@@ -27,6 +29,7 @@ from attnlab.questions.plan.planning import plan
 from attnlab.questions.plan.question import QUESTION as PLAN
 from attnlab.questions.prune import QUESTION as PRUNE
 from attnlab.questions.prune.pruning import prune
+from attnlab.results.question import own_questions
 from attnlab.results.report import write_report
 
 REPLACEMENTS = ("zero", "mean", "uniform")
@@ -145,6 +148,56 @@ def test_tables_say_in_which_columns_no_two_rows_are_alike(study: str) -> None:
     for table in STUDIES[study][0]:
         assert set(table.keys) <= set(table), table.file
         assert bool(table.keys) == ((study, table.file) not in REPEATED_ROWS), table.file
+
+
+# Names that tables of different questions still use for different things; only to be shortened.
+AMBIGUOUS = set(
+    """
+    aer aer_high aer_low bits_per_row budget chosen confidence control cosine family head heads keys kind l1
+    label layer links mean_error measure member pairs position relative row rows second_control
+    second_statistic second_value shuffled_status significant site spearman statistic step strength structure
+    structure_margin_bits_per_row threshold untrained_status value word words
+    """.split()  # noqa: SIM905 - as a list it would have forty lines
+)
+
+
+def test_a_name_of_a_column_means_one_thing() -> None:
+    meanings: dict[str, set[str]] = {}
+    for question in own_questions().values():
+        for table in question.tables:
+            for column in table.columns:
+                meanings.setdefault(column.name, set()).add(column.meaning)
+    assert {name for name, said in meanings.items() if len(said) > 1} == AMBIGUOUS
+
+
+OF_HEADS = {
+    "analyze": lambda run: analyze(
+        run, labels=True, ablation=True, sentences=12, keep_matrices=0, fit_sentences=0
+    ),
+    "detect": lambda run: detect(run, sentences=12, sequences=2, context=40),
+    "importance": lambda run: importance(run, sentences=12, replacements=["zero"], bleu=()),
+}
+
+
+@pytest.fixture(scope="module")
+def tables_of_heads(small_run: Path) -> dict[str, pd.DataFrame]:
+    return {name: ask(small_run).table for name, ask in OF_HEADS.items()}
+
+
+def test_questions_with_a_row_per_head_are_known() -> None:
+    first = {name: question.tables[0].keys for name, question in own_questions().items()}
+    assert {name for name, keys in first.items() if keys == tuple(HEAD_COLUMNS)} == set(OF_HEADS)
+
+
+@pytest.mark.parametrize(("one", "other"), list(combinations(OF_HEADS, 2)))
+def test_tables_of_heads_join(
+    one: str, other: str, tables_of_heads: dict[str, pd.DataFrame]
+) -> None:
+    first, second = tables_of_heads[one], tables_of_heads[other]
+    both = first.merge(second, on=HEAD_COLUMNS, validate="one_to_one")
+    assert len(both) == len(first) == len(second) == 6
+    if {one, other} == {"analyze", "importance"}:
+        assert both["loss_change_x"].tolist() == pytest.approx(both["loss_change_y"], abs=1e-6)
 
 
 def test_one_name_is_one_table_of_heads() -> None:

@@ -64,7 +64,7 @@ def test_importance(language_run: Path) -> None:
     row = found.importance[(found.importance["layer"] == 1) & (found.importance["head"] == 0)].iloc[
         0
     ]
-    assert row["zero_loss_change"] == pytest.approx(change, abs=1e-6)
+    assert row["loss_change"] == pytest.approx(change, abs=1e-6)
     with pytest.raises(InputError, match="translates nothing; leave BLEU out"):
         attnlab.importance(language_run, sentences=4, replacements=["zero"], bleu=["zero"])
 

@@ -119,9 +119,10 @@ def test_importance(recurrent_run: Path) -> None:
         with ablated(evaluator.projections, [HEAD], kind):
             change = float((evaluator.losses() - before).sum() / evaluator.tokens.sum())
         assert change != 0
-        name = f"{kind}_loss_change"
-        assert found.importance[name].iloc[0] == pytest.approx(change, abs=1e-6)
-    assert np.isfinite(found.importance["mean_loss_change"]).all()
+        row = found.replaced[found.replaced["way"] == kind].iloc[0]
+        assert row["loss_change"] == pytest.approx(change, abs=1e-6)
+    assert set(found.replaced["way"]) == set(kinds)
+    assert np.isfinite(found.replaced["loss_change"]).all()
 
 
 def test_replaced_heads_and_a_written_plan(recurrent_run: Path, tmp_path: Path) -> None:

@@ -239,9 +239,9 @@ def test_studies_read_the_model_with_its_mechanisms(
         with torch.no_grad():
             assert torch.equal(model(**inputs(model, rows[0])).logits, before)
     # A head that sees one key is uniform already.
-    even = narrow.importance[narrow.importance["site"] == site]["uniform_loss_change"]
-    assert even.abs().max() < 1e-5
-    assert wide.importance["uniform_loss_change"].abs().max() > 1e-3
+    even, uneven = (one.replaced[one.replaced["way"] == "uniform"] for one in (narrow, wide))
+    assert even[even["site"] == site]["loss_change"].abs().max() < 1e-5
+    assert uneven["loss_change"].abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("spec", ["topk(k=2)", "linear", "fixed(pattern='previous')"])

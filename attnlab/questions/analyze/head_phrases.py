@@ -6,12 +6,11 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.core import HEAD_COLUMNS, Column, Head, counted, rounded
+from attnlab.core import HEAD_COLUMNS, LOSS_CHANGE, Column, Head, counted, rounded
 from attnlab.labels import (
     BASELINE,
     BORDERLINE,
     CONFIRMED,
-    LOSS_CHANGE,
     NO_STRUCTURE,
     NO_STRUCTURE_MEANS,
     NOT_COMPARED,

@@ -9,14 +9,13 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from attnlab.ablation import Difference, ablate_each, all_heads, loss_difference
-from attnlab.core import HEAD_COLUMNS, SITES, Head, Note, Processes
-from attnlab.evaluation import Evaluator, Progress
+from attnlab.ablation import ablate_each, all_heads
+from attnlab.core import HEAD_COLUMNS, SITES, Note, Processes
+from attnlab.evaluation import Change, Evaluator, Progress, Quality
 from attnlab.labels import (
     CONTROLS,
     FREQUENT_TYPES,
     IN_THE_TEXT,
-    LOSS_CHANGE,
     NOT_COMPARED,
     POSITIONAL,
     RARE_LABEL,
@@ -350,24 +349,20 @@ def ablate_for_labels(
     wanted = [head for head in all_heads(evaluator.projections) if head.site in sites]
     processes = processes or Processes()
     mine = wanted[processes.index :: processes.count]
-    before = evaluator.whole_losses()
+    before = Quality(evaluator.whole_losses(), evaluator.tokens)
     done = 0
 
-    def evaluate() -> Difference:
+    def evaluate() -> Change:
         nonlocal done
         after = evaluator.losses()
         done += 1
         if progress is not None:
             progress("Taking heads away", done, len(mine))
-        return loss_difference(before, after, evaluator.tokens)
+        return Change.of(before, Quality(after, before.tokens))
 
     found = ablate_each(evaluator.projections, mine, "zero", evaluate)
-    rows = [_row(head, difference) for head, difference in found.items()]
+    rows = [head._asdict() | change.cells() for head, change in found.items()]
     shares = processes.gather(rows)
     # The heads were dealt out in turn.
     dealt = [shares[index % len(shares)][index // len(shares)] for index in range(len(wanted))]
     return pd.DataFrame(dealt)
-
-
-def _row(head: Head, found: Difference) -> dict[str, Any]:
-    return {**head._asdict(), **LOSS_CHANGE.cells(found.change, found.low, found.high)}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.core import HEAD_COLUMNS, Head, layer_name
+from attnlab.core import HEAD_COLUMNS, LOSS_CHANGE, Head, layer_name
 from attnlab.figures import marks_of_names
-from attnlab.labels import LABELS, LOSS_CHANGE, NO_STRUCTURE, NO_STRUCTURE_MEANS
+from attnlab.labels import LABELS, NO_STRUCTURE, NO_STRUCTURE_MEANS
 from attnlab.matrices import NO_FAMILY
 from attnlab.questions.analyze.head_phrases import evidence_phrase, structure_phrase
 from attnlab.questions.analyze.question import SUMMARY

@@ -5,9 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from attnlab.budget import LEVEL
 from attnlab.core import (
     HEAD,
     HEAD_KEYS,
+    LOSS_CHANGE,
+    SENTENCE_COUNT,
     Column,
     Estimate,
     InputError,
@@ -21,7 +24,6 @@ from attnlab.labels import (
     CONTROLS,
     DETAIL,
     LABELS,
-    LOSS_CHANGE,
     RELATIONS,
     STRUCTURE,
     STRUCTURE_SAID,
@@ -46,11 +48,7 @@ FITS = Table(
             "approximation", "approximation", "The family, the largest entries, or a reference."
         ),
         Column("window", "window", "Tokens on either side, of a whole band."),
-        Column(
-            "level",
-            "level",
-            "oracle: fitted to the matrix itself; static: taken from other sentences; none.",
-        ),
+        LEVEL,
         Column("budget", "budget", "How many entries the approximation may use."),
         Column("l1", "l1 distance", "Sum of all absolute differences in the rows measured.", 2),
         Column("mean_error", "mean error", "The l1 distance by rows measured times keys.", 3),
@@ -86,7 +84,7 @@ GENERATED = Table(
             3,
         ),
         *GENERATION_CHANGE,
-        Column("sentences", "sentences", "How many have such rows in both."),
+        SENTENCE_COUNT,
     ),
     keys=(*HEAD_KEYS, "statistic"),
 )

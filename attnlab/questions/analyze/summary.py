@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnlab.core import HEAD_COLUMNS, Head
+from attnlab.core import HEAD_COLUMNS, LOSS_CHANGE, Head
 from attnlab.labels import (
     CONFIRMED,
-    LOSS_CHANGE,
     NOT_COMPARED,
     TIE_BITS_PER_ROW,
     chosen_by_bits,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pandas as pd
 from markupsafe import Markup
 
-from attnlab.core import Head, counted, shown
+from attnlab.core import LOSS_CHANGE, Head, counted, shown
 from attnlab.figures import COLUMN
 from attnlab.figures import draw_heads as draw_matrices
 from attnlab.labels import (
@@ -14,7 +14,6 @@ from attnlab.labels import (
     CONTROLS,
     LABELS,
     LINKS,
-    LOSS_CHANGE,
     RELATIONS,
     STRUCTURE_OF_HEAD,
     best_heads,

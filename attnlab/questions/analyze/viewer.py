@@ -9,9 +9,19 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from attnlab.core import HEAD_COLUMNS, Head, InputError, Site, briefly, layer_name, rounded, shown
+from attnlab.core import (
+    HEAD_COLUMNS,
+    LOSS_CHANGE,
+    Head,
+    InputError,
+    Site,
+    briefly,
+    layer_name,
+    rounded,
+    shown,
+)
 from attnlab.figures import plain
-from attnlab.labels import CONTROLS, LABELS, LOSS_CHANGE, OTHER_MARKS, START_MARKS
+from attnlab.labels import CONTROLS, LABELS, OTHER_MARKS, START_MARKS
 from attnlab.matrices import FAMILIES
 from attnlab.questions.analyze.head_phrases import SHOWN, named_label, with_phrases
 from attnlab.questions.analyze.kept_facts import MEASURES, offset_profiles

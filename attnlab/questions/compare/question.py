@@ -13,8 +13,6 @@ from attnlab.budget import (
     KEYS_OVER_BUDGET,
     L1_ERROR,
     LEVEL,
-    LOSS,
-    LOSS_CHANGE,
     MASS,
     MECHANISM,
     SETTING,
@@ -23,7 +21,7 @@ from attnlab.budget import (
     BudgetedPlan,
     check_budgets,
 )
-from attnlab.core import HEAD, HEAD_KEYS, InputError, Note, Option, Table
+from attnlab.core import HEAD, HEAD_KEYS, LOSS, LOSS_CHANGE, InputError, Note, Option, Table
 from attnlab.evaluation import (
     HELD_OUT,
     LOSS_OPTION,

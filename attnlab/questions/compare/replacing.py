@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import ClassVar, Unpack
@@ -17,13 +17,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attnlab.ablation import (
-    Difference,
     TrainingPairs,
-    bleu_differences,
     fine_tune,
     in_training,
     linear_decay,
-    loss_differences,
     training_loss,
     training_pairs,
 )
@@ -41,10 +38,8 @@ from attnlab.attention import (
     use,
 )
 from attnlab.budget import (
-    BLEU_CHANGE,
     BLEU_GAIN,
     FULL,
-    LOSS_CHANGE,
     LOSS_GAIN,
     BudgetedPlan,
     Candidates,
@@ -52,8 +47,8 @@ from attnlab.budget import (
     Layer,
     mechanism_names,
 )
-from attnlab.core import AttnlabError, Estimate, Head, InputError, layer_name
-from attnlab.evaluation import Evaluator, Steps
+from attnlab.core import AttnlabError, Head, InputError, layer_name
+from attnlab.evaluation import Change, Evaluator, Quality, Steps
 from attnlab.models import Model, Run, checksum, length_ratio
 from attnlab.questions.compare.question import ComparisonSettings
 
@@ -66,13 +61,11 @@ class Outcome:
     """What a model did on the test sentences.
 
     Attributes:
-        losses: of each sentence, summed over its tokens.
-        translations: greedy translations; None where they were not asked for.
+        quality: its losses and, where they were asked for, translations.
         time_ratio: time of the losses, divided by that of full attention; NaN where not measured.
     """
 
-    losses: Float[Tensor, " sentence"]
-    translations: tuple[str, ...] | None
+    quality: Quality
     time_ratio: float
 
 
@@ -147,8 +140,8 @@ class Replacing:
         """Without training; None: with full attention."""
         losses = self.losses(plan, sites)
         with self._replaced(plan):
-            translations = self._translations()
-        return Outcome(losses, translations, math.nan if plan is None else self._time(plan))
+            quality = self._quality(losses)
+        return Outcome(quality, math.nan if plan is None else self._time(plan))
 
     def tuned(self, plan: AttentionPlan | None, steps: int, name: str) -> Outcome:
         """After so many batches of training from where the run ended, with the mechanisms in place.
@@ -182,7 +175,7 @@ class Replacing:
                         "take fewer steps."
                     )
                     raise AttnlabError(msg)
-                return Outcome(self.evaluator.losses(), self._translations(), math.nan)
+                return Outcome(self._quality(self.evaluator.losses()), math.nan)
         finally:
             model.load_state_dict(start)
 
@@ -206,8 +199,10 @@ class Replacing:
             self.evaluator.model.eval()
             yield
 
-    def _translations(self) -> tuple[str, ...] | None:
-        return tuple(self.evaluator.translations()) if self._translates else None
+    def _quality(self, losses: Float[Tensor, " sentence"]) -> Quality:
+        """These losses, with translations of the model as it stands."""
+        translations = self.evaluator.translations() if self._translates else ()
+        return Quality(losses, self.evaluator.tokens, translations, self.evaluator.references)
 
     def _time(self, plan: AttentionPlan) -> float:
         """Median of pairs of passes, one after the other."""
@@ -277,37 +272,26 @@ class _CasePlans:
 class _Losses:
     """What the model loses in every case, against full attention and against the case that is named."""
 
-    evaluator: Evaluator
     cases: Sequence[Case]
     settings: ComparisonSettings
 
     def changes(self, outcomes: Sequence[Outcome]) -> pd.DataFrame:
         """Loss, BLEU and time of every outcome, with changes from the first, full attention, and gains."""
-        others = range(1, len(outcomes))
-        tokens = self.evaluator.tokens
-        table = pd.DataFrame(
-            {
-                "loss": [float(one.losses.sum() / tokens.sum()) for one in outcomes],
-                "time_ratio": [one.time_ratio for one in outcomes],
-            }
-        )
-        parts = [table, self._cells(LOSS_CHANGE, self._losses(outcomes, 0, others))]
-        if outcomes[0].translations is not None:
-            found = self._bleus(outcomes, 0, others)
-            scores = [next(iter(found.values())).before, *(one.after for one in found.values())]
-            ratios = [
-                length_ratio(one.translations or (), self.evaluator.references) for one in outcomes
-            ]
-            parts += [
-                pd.DataFrame({"bleu": scores, "length_ratio": ratios}),
-                self._cells(BLEU_CHANGE, found),
-            ]
-        return pd.concat([*parts, *self._gains(outcomes)], axis=1)
+        whole, *others = (one.quality for one in outcomes)
+        unchanged = Change.of(whole, whole)
+        changes = [unchanged, *Change.each(whole, others)]
+        rows = [change.scores | change.cells() for change in changes]
+        rows[0] = unchanged.scores | dict.fromkeys(unchanged.cells(), math.nan)
+        for row, one in zip(rows, outcomes, strict=True):
+            row["time_ratio"] = one.time_ratio
+            if whole.translations:
+                ratio = length_ratio(one.quality.translations, whole.references)
+                row["length_ratio"] = ratio
+        return pd.DataFrame(rows).join(self._gains([whole, *others]))
 
-    def _gains(self, outcomes: Sequence[Outcome]) -> list[pd.DataFrame]:
+    def _gains(self, qualities: Sequence[Quality]) -> pd.DataFrame:
         """How much better the named case is than each other at the same sites and budget."""
-        losses: dict[int, Difference] = {}
-        bleus: dict[int, Difference] = {}
+        rows: dict[int, dict[str, float]] = {}
         # A plan from a file has no budget: of several it would be held against any.
         comparable = {None} if len(set(self.settings.budgets)) == 1 else set()
         for index, case in enumerate(self.cases):
@@ -320,38 +304,15 @@ class _Losses:
                 and set(one.sites) == set(case.sites)
                 and (case.budget is None or one.budget in comparable | {case.budget})
             ]
-            losses |= self._losses(outcomes, index, alike)
-            if outcomes[0].translations is not None:
-                bleus |= self._bleus(outcomes, index, alike)
-        if not losses:
-            return []
-        found = [self._cells(LOSS_GAIN, losses)]
-        return [*found, self._cells(BLEU_GAIN, bleus, turned=True)] if bleus else found
+            changes = Change.each(qualities[index], [qualities[other] for other in alike])
+            rows |= dict(zip(alike, map(_gain, changes), strict=True))
+        return pd.DataFrame.from_dict(rows, orient="index")
 
-    def _losses(
-        self, outcomes: Sequence[Outcome], first: int, others: Sequence[int]
-    ) -> dict[int, Difference]:
-        afters = [outcomes[index].losses for index in others]
-        found = loss_differences(outcomes[first].losses, afters, self.evaluator.tokens)
-        return dict(zip(others, found, strict=True))
 
-    def _bleus(
-        self, outcomes: Sequence[Outcome], first: int, others: Sequence[int]
-    ) -> dict[int, Difference]:
-        afters = [outcomes[index].translations or () for index in others]
-        before = outcomes[first].translations or ()
-        found = bleu_differences(before, afters, self.evaluator.references)
-        return dict(zip(others, found, strict=True))
-
-    def _cells(
-        self, estimate: Estimate, found: Mapping[int, Difference], *, turned: bool = False
-    ) -> pd.DataFrame:
-        """The cells of every case; turned, those of the change the other way round."""
-        rows = [estimate.cells(math.nan) for _ in self.cases]
-        for index, one in found.items():
-            cells = one.cells(estimate)
-            rows[index] = estimate.reversed(cells) if turned else cells
-        return pd.DataFrame(rows)
+def _gain(change: Change) -> dict[str, float]:
+    """What is gained where a change is taken back."""
+    cells = change.cells(LOSS_GAIN, BLEU_GAIN)
+    return cells | ({} if change.bleu is None else BLEU_GAIN.reversed(cells))
 
 
 def with_losses(
@@ -377,7 +338,7 @@ def with_losses(
     """
     replacing = Replacing(evaluator, translate=not settings.quick, seed=settings.seed)
     plans = _CasePlans(candidates, counts, evaluator.model.dtype)
-    losses = _Losses(evaluator, cases, settings)
+    losses = _Losses(cases, settings)
     tables, whole = _rows_with_losses(replacing, cases, summary, plans, losses)
     if settings.per_head:
         by_head = _heads_with_losses(replacing, whole, by_head, plans, settings)
@@ -427,11 +388,9 @@ def _heads_with_losses(
         case = Case(row["mechanism"], row["budget"], (row["site"],))
         plan = plans.of(case, Head(row["site"], row["layer"], row["head"]))
         losses.append(steps.of(partial(replacing.losses, plan, case.sites))())
-    tokens = replacing.evaluator.tokens
-    found = loss_differences(whole.losses, losses, tokens)
-    cells = [
-        {"loss": one.after} | LOSS_CHANGE.cells(one.change, one.low, one.high) for one in found
-    ]
+    before = replace(whole.quality, translations=())
+    changes = Change.each(before, [replace(before, losses=one) for one in losses])
+    cells = [change.scores | change.cells() for change in changes]
     return by_head.join(pd.DataFrame(cells, index=rows.index))
 
 

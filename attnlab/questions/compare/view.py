@@ -11,13 +11,10 @@ from matplotlib.lines import Line2D
 
 from attnlab.budget import (
     ALL,
-    BLEU,
-    BLEU_CHANGE,
     BLEU_GAIN,
     COMPARED,
     ERROR,
     FULL,
-    LOSS_CHANGE,
     LOSS_GAIN,
     MASS,
     ORACLE,
@@ -27,7 +24,16 @@ from attnlab.budget import (
     over_budget,
     same_figures,
 )
-from attnlab.core import Estimate, InputError, briefly, chance_in_words, counted
+from attnlab.core import (
+    BLEU,
+    BLEU_CHANGE,
+    LOSS_CHANGE,
+    Estimate,
+    InputError,
+    briefly,
+    chance_in_words,
+    counted,
+)
 from attnlab.figures import (
     INK,
     LEVEL_COLOURS,

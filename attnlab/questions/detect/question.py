@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from attnlab.core import HEAD, HEAD_KEYS, Column, Estimate, Note, Option, Table
+from attnlab.core import HEAD, HEAD_COUNT, HEAD_KEYS, Column, Estimate, Note, Option, Table
 from attnlab.evaluation import SEED, SENTENCE_FLAGS, CorpusTextSettings, TextsAsked
 from attnlab.results import Question
 
@@ -172,7 +172,7 @@ AGREEMENT = Table(
         Column("measure", "detector", "A detector."),
         Column("other", "other", "Another one."),
         *AGREEMENT_OF,
-        Column("heads", "heads", "How many heads have both."),
+        HEAD_COUNT,
     ),
     keys=("site", "measure", "other"),
 )

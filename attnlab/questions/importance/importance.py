@@ -1,5 +1,6 @@
 """How much a model's heads matter: gradients, heads ablated alone, heads removed one after another."""
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,25 +12,25 @@ from torch import Tensor
 
 from attnlab.ablation import (
     REPLACEMENTS,
-    Difference,
     GradientImportance,
     Means,
     Replacement,
     ablate_cumulatively,
     ablate_each,
     ablated,
-    add_changes,
+    add_significance,
     all_heads,
-    bleu_differences,
     gradient_importance,
-    loss_differences,
     mean_outputs,
     rank_agreement,
 )
 from attnlab.core import (
+    BLEU,
+    BLEU_CHANGE,
     FEWEST_FOR_INTERVAL,
+    HEAD_COLUMNS,
+    LOSS_CHANGE,
     AttnlabError,
-    Estimate,
     Head,
     InputError,
     Note,
@@ -39,10 +40,11 @@ from attnlab.core import (
 from attnlab.evaluation import (
     ENOUGH_FOR_INTERVALS,
     LOSS_IN_WORDS,
+    Change,
     Evaluator,
     FewForIntervals,
     Progress,
-    ScoredBatch,
+    Quality,
     Steps,
     load_evaluator,
     notes_on_texts,
@@ -51,11 +53,10 @@ from attnlab.evaluation import (
 )
 from attnlab.models import Source, leaving_modes, score
 from attnlab.questions.importance.question import (
-    BLEU,
+    CUMULATIVE,
     FEWEST_SENTENCES,
-    LOSS,
     QUESTION,
-    REMOVED_CHANGE,
+    TESTED,
     ImportanceSettings,
     NoGradients,
     NoMeans,
@@ -64,110 +65,19 @@ from attnlab.questions.importance.question import (
 from attnlab.reading import Sentences
 from attnlab.results import Result
 
-
-def removal_curves(
-    evaluator: Evaluator,
-    orders: Mapping[str, Sequence[Head]],
-    replacement: Replacement,
-    means: Means | None,
-    *,
-    points: int,
-    bleu: bool,
-    losses: Steps,
-    translations: Steps,
-) -> pd.DataFrame:
-    """Loss, and BLEU at a few points, with none, one, two, ... and all heads of an order removed.
-
-    Args:
-        evaluator: on sentences that the orders were not chosen on.
-        orders: heads by the name of the order, the first to be removed first.
-        replacement: what stands in for a removed head.
-        means: mean outputs, for `mean`.
-        points: at how many numbers of heads BLEU is measured, none and all among them.
-        bleu: whether it is measured at all.
-        losses: told of every number of heads.
-        translations: told of every point.
-
-    Returns:
-        The columns of `attnlab.questions.importance.question.CUMULATIVE`; an interval is for one step at a
-        time, uncorrected, and `bleu` NaN between the points.
-    """
-    tables = []
-    for name, order in orders.items():
-        steps = ablate_cumulatively(
-            evaluator.projections, order, replacement, losses.of(evaluator.losses), means
-        )
-        found = loss_differences(steps[0], steps, evaluator.tokens)
-        tables.append(_curve(name, order, found).assign(replacement=replacement))
-    table = pd.concat(tables, ignore_index=True)
-    table["bleu"] = np.nan
-    if bleu:
-        known: dict[frozenset[Head], float] = {}
-        for name, order in orders.items():
-            for count in bleu_points(len(order), points):
-                removed = frozenset(order[:count])
-                if removed not in known:
-                    with ablated(evaluator.projections, sorted(removed), replacement, means):
-                        written = translations.of(evaluator.translations)()
-                    known[removed] = score(written, evaluator.references).bleu
-                row = (table["order"] == name) & (table["heads_removed"] == count)
-                table.loc[row, "bleu"] = known[removed]
-    return table
+# By the name of a way or an order.
+Losses = Mapping[str, Mapping[Head, Tensor]]
+Orders = Mapping[str, Sequence[Head]]
 
 
-def _curve(name: str, order: Sequence[Head], found: Sequence[Difference]) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "order": name,
-            "heads_removed": range(len(found)),
-            "removed": ["", *map(str, order)],
-            "loss": [step.after for step in found],
-            REMOVED_CHANGE.name: [step.change for step in found],
-            REMOVED_CHANGE.low: [step.low for step in found],
-            REMOVED_CHANGE.high: [step.high for step in found],
-        }
-    )
+@dataclass(frozen=True)
+class _Way:
+    """One way to replace heads: those that it can replace, and what it needs, of which sentences."""
 
-
-def bleu_points(heads: int, points: int) -> list[int]:
-    """Numbers of heads, evenly from none to all.
-
-    >>> bleu_points(24, 5)
-    [0, 6, 12, 18, 24]
-    >>> bleu_points(2, 10)
-    [0, 1, 2]
-    """
-    return sorted({round(index) for index in np.linspace(0, heads, min(points, heads + 1))})
-
-
-def count_translations(orders: Mapping[str, Sequence[Head]], points: int) -> int:
-    """How many different models the points of all orders translate with."""
-    return len(
-        {
-            frozenset(order[:count])
-            for order in orders.values()
-            for count in bleu_points(len(order), points)
-        }
-    )
-
-
-def orders_of(heads: Sequence[Head], measures: pd.DataFrame, *, seed: int) -> dict[str, list[Head]]:
-    """The heads in rising order of every column of `measures` (a row a head), and at random."""
-    orders = {
-        str(name): [heads[index] for index in column.argsort(kind="stable")]
-        for name, column in measures.items()
-    }
-    shuffled = list(heads)
-    random.Random(seed).shuffle(shuffled)
-    return {**orders, "random": shuffled}
-
-
-# Columns of `GradientImportance.table`, as they are called beside those of ablation.
-_OF_GRADIENTS = {
-    "importance": "gradient_importance",
-    "standard_error": "gradient_standard_error",
-    "importance_in_layer": "gradient_in_layer",
-}
+    name: Replacement
+    heads: Sequence[Head]
+    means: Means | None = None
+    learning: Sentences | None = None
 
 
 @options_of(ImportanceSettings)
@@ -187,205 +97,61 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
         settings: as keyword arguments.
 
     Returns:
-        The tables `importance` (a row per head, NaN where a head cannot be replaced), `cumulative` (a row
-        per order and number of heads removed) and `rank_agreement` (a row per pair of measures).
+        The tables `importance` (a row per head), `replaced` (a row per head and way to replace it),
+        `cumulative` (a row per order and number of heads removed) and `rank_agreement` (a row per pair of
+        measures).
 
     Raises:
         InputError: the source, the sentences or an option cannot be used.
     """
-    seed, progress = settings.seed, settings.progress
     evaluator = load_evaluator(
         source, sentences=settings.wanted, text=settings.text, corpus=settings.corpus,
         pair=settings.pair, batch_size=settings.batch_size, device=settings.device,
-        loss=settings.loss, seed=seed,
+        loss=settings.loss, seed=settings.seed,
     )  # fmt: skip
-    before = evaluator.whole_losses()
+    before = Quality(evaluator.whole_losses(), evaluator.tokens, (), evaluator.references)
     evaluator = _at_sites(evaluator, settings.sites)
-    bleu = _bleu(evaluator, settings)
-    ablations, notes = _possible_ablations(evaluator, settings)
+    translated = _ways_translated(evaluator, settings)
+    ways, notes = _possible_ways(evaluator, settings)
     halves = [evaluator.half(first) for first in (0, 1)]
-    slopes = _gradients(halves, progress) if evaluator.scores else None
-    losses = _ablated_losses(evaluator, ablations, progress)
-    if slopes is None:
+    slopes = _gradients(halves, settings.progress) if evaluator.scores else []
+    losses = _losses(evaluator, ways, settings.progress)
+    whole = next(way for way in ways if len(way.heads) == len(all_heads(evaluator.projections)))
+    rises = {head: (losses[whole.name][head] - before.losses)[::2] for head in whole.heads}
+    replaced = _replaced(evaluator, before, ways, losses, translated, progress=settings.progress)
+    heads = _heads(evaluator, slopes, replaced)
+    if not slopes:
         notes.append(NoGradients())
-        table = pd.DataFrame([head._asdict() for head in all_heads(evaluator.projections)])
-    else:
-        table = (slopes[0] + slopes[1]).table().rename(columns=_OF_GRADIENTS)
-    for ablation in ablations:
-        after = losses[ablation.replacement]
-        changes = loss_differences(before, list(after.values()), evaluator.tokens)
-        found = dict(zip(after, changes, strict=True))
-        _add_changes(table, LOSS[ablation.replacement], found)
-        if not evaluator.scores:
-            # A distance is above 0 whatever is replaced: there is nothing to test.
-            estimate = LOSS[ablation.replacement]
-            table = table.drop(columns=[estimate.p, estimate.significant])
-    for ablation, found in _bleu_changes(evaluator, ablations, bleu, progress):
-        _add_changes(table, BLEU[ablation.replacement], found)
-    cumulative = _cumulative(
-        halves, slopes[0] if slopes else None, losses, before, ablations,
-        bleu=bool(bleu), points=settings.points, seed=seed, progress=progress,
-    )  # fmt: skip
+    orders = _orders(rises, slopes[:1], seed=settings.seed)
     if len(halves[1]) < FEWEST_FOR_INTERVAL:
         notes.append(FewForIntervals(len(halves[1]), "reporting"))
     return Result(
         QUESTION.name,
         f"Importance of the heads of {evaluator.loaded.label}",
         {
-            "importance": table,
-            "cumulative": cumulative,
-            "rank_agreement": rank_agreement(_measures(table)),
+            "importance": heads,
+            "replaced": pd.concat(replaced.values(), ignore_index=True),
+            "cumulative": removal_curves(halves, orders, whole, settings, bleu=bool(translated)),
+            "rank_agreement": rank_agreement(_measures(heads, replaced)),
         },
-        _about(evaluator, ablations, float(before.sum() / evaluator.tokens.sum())),
-        (*notes, *_on_texts(evaluator, ablations, settings)),
+        _about(evaluator, ways, float(before.losses.sum() / before.tokens.sum())),
+        (*notes, *_on_texts(evaluator, ways, settings)),
         {"loss": evaluator.loss},
         weights=evaluator.loaded.weights,
     )
 
 
-def _on_texts(
-    evaluator: Evaluator, ablations: Sequence["_Ablation"], settings: ImportanceSettings
-) -> list[Note]:
-    assert evaluator.texts is not None  # noqa: S101 - it was loaded from them
-    learning = _learning(ablations)
-    parts = {"held-out": evaluator.sentences}
-    if learning is not None:
-        parts["training"] = learning
-    return notes_on_texts(
-        evaluator.loaded, evaluator.texts, parts, settings.sentences, settings.sites
-    )
+def _at_sites(evaluator: Evaluator, sites: Sequence[str] | None) -> Evaluator:
+    """The evaluator with the heads of these sites alone."""
+    if len(evaluator) < FEWEST_SENTENCES:
+        msg = f"Only {len(evaluator)} sentences can be used; importance needs at least {FEWEST_SENTENCES}."
+        raise InputError(msg)
+    kept = evaluator.sites_among(sites)
+    layers = {layer: part for layer, part in evaluator.projections.items() if layer[0] in kept}
+    return replace(evaluator, find_projections=lambda: layers)
 
 
-def _learning(ablations: Sequence["_Ablation"]) -> Sentences | None:
-    """The training sentences that means are of."""
-    return next((one.learning for one in ablations if one.learning is not None), None)
-
-
-@dataclass(frozen=True)
-class _Ablation:
-    """One way to replace heads: those that it can replace, and what it needs, of which sentences."""
-
-    replacement: Replacement
-    heads: tuple[Head, ...]
-    means: Means | None
-    learning: Sentences | None
-
-
-def _possible_ablations(
-    evaluator: Evaluator, settings: ImportanceSettings
-) -> tuple[list[_Ablation], list[Note]]:
-    """The replacements with what they need; heads and means that cannot be had are left out."""
-    heads, replacements = all_heads(evaluator.projections), settings.replacements
-    notes: list[Note] = []
-    if len(evaluator) < ENOUGH_FOR_INTERVALS:
-        notes.append(FewForIntervals(len(evaluator)))
-    found = []
-    # In the order in which they are asked for: heads are removed by the first.
-    for name in sorted(set(REPLACEMENTS) & {*replacements}, key=list(replacements).index):
-        means, learning, replaceable = None, None, heads
-        if name == "mean":
-            try:
-                means, learning = _means(evaluator, settings)
-            except AttnlabError as error:
-                if settings.brings_calibration:
-                    raise
-                notes.append(NoMeans(str(error)))
-                continue
-        if name == "uniform":
-            replaceable = [head for head in heads if _can_be_uniform(evaluator, head)]
-            if len(replaceable) < len(heads):
-                layers = dict.fromkeys(
-                    layer_name(h.site, h.layer) for h in heads if h not in replaceable
-                )
-                notes.append(NotUniform(tuple(layers)))
-        found.append(_Ablation(name, tuple(replaceable), means, learning))
-    if not any(len(ablation.heads) == len(heads) for ablation in found):
-        reasons = [note.reason for note in notes if isinstance(note, NoMeans)]
-        msg = "No replacement that was named can be done for every head here; add zero."
-        whole = " ".join([msg, *(f"The mean cannot be had: {one}" for one in reasons)])
-        raise InputError(whole, options=["calibration_text"])
-    return found, notes
-
-
-def _means(evaluator: Evaluator, settings: ImportanceSettings) -> tuple[Means, Sentences]:
-    """Mean outputs of all heads, and the training sentences that they are of."""
-    assert evaluator.texts is not None  # noqa: S101 - it was loaded from them
-    texts = training_texts(
-        evaluator.loaded,
-        evaluator.texts,
-        settings.calibration,
-        settings.calibration_text,
-    )
-    learning = evaluator.on(texts, "training sentences")
-    means = mean_outputs(evaluator.projections, learning.batches, learning.run, learning.real)
-    return means, learning.sentences
-
-
-def _can_be_uniform(evaluator: Evaluator, head: Head) -> bool:
-    try:
-        with ablated(evaluator.projections, [head], "uniform"):
-            return True
-    except InputError:
-        return False
-
-
-def _ablated_losses(
-    evaluator: Evaluator, ablations: Sequence[_Ablation], progress: Progress | None
-) -> dict[Replacement, dict[Head, Tensor]]:
-    """Losses of all sentences with each head replaced alone."""
-    steps = Steps("Ablating heads", sum(len(one.heads) for one in ablations), progress)
-    behind = evaluator.reading_once()
-    found: dict[Replacement, dict[Head, Tensor]] = {}
-    for one in ablations:
-        by_reader = [
-            (evaluator, [head for head in one.heads if head.site == "encoder"]),
-            (behind, [head for head in one.heads if head.site != "encoder"]),
-        ]
-        found[one.replacement] = {}
-        for reader, heads in by_reader:
-            found[one.replacement] |= ablate_each(
-                evaluator.projections, heads, one.replacement, steps.of(reader.losses), one.means
-            )
-    return found
-
-
-def _bleu_changes(
-    evaluator: Evaluator,
-    ablations: Sequence[_Ablation],
-    bleu: Sequence[str],
-    progress: Progress | None,
-) -> list[tuple[_Ablation, dict[Head, Difference]]]:
-    """Changes of BLEU with each head replaced alone, for the replacements that were asked for."""
-    chosen = [one for one in ablations if one.replacement in bleu]
-    if not chosen:
-        return []
-    steps = Steps("Translating without one head", sum(len(one.heads) for one in chosen), progress)
-    before, gold = evaluator.translations(), evaluator.references
-    found = []
-    for one in chosen:
-        written = ablate_each(
-            evaluator.projections,
-            one.heads,
-            one.replacement,
-            steps.of(evaluator.translations),
-            one.means,
-        )
-        changes = bleu_differences(before, list(written.values()), gold)
-        found.append((one, dict(zip(written, changes, strict=True))))
-    return found
-
-
-def _add_changes(table: pd.DataFrame, estimate: Estimate, found: Mapping[Head, Difference]) -> None:
-    rows = dict(
-        zip(
-            zip(table["site"], table["layer"], table["head"], strict=True), table.index, strict=True
-        )
-    )
-    changes = {rows[head.site, head.layer, head.head]: one for head, one in found.items()}
-    add_changes(table, estimate, changes)
-
-
-def _bleu(evaluator: Evaluator, settings: ImportanceSettings) -> Sequence[str]:
+def _ways_translated(evaluator: Evaluator, settings: ImportanceSettings) -> Sequence[str]:
     """The replacements whose change of BLEU is measured.
 
     Raises:
@@ -398,114 +164,276 @@ def _bleu(evaluator: Evaluator, settings: ImportanceSettings) -> Sequence[str]:
     return usual if settings.bleu is None else settings.bleu
 
 
-def _at_sites(evaluator: Evaluator, sites: Sequence[str] | None) -> Evaluator:
-    """The evaluator with the heads of the wanted sites alone."""
-    if len(evaluator) < FEWEST_SENTENCES:
-        msg = (
-            f"Only {len(evaluator)} sentences can be used; importance needs at least "
-            f"{FEWEST_SENTENCES}."
-        )
-        raise InputError(msg)
-    if sites is None:
-        return evaluator
-    there = {site for site, _ in evaluator.projections}
-    missing = [site for site in sites if site not in there]
-    if missing:
-        msg = f"The model has no {missing[0]} attention; it has: {', '.join(sorted(there))}."
-        raise InputError(msg)
-    kept = {layer: part for layer, part in evaluator.projections.items() if layer[0] in sites}
-    return replace(evaluator, find_projections=lambda: kept)
+def _possible_ways(
+    evaluator: Evaluator, settings: ImportanceSettings
+) -> tuple[list[_Way], list[Note]]:
+    """The replacements with what they need; heads and means that cannot be had are left out."""
+    heads = all_heads(evaluator.projections)
+    notes: list[Note] = []
+    if len(evaluator) < ENOUGH_FOR_INTERVALS:
+        notes.append(FewForIntervals(len(evaluator)))
+    ways, why = [], ""
+    # In the order in which they are asked for: heads are removed by the first.
+    for name in sorted(REPLACEMENTS, key=[*settings.replacements, *REPLACEMENTS].index):
+        if name not in settings.replacements:
+            continue
+        way = _Way(name, heads)
+        if name == "mean":
+            try:
+                way = _with_means(way, evaluator, settings)
+            except AttnlabError as error:
+                if settings.brings_calibration:
+                    raise
+                why = f" The mean cannot be had: {error}"
+                notes.append(NoMeans(str(error)))
+                continue
+        elif name == "uniform":
+            way = _Way(name, [head for head in heads if _can_be_uniform(evaluator, head)])
+            others = [layer_name(h.site, h.layer) for h in heads if h not in way.heads]
+            notes += [NotUniform(tuple(dict.fromkeys(others)))] if others else []
+        ways += [way] if way.heads else []
+    if not any(len(way.heads) == len(heads) for way in ways):
+        msg = f"No replacement that was named can be done for every head here; add zero.{why}"
+        raise InputError(msg, options=["calibration_text"])
+    return ways, notes
+
+
+def _with_means(way: _Way, evaluator: Evaluator, settings: ImportanceSettings) -> _Way:
+    """The way with mean outputs of all heads, and the training sentences that they are of."""
+    assert evaluator.texts is not None  # noqa: S101 - it was loaded from them
+    texts = training_texts(
+        evaluator.loaded, evaluator.texts, settings.calibration, settings.calibration_text
+    )
+    learning = evaluator.on(texts, "training sentences")
+    means = mean_outputs(evaluator.projections, learning.batches, learning.run, learning.real)
+    return replace(way, means=means, learning=learning.sentences)
+
+
+def _can_be_uniform(evaluator: Evaluator, head: Head) -> bool:
+    try:
+        with ablated(evaluator.projections, [head], "uniform"):
+            return True
+    except InputError:
+        return False
 
 
 def _gradients(halves: Sequence[Evaluator], progress: Progress | None) -> list[GradientImportance]:
-    """Of both halves."""
+    """Gradient importance on each half."""
     steps = Steps("Gradients of batches", sum(len(half.batches) for half in halves), progress)
-    found = []
+    measured = []
     for half in halves:
-
-        def measure(batch: ScoredBatch, half: Evaluator = half) -> GradientImportance:
-            return gradient_importance(half.projections, batch, half.example_losses)
-
-        first, *rest = [steps.of(partial(measure, batch))() for batch in half.batches]
-        found.append(sum(rest, start=first))
-    return found
+        of_batch = partial(gradient_importance, half.projections, losses=half.example_losses)
+        first, *rest = [steps.of(partial(of_batch, batch))() for batch in half.batches]
+        measured.append(sum(rest, start=first))
+    return measured
 
 
-def _cumulative(
+def _losses(evaluator: Evaluator, ways: Sequence[_Way], progress: Progress | None) -> Losses:
+    """Losses of all sentences with each head replaced alone."""
+    steps = Steps("Ablating heads", sum(len(way.heads) for way in ways), progress)
+    behind = evaluator.reading_once()
+    losses: dict[str, dict[Head, Tensor]] = {}
+    for way in ways:
+        losses[way.name] = {}
+        for reader, of_encoder in ((evaluator, True), (behind, False)):
+            heads = [head for head in way.heads if (head.site == "encoder") == of_encoder]
+            losses[way.name] |= ablate_each(
+                evaluator.projections, heads, way.name, steps.of(reader.losses), way.means
+            )
+    return losses
+
+
+def _replaced(
+    evaluator: Evaluator,
+    before: Quality,
+    ways: Sequence[_Way],
+    losses: Losses,
+    translated: Sequence[str],
+    *,
+    progress: Progress | None,
+) -> dict[str, pd.DataFrame]:
+    """The rows of the table `replaced` by way: what changes with each head replaced alone."""
+    count = sum(len(way.heads) for way in ways if way.name in translated)
+    steps = Steps("Translating without one head", count, progress)
+    whole = evaluator.translations() if count else []
+    # A distance is above 0 whatever is replaced: there is nothing to test.
+    estimates = TESTED if evaluator.scores else (LOSS_CHANGE, BLEU_CHANGE)
+    translate = steps.of(evaluator.translations)
+    tables: dict[str, pd.DataFrame] = {}
+    for way in ways:
+        texts = (
+            ablate_each(evaluator.projections, way.heads, way.name, translate, way.means)
+            if way.name in translated
+            else {}
+        )
+        qualities = [
+            replace(before, losses=losses[way.name][head], translations=texts.get(head, ()))
+            for head in way.heads
+        ]
+        untouched = replace(before, translations=whole if texts else ())
+        cells = [change.cells(*estimates) for change in Change.each(untouched, qualities)]
+        heads = pd.DataFrame(way.heads, columns=HEAD_COLUMNS)
+        table = heads.assign(way=way.name).join(pd.DataFrame(cells))
+        for estimate in estimates:
+            if estimate.p in table:
+                add_significance(table, estimate)
+        tables[way.name] = table
+    return tables
+
+
+def _heads(
+    evaluator: Evaluator,
+    slopes: Sequence[GradientImportance],
+    replaced: Mapping[str, pd.DataFrame],
+) -> pd.DataFrame:
+    """The table `importance`: gradients of every head, and what changes with the head zeroed."""
+    table = pd.DataFrame(all_heads(evaluator.projections), columns=HEAD_COLUMNS)
+    if slopes:
+        table = sum(slopes[1:], start=slopes[0]).table()
+    zeroed = [rows.drop(columns="way") for way, rows in replaced.items() if way == "zero"]
+    return table.merge(zeroed[0], on=HEAD_COLUMNS) if zeroed else table
+
+
+def _orders(
+    rises: Mapping[Head, Tensor], slopes: Sequence[GradientImportance], *, seed: int
+) -> Orders:
+    """The orders in which heads are removed, by what was measured on the first half."""
+    heads = list(rises)
+    measures = pd.DataFrame({"loss": [float(rises[head].sum()) for head in heads]})
+    for slope in slopes:
+        values = slope.table().set_index(HEAD_COLUMNS)["gradient_importance"]
+        measures.insert(0, "gradient", [values[tuple(head)] for head in heads])
+    return orders_of(heads, measures, seed=seed)
+
+
+def orders_of(heads: Sequence[Head], measures: pd.DataFrame, *, seed: int) -> Orders:
+    """The heads in rising order of every column of `measures` (a row a head), and at random."""
+    orders = {
+        str(name): [heads[index] for index in column.argsort(kind="stable")]
+        for name, column in measures.items()
+    }
+    shuffled = list(heads)
+    random.Random(seed).shuffle(shuffled)
+    return {**orders, "random": shuffled}
+
+
+def removal_curves(
     halves: Sequence[Evaluator],
-    slopes: GradientImportance | None,
-    losses: Mapping[Replacement, Mapping[Head, Tensor]],
-    before: Tensor,
-    ablations: Sequence[_Ablation],
+    orders: Orders,
+    way: _Way,
+    settings: ImportanceSettings,
     *,
     bleu: bool,
-    points: int,
-    seed: int,
-    progress: Progress | None,
 ) -> pd.DataFrame:
-    """Curves on the second half, orders from the first."""
+    """Loss, and BLEU at a few points, with none, one, two, ... and all heads of an order removed.
+
+    Args:
+        halves: the sentences that the orders were chosen on, and others.
+        orders: heads by the name of the order, the first to be removed first.
+        way: what stands in for a removed head.
+        settings: of the study.
+        bleu: whether BLEU is measured.
+
+    Returns:
+        The columns of `attnlab.questions.importance.question.CUMULATIVE`; an interval is for one step at a
+        time, uncorrected, and `bleu` NaN between the points.
+    """
     choosing, reporting = halves
-    heads = all_heads(reporting.projections)
-    one = next(found for found in ablations if len(found.heads) == len(heads))
-    measures = pd.DataFrame(
-        {"loss": [float((losses[one.replacement][h] - before)[::2].sum()) for h in heads]}
-    )
-    if slopes is not None:
-        table = slopes.table()
-        keys = map(Head, table["site"], table["layer"], table["head"])
-        by_head = dict(zip(keys, table["importance"], strict=True))
-        measures.insert(0, "gradient", [by_head[head] for head in heads])
-    orders = orders_of(heads, measures, seed=seed)
-    passes = len(orders) * (len(heads) + 1)
-    curves = removal_curves(
-        reporting,
-        orders,
-        one.replacement,
-        one.means,
-        points=points,
-        bleu=bleu,
-        losses=Steps("Removing heads", passes, progress),
-        translations=Steps(
-            "Translating with heads removed", count_translations(orders, points), progress
-        ),
-    )
-    number = len(choosing)
-    return curves.assign(
-        chosen_on=f"{number} sentences: 1st, 3rd, ...",
+    passes = sum(len(order) + 1 for order in orders.values())
+    losses = Steps("Removing heads", passes, settings.progress).of(reporting.losses)
+    tables = []
+    for name, order in orders.items():
+        each = ablate_cumulatively(reporting.projections, order, way.name, losses, way.means)
+        qualities = [Quality(one, reporting.tokens) for one in each]
+        changes = Change.each(qualities[0], qualities)
+        table = pd.DataFrame([change.scores | change.cells() for change in changes])
+        removed = ["", *map(str, order)]
+        tables.append(table.assign(order=name, heads_removed=table.index, removed=removed))
+    curves = pd.concat(tables, ignore_index=True).assign(
+        replacement=way.name,
+        chosen_on=f"{len(choosing)} sentences: 1st, 3rd, ...",
         reported_on=f"{len(reporting)} sentences: 2nd, 4th, ...",
     )
+    scores = _scores_of_points(reporting, orders, way, settings) if bleu else {}
+    steps = zip(curves["order"], curves["heads_removed"], strict=True)
+    curves[BLEU.name] = [scores.get(step, math.nan) for step in steps]
+    return curves[[*CUMULATIVE]]
 
 
-def _measures(table: pd.DataFrame) -> pd.DataFrame:
+def _scores_of_points(
+    evaluator: Evaluator, orders: Orders, way: _Way, settings: ImportanceSettings
+) -> dict[tuple[str, int], float]:
+    """BLEU by order and number of heads removed; of the same heads it is measured once."""
+    removed = {
+        (name, count): frozenset(order[:count])
+        for name, order in orders.items()
+        for count in bleu_points(len(order), settings.points)
+    }
+    different = dict.fromkeys(removed.values())
+    steps = Steps("Translating with heads removed", len(different), settings.progress)
+    scores = {}
+    for heads in different:
+        with ablated(evaluator.projections, sorted(heads), way.name, way.means):
+            written = steps.of(evaluator.translations)()
+        scores[heads] = score(written, evaluator.references).bleu
+    return {step: scores[heads] for step, heads in removed.items()}
+
+
+def bleu_points(heads: int, points: int) -> list[int]:
+    """Numbers of heads, evenly from none to all.
+
+    >>> bleu_points(24, 5)
+    [0, 6, 12, 18, 24]
+    >>> bleu_points(2, 10)
+    [0, 1, 2]
+    """
+    return sorted({round(index) for index in np.linspace(0, heads, min(points, heads + 1))})
+
+
+def _measures(heads: pd.DataFrame, replaced: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Every measure by its size where a head is needed: what helps the model counts as large."""
     gradients = {"gradient": "gradient_importance", "gradient in layer": "gradient_in_layer"}
-    columns = {measure: table[name] for measure, name in gradients.items() if name in table}
-    for name in REPLACEMENTS:
-        if LOSS[name].name in table:
-            columns[f"{name}: loss"] = table[LOSS[name].name]
-        if BLEU[name].name in table:
-            columns[f"{name}: BLEU"] = -table[BLEU[name].name]
+    columns = {measure: heads[name] for measure, name in gradients.items() if name in heads}
+    for way in (name for name in REPLACEMENTS if name in replaced):
+        rows = heads[HEAD_COLUMNS].merge(replaced[way], how="left")
+        for measure, name, sign in (("loss", LOSS_CHANGE.name, 1), ("BLEU", BLEU_CHANGE.name, -1)):
+            if name in rows:
+                columns[f"{way}: {measure}"] = sign * rows[name]
     return pd.DataFrame(columns)
 
 
-def _left_out(sentences: Sentences) -> str:
-    reasons = [f"{one.count} {one.reason}" for one in sentences.dropped]
-    return f", left out: {', '.join(reasons)}" if reasons else ""
-
-
-def _about(evaluator: Evaluator, ablations: Sequence[_Ablation], loss: float) -> dict[str, str]:
-    model = evaluator.loaded
-    learning = _learning(ablations)
-    of_means = (
-        {} if learning is None else {"Training sentences": f"{len(learning)}{_left_out(learning)}"}
+def _on_texts(
+    evaluator: Evaluator, ways: Sequence[_Way], settings: ImportanceSettings
+) -> list[Note]:
+    assert evaluator.texts is not None  # noqa: S101 - it was loaded from them
+    parts = {"held-out": evaluator.sentences}
+    for learning in _learning(ways):
+        parts["training"] = learning
+    return notes_on_texts(
+        evaluator.loaded, evaluator.texts, parts, settings.sentences, settings.sites
     )
+
+
+def _about(evaluator: Evaluator, ways: Sequence[_Way], loss: float) -> dict[str, str]:
+    model, sentences = evaluator.loaded, evaluator.sentences
+    of_means = [f"{len(one)}{_left_out(one)}" for one in _learning(ways)]
     return {
         **model.facts,
         **model.history,
-        "Sentences": f"{len(evaluator)} from {evaluator.sentences.origin}{_left_out(evaluator.sentences)}",
-        **of_means,
+        "Sentences": f"{len(evaluator)} from {sentences.origin}{_left_out(sentences)}",
+        **dict(zip(["Training sentences"], of_means, strict=False)),
         "Loss of the whole model": f"{loss:.4f} ({LOSS_IN_WORDS[evaluator.loss]})",
         "Significant": "at 5% after Holm's correction for the number of heads",
         "Device": str(evaluator.model.device),
         **versions_in_words(),
     }
+
+
+def _learning(ways: Sequence[_Way]) -> list[Sentences]:
+    """The training sentences that means are of; none without means."""
+    return [way.learning for way in ways if way.learning is not None]
+
+
+def _left_out(sentences: Sentences) -> str:
+    reasons = [f"{one.count} {one.reason}" for one in sentences.dropped]
+    return f", left out: {', '.join(reasons)}" if reasons else ""

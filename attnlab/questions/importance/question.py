@@ -1,12 +1,25 @@
 """What `attnlab importance` can be told, and what its columns mean; nothing heavy is imported."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 from attnlab.ablation import REPLACEMENTS
-from attnlab.core import HEAD, HEAD_KEYS, Column, Estimate, InputError, Note, Option, Table
+from attnlab.core import (
+    BLEU,
+    BLEU_CHANGE,
+    HEAD,
+    HEAD_COUNT,
+    HEAD_KEYS,
+    LOSS,
+    LOSS_CHANGE,
+    Column,
+    InputError,
+    Note,
+    Option,
+    Table,
+)
 from attnlab.evaluation import (
     ABLATION_SENTENCES,
     LOSS_OPTION,
@@ -14,56 +27,30 @@ from attnlab.evaluation import (
     SENTENCE_FLAGS,
     CorpusTextSettings,
     TextsAsked,
+    words_in,
 )
 from attnlab.results import Question
 
 FEWEST_SENTENCES = 4
-REPLACED_BY = {
-    "zero": "0",
-    "mean": "its mean over training sentences",
-    "uniform": "what it would be with equal weights on all visible keys",
-}
-
-
-def _replaced(name: str, measure: str) -> Estimate:
-    """Change of loss or BLEU with each head replaced."""
-    changed = (
-        f"with the head's output, before the output projection, replaced by {REPLACED_BY[name]}"
-    )
-    unit, sign, digits, short = {
-        "loss_change": ("the loss per token", "above", 4, "loss"),
-        "bleu_change": ("BLEU (greedy)", "below", 2, "BLEU"),
-    }[measure]
-    change = Column(
-        f"{name}_{measure}",
-        f"{short.lower()}, {name}",
-        f"Change of {unit}, {changed}; {sign} 0 the model needs the head.",
-        digits,
-        f"{short}\n{name}",
-    )
-    return Estimate(change, together="all heads in the column")
-
-
-LOSS = {name: _replaced(name, "loss_change") for name in REPLACED_BY}
-BLEU = {name: _replaced(name, "bleu_change") for name in REPLACED_BY}
-CHANGES = (*LOSS.values(), *BLEU.values())
-REMOVED_CHANGE = Estimate(
-    Column("loss_change", "change of loss", "Its change from the whole model.", 3),
-    "over sentences, for one step at a time",
+# Of few sentences there is neither p-value nor significance.
+LOSS_TESTED, BLEU_TESTED = TESTED = tuple(
+    replace(change, together="all heads that are replaced in the same way")
+    for change in (LOSS_CHANGE, BLEU_CHANGE)
+)
+GRADIENT = Column(
+    "gradient_importance",
+    "gradient (nats)",
+    "Mean over sentences of the absolute derivative of a sentence's summed loss by a gate on the head, in "
+    "nats per sentence.",
+    3,
+    "gradient",
 )
 IMPORTANCE = Table(
     "importance.csv",
     "head",
     (
         *HEAD,
-        Column(
-            "gradient_importance",
-            "gradient (nats)",
-            "Mean over sentences of the absolute derivative of a sentence's summed loss by a gate "
-            "on the head, in nats per sentence.",
-            3,
-            "gradient",
-        ),
+        GRADIENT,
         Column("gradient_standard_error", "standard error", "Its standard error.", 3),
         Column(
             "gradient_in_layer",
@@ -71,9 +58,26 @@ IMPORTANCE = Table(
             "The same divided by the Euclidean norm of its layer.",
             3,
         ),
-        *(column for change in CHANGES for column in change),
+        *LOSS_TESTED,
+        *BLEU_TESTED,
     ),
     keys=HEAD_KEYS,
+)
+REPLACED = Table(
+    "replaced.csv",
+    "head and way to replace it",
+    (
+        *HEAD,
+        Column(
+            "way",
+            "replaced by",
+            "What stands in for the head's output before the output projection: `zero`; `mean`, its mean "
+            "over training sentences; `uniform`, what it would be with equal weights on all visible keys.",
+        ),
+        *LOSS_TESTED,
+        *BLEU_TESTED,
+    ),
+    keys=(*HEAD_KEYS, "way"),
 )
 CUMULATIVE = Table(
     "cumulative.csv",
@@ -87,18 +91,16 @@ CUMULATIVE = Table(
             "gradient_importance across layers as it is; Michel et al. 2019 divide by the norm of "
             "the layer first (gradient_in_layer), which is not tried as an order.",
         ),
-        Column("heads_removed", "removed", "How many heads are removed."),
-        Column("removed", "last removed", "The head that went last."),
         Column(
-            "loss",
-            "loss",
-            "Loss per token: nats, or the distance that the result names.",
-            3,
-            "loss",
+            "heads_removed",
+            "removed",
+            "How many heads are removed; an interval is of one such number.",
         ),
-        *REMOVED_CHANGE,
+        Column("removed", "last removed", "The head that went last."),
+        LOSS,
+        *LOSS_CHANGE,
         Column("replacement", "replacement", "What stands in for a removed head."),
-        Column("bleu", "BLEU", "BLEU (greedy), at some numbers of heads.", 1),
+        BLEU,
         Column("chosen_on", "chosen on", "The sentences on which the orders are chosen."),
         Column("reported_on", "reported on", "The sentences on which loss and BLEU are measured."),
     ),
@@ -118,7 +120,7 @@ RANK_AGREEMENT = Table(
             "alone.",
             2,
         ),
-        Column("heads", "heads", "How many heads have both."),
+        HEAD_COUNT,
     ),
     keys=("measure", "other"),
 )
@@ -143,13 +145,9 @@ class NotUniform(Note):
     layers: tuple[str, ...]
 
 
-def names_in(text: str) -> tuple[str, ...]:
-    """The names of a list with commas; none for the word `none`.
-
-    >>> names_in("zero, mean"), names_in("none")
-    (('zero', 'mean'), ())
-    """
-    return () if text == "none" else tuple(n.strip() for n in text.split(",") if n.strip())
+def _words_or_none(text: str) -> tuple[str, ...]:
+    """The words of a list with commas; none for the word `none`."""
+    return () if text == "none" else words_in(text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +174,7 @@ class ImportanceSettings(CorpusTextSettings):
             "removed by the first that all of them take. The mean is that of training sentences, which a "
             "run or corpus brings; else it needs calibration text.",
             choices=REPLACEMENTS,
-            read=names_in,
+            read=words_in,
         ),
     ] = REPLACEMENTS
     bleu: Annotated[
@@ -187,7 +185,7 @@ class ImportanceSettings(CorpusTextSettings):
             choices=REPLACEMENTS,
             none="none",
             shown="the first replacement, where the model translates",
-            read=names_in,
+            read=_words_or_none,
         ),
     ] = None
     points: Annotated[
@@ -245,7 +243,7 @@ QUESTION = Question(
     panel="Heads",
     help="Measure the importance of every head: gradients, heads removed alone, heads removed in turn.",
     settings=ImportanceSettings,
-    tables=(IMPORTANCE, CUMULATIVE, RANK_AGREEMENT),
+    tables=(IMPORTANCE, REPLACED, CUMULATIVE, RANK_AGREEMENT),
     run="attnlab.questions.importance.importance:importance",
     figures=("importance",),
     notes={
@@ -261,5 +259,5 @@ QUESTION = Question(
     source="A run of `attnlab train`, or a transformers model (folder, or name on the hub).",
     folder="importance",
     announced=True,
-    printed=2,
+    printed=3,
 )

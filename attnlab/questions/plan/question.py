@@ -5,7 +5,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from attnlab.budget import COMPARED, DEFAULT_BUDGET, L1_ERROR, VISIBLE_KEYS, check_budgets
+from attnlab.budget import (
+    BUDGET,
+    COMPARED,
+    DEFAULT_BUDGET,
+    L1_ERROR,
+    LEVEL,
+    MECHANISM,
+    VISIBLE_KEYS,
+    check_budgets,
+)
 from attnlab.core import HEAD, HEAD_KEYS, Column, InputError, Note, Option, Table
 from attnlab.evaluation import (
     HELD_OUT,
@@ -45,7 +54,6 @@ HEAD_ALONE, KEY_VALUE_HEAD, LAYER, LAYER_TYPES = GRANULARITIES = (
 # What a layer may get where its type is searched.
 OF_LAYER_TYPES = ("band", "full")
 
-BUDGET = Column("budget", "budget", "Keys per row that a plan may use, on average over all heads.")
 EMPTY = Column(
     "empty_fraction",
     "rows without keys",
@@ -66,10 +74,8 @@ MECHANISMS = Table(
             "token ids), `blocks` (such columns within reach: Sigma3), `static` (weights by offset), "
             "`full`, or the mechanism that was asked for by name.",
         ),
-        Column("mechanism", "mechanism", "As `--attention` takes it."),
-        Column(
-            "level", "level", "`calibrated`: keys of training sentences; `static`: weights too."
-        ),
+        MECHANISM,
+        LEVEL,
         Column(
             "validation_error",
             "validation error",

@@ -9,17 +9,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnlab.budget import (
-    BLEU_CHANGE,
     COMPARED,
     FULL,
     L1_ERROR,
-    LOSS_CHANGE,
     LOSS_GAIN,
     VISIBLE_KEYS,
     keys_allowed,
     same_figures,
 )
-from attnlab.core import Estimate, chance_in_words, counted
+from attnlab.core import BLEU_CHANGE, LOSS_CHANGE, Estimate, chance_in_words, counted
 from attnlab.figures import INK, blank, panel, style
 from attnlab.questions.plan.question import EMPTY, MECHANISMS, NOTHING, SEARCHED
 from attnlab.results import (

@@ -24,10 +24,11 @@ from attnlab.ablation import (
     training_loss,
     training_pairs,
 )
-from attnlab.core import SITES, AttnlabError, Head, InputError, usable_device
+from attnlab.core import AttnlabError, Head, InputError, usable_device
 from attnlab.evaluation import (
     Evaluator,
     Progress,
+    Quality,
     ScoredBatch,
     Texts,
     calibrated_texts,
@@ -41,23 +42,6 @@ from attnlab.reading import SentencesDropped, read_sentences
 GATE_LEARNING_RATE = 0.1
 
 State = dict[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What a model did on the sentences of one split.
-
-    Attributes:
-        losses: each sentence's loss in nats, summed over its target tokens.
-        tokens: target tokens of each sentence.
-        translations: greedy translations, one a sentence; none where nothing is translated.
-        references: what they are scored against; none where nothing is translated.
-    """
-
-    losses: Float[Tensor, " sentence"]
-    tokens: Float[Tensor, " sentence"]
-    translations: tuple[str, ...]
-    references: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -164,12 +148,12 @@ class Pruner:
             )
         self._check_numbers(losses)
 
-    def measured(self, what: str) -> dict[str, Measured]:
+    def measured(self, what: str) -> dict[str, Quality]:
         """What the model does as it stands, by split."""
         found = {}
         for split, evaluator in self.evaluators.items():
             translates = self.translate and evaluator.translates
-            found[split] = Measured(
+            found[split] = Quality(
                 evaluator.losses(),
                 evaluator.tokens,
                 self._translations(evaluator, f"{what}: translating {split}") if translates else (),
@@ -224,18 +208,12 @@ def load_pruner(source: Source, settings: PruningSettings) -> Pruner:
         evaluator.check_finite()
     projections = evaluators["test"].projections
     check_closable(projections, projections)
-    there = dict.fromkeys(site for site, _ in projections)
-    wanted = settings.sites
-    missing = [site for site in wanted or () if site not in there]
-    if missing:
-        msg = f"The model has no {missing[0]} attention; it has: {', '.join(there)}."
-        raise InputError(msg)
     return Pruner(
         loaded=model,
         texts=texts,
         evaluators=evaluators,
         projections=projections,
-        sites=tuple(site for site in SITES if site in (there if wanted is None else wanted)),
+        sites=evaluators["test"].sites_among(settings.sites),
         training=training,
         start={name: tensor.clone() for name, tensor in model.model.state_dict().items()},
         seed=settings.seed,

@@ -14,24 +14,23 @@ from attnlab.ablation import (
     GateStep,
     HeadGates,
     all_heads,
-    bleu_difference,
     close_heads,
-    loss_difference,
 )
-from attnlab.core import Head, Note, options_of
+from attnlab.core import BLEU, Head, Note, options_of
 from attnlab.evaluation import (
     ENOUGH_FOR_INTERVALS,
     LOSS_IN_WORDS,
+    Change,
     FewForIntervals,
+    Quality,
     Steps,
     notes_on_texts,
 )
 from attnlab.models import Model, Run, Source
 from attnlab.questions.prune.pruned_runs import pruned_run, write_pruned_run
-from attnlab.questions.prune.pruner import Measured, Pruner, State, load_pruner
+from attnlab.questions.prune.pruner import Pruner, State, load_pruner
 from attnlab.questions.prune.question import (
-    BLEU_CHANGE,
-    LOSS_CHANGE,
+    BLEU_TESTED,
     QUESTION,
     AllHeadsClosed,
     GatesNotSettled,
@@ -165,13 +164,13 @@ class _Curve:
     """
 
     heads: tuple[Head, ...]
-    before: Mapping[str, Measured]
+    before: Mapping[str, Quality]
     seed: int
 
     def rows(
         self,
         kind: str,
-        after: Mapping[str, Measured],
+        after: Mapping[str, Quality],
         *,
         closed: Iterable[Head] = (),
         penalty: float | None = None,
@@ -210,21 +209,15 @@ class _Curve:
             for split, found in after.items()
         ]
 
-    def _changes(self, split: str, found: Measured) -> dict[str, Any]:
-        before = self.before[split]
-        loss = loss_difference(before.losses, found.losses, before.tokens)
+    def _changes(self, split: str, quality: Quality) -> dict[str, Any]:
+        change = Change.of(self.before[split], quality)
+        untranslated = {BLEU.name: math.nan} | BLEU_TESTED.cells(math.nan, p=math.nan)
         return {
-            "loss": loss.after,
-            **loss.cells(LOSS_CHANGE),
-            **self._bleu(before, found),
-            "sentences": len(found.losses),
+            **change.scores,
+            **change.cells(bleu=BLEU_TESTED),
+            **({} if quality.translations else untranslated),
+            "sentences": len(quality.losses),
         }
-
-    def _bleu(self, before: Measured, found: Measured) -> dict[str, float]:
-        if not before.references:
-            return {"bleu": math.nan} | BLEU_CHANGE.cells(math.nan, p=math.nan)
-        bleu = bleu_difference(before.translations, found.translations, before.references)
-        return {"bleu": bleu.after} | bleu.cells(BLEU_CHANGE)
 
 
 @dataclass(frozen=True)
@@ -310,13 +303,13 @@ def _gate_rows(gates: HeadGates, penalty: float) -> list[dict[str, Any]]:
 
 def _training_rows(history: Sequence[GateStep], penalty: float) -> list[dict[str, Any]]:
     return [
-        {"penalty": penalty, "step": number, "loss": step.loss,
+        {"penalty": penalty, "step": number, "batch_loss": step.loss,
          "expected_open": step.expected_open}
         for number, step in enumerate(history, 1)
     ]  # fmt: skip
 
 
-def _on_sentences(measured: Mapping[str, Measured]) -> list[Note]:
+def _on_sentences(measured: Mapping[str, Quality]) -> list[Note]:
     counts = {name: len(part.tokens) for name, part in measured.items()}
     part = min(counts, key=counts.__getitem__)
     few = counts[part] < ENOUGH_FOR_INTERVALS

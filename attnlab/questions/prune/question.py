@@ -1,10 +1,26 @@
 """What `attnlab prune` can be told, and what its columns mean; nothing heavy is imported."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar
 
-from attnlab.core import HEAD, HEAD_KEYS, SITES, Column, Estimate, InputError, Note, Option, Table
+from attnlab.budget import STEPS as STEPS_OF_TRAINING
+from attnlab.core import (
+    BLEU,
+    BLEU_CHANGE,
+    HEAD,
+    HEAD_COUNT,
+    HEAD_KEYS,
+    LOSS,
+    LOSS_CHANGE,
+    SENTENCE_COUNT,
+    SITES,
+    Column,
+    InputError,
+    Note,
+    Option,
+    Table,
+)
 from attnlab.evaluation import (
     LOSS_OPTION,
     SEED,
@@ -18,23 +34,7 @@ from attnlab.results import Question
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0)
 STEPS = 300
 PENALTY = Column("penalty", "penalty", "Price of an open head, in nats per token.")
-
-
-def _change(name: str, of: str, digits: int, *, tested: bool) -> Estimate:
-    return Estimate(
-        Column(
-            name,
-            f"change of {of}",
-            "Change against the unpruned model; another draw of gates or heads may change more.",
-            digits,
-        ),
-        "over sentences",
-        tested=tested,
-    )
-
-
-LOSS_CHANGE = _change("loss_change", "loss", 2, tested=False)
-BLEU_CHANGE = _change("bleu_change", "BLEU", 1, tested=True)
+BLEU_TESTED = replace(BLEU_CHANGE, tested=True)
 CURVE = Table(
     "curve.csv",
     "model and part of the corpus",
@@ -42,13 +42,13 @@ CURVE = Table(
         Column(
             "kind",
             "model",
-            "`unpruned`, the model; `fine-tuned`, the model trained as many steps further with every "
-            "head; `pruned`, heads closed by learned gates; `random`, as many heads of each site "
-            "closed by chance from the first step.",
+            "`unpruned`, the model that the others are changes of; `fine-tuned`, the model trained as many "
+            "steps further with every head; `pruned`, heads closed by learned gates; `random`, as many heads "
+            "of each site closed by chance from the first step.",
         ),
         PENALTY,
         Column("split", "part", "`validation`, on which a penalty may be chosen, or `test`."),
-        Column("heads", "heads", "Heads of the model."),
+        HEAD_COUNT,
         Column("heads_left", "heads left", "How many of them are open.", short="heads\nleft"),
         *(
             Column(
@@ -59,24 +59,20 @@ CURVE = Table(
             )
             for site in SITES
         ),
-        Column(
-            "loss",
-            "loss",
-            "Loss per token, without label smoothing: nats, or the distance of final states.",
-            2,
-            "loss",
-        ),
+        LOSS,
         *LOSS_CHANGE,
-        Column("bleu", "BLEU", "Greedy; empty where nothing is translated.", 1),
-        *BLEU_CHANGE,
-        Column("sentences", "sentences", "How many sentences were scored."),
+        BLEU,
+        *BLEU_TESTED,
+        SENTENCE_COUNT,
         Column(
             "unsettled",
             "unsettled",
             "Gates that are neither 0 nor 1 with probability 0.9 at the end.",
         ),
-        Column("steps", "steps", "Training steps after the model as it was."),
-        Column("seed", "seed", "Seed of gates and random heads."),
+        STEPS_OF_TRAINING,
+        Column(
+            "seed", "seed", "Seed of gates and random heads; another may change loss and BLEU more."
+        ),
     ),
 )
 GATES = Table(
@@ -98,7 +94,7 @@ TRAINING = Table(
         PENALTY,
         Column("step", "step", "Training step, from 1."),
         Column(
-            "loss",
+            "batch_loss",
             "loss",
             "Loss of the batch in training, with dropout and label smoothing, without the penalty.",
             3,

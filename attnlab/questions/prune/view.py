@@ -1,6 +1,7 @@
 """A pruning drawn: change of BLEU or loss by heads left, heads left of each site; its rows on a terminal."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import isnan
 from typing import Literal, NamedTuple
 
@@ -9,9 +10,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from attnlab.core import SITES, Estimate, counted, rounded
+from attnlab.core import (
+    BLEU,
+    BLEU_CHANGE,
+    LOSS,
+    LOSS_CHANGE,
+    SITES,
+    Estimate,
+    counted,
+    rounded,
+)
 from attnlab.figures import INK, PAGE, blank, check_table, panel, style
-from attnlab.questions.prune.question import BLEU_CHANGE, CURVE, GATES, LOSS_CHANGE, TRAINING
+from attnlab.questions.prune.question import CURVE, GATES, TRAINING
 from attnlab.results import Contents, DrawnFigure, Result, ShownTable, TerminalTable
 
 # Voita et al. 2019 prune as far as 0.15 BLEU below; 1,000 sentences cannot tell less than this apart.
@@ -74,12 +84,16 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
     test = result.curve[result.curve["split"] == "test"]
     heads, sentences = (test[name].iloc[0] for name in ("heads", "sentences"))
     translates = has_bleu(test)
-    change = MEASURES[translates].change
+    measure = MEASURES[translates]
+    change = replace(measure.change, column=replace(measure.change.column, digits=measure.digits))
     kind, penalty = CURVE["kind"], CURVE["penalty"]
     sites = (f"{site}_left" for site in SITES if f"{site}_left" in test)
     left = [CURVE[name] for name in ("heads_left", *sites)]
-    scores = [CURVE["loss"], *([CURVE["bleu"]] if translates else [])]
-    numbers = tuple(column.narrow for column in (penalty, *left, *scores, change.column))
+    # Nine columns fit 80 characters only with fewer decimals.
+    loss, bleu = replace(LOSS, digits=2), replace(BLEU, digits=1)
+    scores = [loss, bleu] if translates else [loss]
+    headings = (column.narrow for column in (penalty, *left, *scores))
+    numbers = (*headings, change.column.heading)
     rows = tuple(
         (
             row[kind.name],
@@ -96,7 +110,6 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
         numbers,
         f"{counted(heads, 'head')}, {counted(sentences, 'test sentence')}",
         "\n".join(answers(result.curve)),
-        # Nine columns fit 80 characters only so.
         gap=1,
     )
 

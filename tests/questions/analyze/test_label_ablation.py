@@ -13,10 +13,10 @@ from transformers import ConvBertConfig, ConvBertModel
 from zoo import random_models
 from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
+from attnlab.core import LOSS_CHANGE
 from attnlab.core.errors import InputError
 from attnlab.core.processes import Processes
 from attnlab.evaluation.evaluator import Evaluator, evaluator_of
-from attnlab.labels.label_columns import LOSS_CHANGE
 from attnlab.models.loaded import Model
 from attnlab.models.run import load
 from attnlab.models.run_folder import SETTINGS
@@ -57,9 +57,9 @@ def test_loss_change_is_that_of_a_model_without_the_heads_columns() -> None:
             after = evaluated(other, pairs).losses().sum()
             row = found.loc[(site, number, head)]
             expected = float(after / evaluator.tokens.sum() - before)
-            assert row["ablation_loss_change"] == pytest.approx(expected, abs=1e-12)
+            assert row["loss_change"] == pytest.approx(expected, abs=1e-12)
             low, high = LOSS_CHANGE.ends(row.to_dict())
-            assert low <= row["ablation_loss_change"] <= high
+            assert low <= row["loss_change"] <= high
     assert labels[COLUMNS].notna().all(axis=None)
 
 
@@ -105,13 +105,13 @@ def test_labels_and_importance_leave_out_the_same_pairs(
     assert "left out" in weighed.about["Sentences"]
     keys = ["site", "layer", "head"]
     both = rows_of_view(labelled.labels, "all").merge(
-        weighed.importance, on=keys, validate="one_to_one"
+        weighed.importance, on=keys, validate="one_to_one", suffixes=("", "_zeroed")
     )
     assert len(both) == len(weighed.importance)
     for end in ("", "_low", "_high"):
         pd.testing.assert_series_equal(
-            both[f"ablation_loss_change{end}"],
-            both[f"zero_loss_change{end}"],
+            both[f"loss_change{end}"],
+            both[f"loss_change{end}_zeroed"],
             check_names=False,
             rtol=0,
             atol=1e-6,

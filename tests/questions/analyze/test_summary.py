@@ -119,9 +119,7 @@ def test_the_figure_that_decides_the_strength_is_shown(*, deciding: bool) -> Non
 
 
 def test_the_legend_of_the_terminal_says_what_strength_and_marks_mean() -> None:
-    loss = dict.fromkeys(
-        ("ablation_loss_change", "ablation_loss_change_low", "ablation_loss_change_high"), 0.5
-    )
+    loss = dict.fromkeys(("loss_change", "loss_change_low", "loss_change_high"), 0.5)
     table = summary(LABELS).assign(**loss, structure="diffuse", structure_tie=True)
     lines = legend(table).splitlines()
     assert lines[0] == (
@@ -225,13 +223,13 @@ def test_heads_are_titled_by_a_role_that_has_a_mark() -> None:
 
 
 def test_the_head_that_is_needed_most_is_said_where_an_interval_lies_above_0() -> None:
-    change = {"ablation_loss_change": [0.3, 0.2, 0.1, 0.0], "ablation_loss_change_high": 0.5}
-    found = summary(LABELS).assign(**change, ablation_loss_change_low=[-0.1, 0.1, 0.05, -0.2])
+    change = {"loss_change": [0.3, 0.2, 0.1, 0.0], "loss_change_high": 0.5}
+    found = summary(LABELS).assign(**change, loss_change_low=[-0.1, 0.1, 0.05, -0.2])
     *_, said = describe_heads(found)
-    assert said == "The loss rises most without encoder.0.1, by 0.200 nats per token."
-    assert len(describe_heads(found.assign(ablation_loss_change_low=-0.1))) == 1
-    small = found.assign(ablation_loss_change=found["ablation_loss_change"] / 1000)
-    assert describe_heads(small)[-1].endswith("without encoder.0.1, by 0.0002 nats per token.")
+    assert said == "The loss rises most without encoder.0.1, by 0.2000 nats per token."
+    assert len(describe_heads(found.assign(loss_change_low=-0.1))) == 1
+    small = found.assign(loss_change=found["loss_change"] / 10_000)
+    assert describe_heads(small)[-1].endswith("without encoder.0.1, by 2e-05 nats per token.")
 
 
 def test_columns_that_never_vary_are_left_out() -> None:

@@ -11,8 +11,8 @@ import torch
 from browser.planted_page import SCRIPT_ALERT, WORDS, planted_analysis, planted_matrices, remade
 
 import attnlab.questions.analyze.measuring as measuring
+from attnlab.core import LOSS_CHANGE
 from attnlab.core.errors import InputError
-from attnlab.labels.label_columns import LOSS_CHANGE
 from attnlab.labels.verdict import NOT_COMPARED
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.overview import highlights_of, overview_of
@@ -247,7 +247,7 @@ def test_a_strength_that_could_not_be_measured_has_no_bar_and_no_figure(analysis
 
 def test_no_head_is_needed_or_clear_without_evidence(analysis: Result) -> None:
     labels = analysis.labels.assign(
-        ablation_loss_change_low=-0.01, status="borderline", significance="borderline"
+        loss_change_low=-0.01, status="borderline", significance="borderline"
     )
     weak = remade(analysis, labels=labels)
     assert [one.reason for one in highlights_of(weak)] == ["Clearest structure"]

@@ -16,8 +16,9 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 import attnlab
 from attnlab.ablation.ablation import ablated, mean_outputs
 from attnlab.ablation.projections import all_heads
-from attnlab.ablation.significance import Difference, add_changes, rank_agreement
+from attnlab.ablation.significance import add_significance, rank_agreement
 from attnlab.core.addresses import Head
+from attnlab.core.columns import LOSS_CHANGE
 from attnlab.core.errors import AttnlabError, InputError
 from attnlab.evaluation.evaluator import load_evaluator
 from attnlab.evaluation.shared_settings import FewForIntervals, RepeatedTexts
@@ -27,13 +28,7 @@ from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.analysis_notes import NotAblated
 from attnlab.questions.compare.comparison import compare
 from attnlab.questions.importance.importance import importance, orders_of
-from attnlab.questions.importance.question import (
-    BLEU,
-    LOSS,
-    REMOVED_CHANGE,
-    NoMeans,
-    NotUniform,
-)
+from attnlab.questions.importance.question import LOSS_TESTED, NoMeans, NotUniform
 from attnlab.questions.importance.view import _needed, removable
 from attnlab.questions.plan.planning import plan
 from attnlab.questions.prune.pruning import prune
@@ -58,20 +53,22 @@ def found(planted) -> Result:
     return importance(source, sentences=texts, replacements=["zero", "uniform"], bleu=(), seed=3)
 
 
-def row_of(table: pd.DataFrame, head: Head) -> pd.Series:
+def row_of(table: pd.DataFrame, head: Head, way: str | None = None) -> pd.Series:
     chosen = (table["site"] == head.site) & (table["layer"] == head.layer)
+    if way is not None:
+        chosen &= table["way"] == way
     return table[chosen & (table["head"] == head.head)].iloc[0]
 
 
 def test_a_head_that_adds_nothing_is_worth_nothing(found: Result) -> None:
-    useless = row_of(found.importance, USELESS)
-    assert useless["gradient_importance"] == 0
+    assert row_of(found.importance, USELESS)["gradient_importance"] == 0
     for name in ("zero", "uniform"):
-        assert useless[f"{name}_loss_change"] == 0
-        assert useless[f"{name}_loss_change_low"] == useless[f"{name}_loss_change_high"] == 0
-        assert useless[f"{name}_loss_change_p"] == 1
-        assert not useless[f"{name}_loss_change_significant"]
-    others = found.importance[found.importance["zero_loss_change"] != 0]
+        useless = row_of(found.replaced, USELESS, name)
+        assert useless["loss_change"] == 0
+        assert useless["loss_change_low"] == useless["loss_change_high"] == 0
+        assert useless["loss_change_p"] == 1
+        assert not useless["loss_change_significant"]
+    others = found.importance[found.importance["loss_change"] != 0]
     assert len(others) == 5
     assert (others["gradient_importance"] > 0).all()
     first = found.cumulative[found.cumulative["heads_removed"] == 1].set_index("order")
@@ -86,10 +83,16 @@ def test_changes_are_those_of_the_evaluator(found: Result, planted) -> None:
         for name in ("zero", "uniform"):
             with ablated(evaluator.projections, [head], name):
                 change = float((evaluator.losses() - before).sum() / evaluator.tokens.sum())
-            row = row_of(found.importance, head)
-            assert row[f"{name}_loss_change"] == pytest.approx(change, abs=1e-12)
-            assert row[f"{name}_loss_change_low"] <= change + 1e-12
-            assert row[f"{name}_loss_change_high"] >= change - 1e-12
+            row = row_of(found.replaced, head, name)
+            assert row["loss_change"] == pytest.approx(change, abs=1e-12)
+            assert row["loss_change_low"] <= change + 1e-12
+            assert row["loss_change_high"] >= change - 1e-12
+
+
+def test_the_table_of_heads_has_what_changes_with_each_head_zeroed(found: Result) -> None:
+    assert set(found.replaced["way"]) == {"zero", "uniform"}
+    zeroed = found.replaced[found.replaced["way"] == "zero"].drop(columns="way")
+    pd.testing.assert_frame_equal(found.importance[list(zeroed)], zeroed.reset_index(drop=True))
 
 
 def test_orders_are_chosen_and_reported_apart(found: Result, planted) -> None:
@@ -115,8 +118,8 @@ def test_orders_are_chosen_and_reported_apart(found: Result, planted) -> None:
 
 
 def test_the_answer_names_the_head_that_the_loss_rises_most_without() -> None:
-    zero = LOSS["zero"]
-    heads = pd.DataFrame({"site": "encoder", "layer": 0, "head": range(4)})
+    zero = LOSS_TESTED
+    heads = pd.DataFrame({"site": "encoder", "layer": 0, "head": range(4), "way": "zero"})
     columns = {zero.name: [0.01, 0.3, 0.2, -0.4], zero.significant: [False, False, True, True]}
     unit, alone = "nats per token", "Replaced alone (zero), "
 
@@ -133,7 +136,7 @@ def test_the_answer_names_the_head_that_the_loss_rises_most_without() -> None:
     assert said() == [f"none of 4 heads raises the loss beyond chance; it rises most {most}."]
     columns[zero.name] = [0.0, -0.1, -0.2, 0.0]
     assert said() == ["none of 4 heads raises the loss."]
-    assert _needed(heads, unit) == []
+    assert _needed(heads.assign(**columns)[:0], unit) == []
     columns = {zero.name: [0.01, 0.3, 0.2, -0.4], zero.significant: [None] * 4}
     (untested,) = said()
     assert untested.startswith(f"the loss rises most {most}; of so few sentences it is not known")
@@ -145,7 +148,7 @@ def test_heads_without_which_nothing_changes_can_all_go() -> None:
         (0.0, "3 of 3 heads can go, "),
         (0.1, "Which heads can go these sentences cannot"),
     ):
-        cells = REMOVED_CHANGE.cells(0.0, -width, width)
+        cells = LOSS_CHANGE.cells(0.0, -width, width)
         assert removable(curves.assign(**cells), "nats")[0].startswith(said)
 
 
@@ -189,10 +192,11 @@ def test_bleu_and_means_of_a_run(small_run: Path) -> None:
         with ablated(evaluator.projections, [head], "mean", means):
             change = float((evaluator.losses() - before).sum() / evaluator.tokens.sum())
             bleu = score(evaluator.translations(), evaluator.references).bleu
-        row = row_of(found.importance, head)
-        assert row["mean_loss_change"] == pytest.approx(change, abs=1e-6)
-        assert row["mean_bleu_change"] == pytest.approx(bleu - whole, abs=1e-3)
-    assert len(found.importance) == 2
+        row = row_of(found.replaced, head, "mean")
+        assert row["loss_change"] == pytest.approx(change, abs=1e-6)
+        assert row["bleu_change"] == pytest.approx(bleu - whole, abs=1e-3)
+    assert len(found.importance) == len(found.replaced) == 2
+    assert not {"loss_change", "bleu_change"} & set(found.importance), "no head was zeroed"
     assert found.cumulative["bleu"].notna().all()
     assert set(found.cumulative["replacement"]) == {"mean"}
     done = {what: (count, total) for what, count, total in told}
@@ -211,16 +215,16 @@ def test_a_terminal_shows_the_heads_that_are_needed_most(
         first, _ = found.terminal()
         assert len(first.rows) == shown
         assert left_out in first.caption
-    needed = found.importance.sort_values("zero_loss_change", ascending=False).head(2)
+    needed = found.importance.sort_values("loss_change", ascending=False).head(2)
     expected = [f"{row.site}.{row.layer}.{row.head}" for row in needed.itertuples()]
     assert [row[0] for row in first.rows] == expected
 
 
 def test_a_figure_has_whichever_replacements_the_table_has(found: Result) -> None:
-    one = found.importance[[name for name in found.importance if not name.startswith("zero")]]
+    one = found.replaced[found.replaced["way"] == "uniform"]
     drawn = attnlab.plot.importance(one, found.cumulative)
     assert drawn.axes[0].get_legend_handles_labels()[1] == ["uniform"]
-    both = attnlab.plot.importance(found.importance, found.cumulative)
+    both = attnlab.plot.importance(found.replaced, found.cumulative)
     for points in both.axes[0].get_legend_handles_labels()[0]:
         rows = [round(float(height)) for height in points.get_ydata()]
         assert rows == list(range(len(rows))), "each point stands at its own head"
@@ -230,9 +234,8 @@ def test_a_figure_has_whichever_replacements_the_table_has(found: Result) -> Non
         assert both.bbox.x0 <= box.x0 < box.x1 <= both.bbox.x1
         assert both.bbox.y0 <= box.y0 < box.y1 <= both.bbox.y1
         assert not any(box.overlaps(other) for other in panels[:place])
-    none = one[[name for name in one if not name.startswith("uniform")]]
-    with pytest.raises(InputError, match="zero_loss_change"):
-        attnlab.plot.importance(none, found.cumulative)
+    with pytest.raises(InputError, match="lacks way"):
+        attnlab.plot.importance(found.importance, found.cumulative)
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf])
@@ -266,9 +269,9 @@ def test_a_model_whose_loss_is_no_number_is_refused(broken: float, where: str) -
 def test_a_language_model_has_no_bleu() -> None:
     source = (random_models.llama(), tokenizer())
     found = importance(source, sentences=SENTENCES)
-    assert "zero_bleu_change" not in found.importance
+    assert "bleu_change" not in {*found.importance, *found.replaced}
     assert found.cumulative["bleu"].isna().all()
-    assert "mean_loss_change" not in found.importance
+    assert "mean" not in set(found.replaced["way"])
     assert found.notes[0] == FewForIntervals(len(SENTENCES))
     assert isinstance(found.notes[1], NoMeans)
     assert found.notes[1].reason == (
@@ -297,7 +300,8 @@ def test_training_sentences_that_are_handed_in_give_the_mean(tmp_path: Path, lis
     for head in all_heads(evaluator.projections):
         with ablated(evaluator.projections, [head], "mean", means):
             change = float((evaluator.losses() - before).sum() / evaluator.tokens.sum())
-        assert row_of(found.importance, head)["mean_loss_change"] == pytest.approx(change, abs=1e-9)
+        row = row_of(found.replaced, head, "mean")
+        assert row["loss_change"] == pytest.approx(change, abs=1e-9)
     assert not any(isinstance(note, NoMeans) for note in found.notes)
     told = "3, left out: 1 longer than 37 tokens" if listed else "2"
     assert found.about["Training sentences"] == told
@@ -331,7 +335,7 @@ def test_a_corpus_that_was_changed_leaves_the_mean_out(small_run: Path, tmp_path
     found = importance(
         copied, sentences=texts, replacements=["zero", "mean"], bleu=(), sites=["cross"]
     )
-    assert "mean_loss_change" not in found.importance
+    assert set(found.replaced["way"]) == {"zero"}
     (told,) = (note for note in found.notes if isinstance(note, NoMeans))
     assert "its checksum differs" in told.reason
 
@@ -339,10 +343,9 @@ def test_a_corpus_that_was_changed_leaves_the_mean_out(small_run: Path, tmp_path
 def test_uniform_is_left_out_where_it_cannot_be_done() -> None:
     source = (random_models.t5(), tokenizer())
     found = importance(source, sentences=PAIRS, replacements=["zero", "uniform"], bleu=())
-    t5_bias = found.importance["uniform_loss_change"].isna()
-    assert t5_bias.any()
-    assert not found.importance.loc[t5_bias, "uniform_loss_change_significant"].any()
-    assert found.importance["zero_loss_change"].notna().all()
+    count = found.replaced["way"].value_counts()
+    assert count.get("uniform", 0) < count["zero"] == len(found.importance)
+    assert found.importance["loss_change"].notna().all()
     (told,) = (note for note in found.notes if isinstance(note, NotUniform))
     assert "encoder.0" in told.layers
     with pytest.raises(InputError, match="can be done for every head here; add zero"):
@@ -359,29 +362,22 @@ def test_marian_and_its_orders(untouched_randomness) -> None:
     )
     pd.testing.assert_frame_equal(found.importance, again.importance)
     pd.testing.assert_frame_equal(found.cumulative, again.cumulative)
-    assert found.importance["zero_bleu_change"].notna().all()
+    assert found.importance["bleu_change"].notna().all()
     known = found.cumulative[found.cumulative["bleu"].notna()]
     assert set(known["heads_removed"]) == {0, 6}
 
 
 def test_significance_is_corrected_for_the_number_of_tests() -> None:
-    table = pd.DataFrame({"head": range(4)}, index=[10, 11, 12, 13])
-    found = {
-        row: Difference(1.0, 2.0, 1.0, 0.5, 1.5, p, 9)
-        for row, p in zip((12, 11, 10), (0.01, 0.02, 0.04), strict=True)
-    }
-    loss, bleu = LOSS["zero"], BLEU["zero"]
-    add_changes(table, loss, found)
+    table = pd.DataFrame({LOSS_TESTED.p: [0.04, 0.02, 0.01]})
+    add_significance(table, LOSS_TESTED)
     # Holm compares 0.01, 0.02, 0.04 with 0.05 / 3, 0.05 / 2, 0.05 / 1.
-    assert table["zero_loss_change_significant"].tolist() == [True, True, True, False]
-    assert table["zero_loss_change_p"].tolist()[:3] == [0.04, 0.02, 0.01]
-    found[11] = Difference(1.0, 2.0, 1.0, 0.5, 1.5, 0.03, 9)
-    add_changes(table, loss, found)
-    assert table["zero_loss_change_significant"].tolist() == [False, False, True, False]
-    assert np.isnan(table["zero_loss_change"].iloc[3])
-    add_changes(table, bleu, {})
-    assert table["zero_bleu_change"].isna().all()
-    assert not table["zero_bleu_change_significant"].any()
+    assert table["loss_change_significant"].tolist() == [True, True, True]
+    table = pd.DataFrame({LOSS_TESTED.p: [0.04, 0.03, 0.01]})
+    add_significance(table, LOSS_TESTED)
+    assert table["loss_change_significant"].tolist() == [False, False, True]
+    table = pd.DataFrame({LOSS_TESTED.p: [math.nan, math.nan]})
+    add_significance(table, LOSS_TESTED)
+    assert not table["loss_change_significant"].any()
 
 
 def test_ranks_and_orders() -> None:
