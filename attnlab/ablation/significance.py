@@ -69,14 +69,20 @@ class Difference:
 
 
 def add_significance(table: pd.DataFrame, estimate: Estimate) -> None:
-    """Fills the column that says which changes are significant; Holm's correction is over all rows.
+    """Fills the column that says which changes are significant, where there is a p-value.
+
+    Holm's correction is over all rows that have one.
 
     Args:
         table: it is changed; it holds the p-values.
         estimate: the columns.
     """
-    p_values = table[estimate.p].to_numpy(dtype=float)
-    table[estimate.significant] = holm_significant(p_values, SIGNIFICANCE_LEVEL)
+    p_values = table[estimate.p].dropna()
+    significant = pd.Series(None, table.index, dtype=object)
+    significant[p_values.index] = holm_significant(
+        p_values.to_numpy(dtype=float), SIGNIFICANCE_LEVEL
+    )
+    table[estimate.significant] = significant.infer_objects()
 
 
 def loss_difference(

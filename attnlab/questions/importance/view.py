@@ -174,7 +174,8 @@ def _moved(rows: pd.DataFrame, unit: str) -> str:
 def _raised(rows: pd.DataFrame, unit: str) -> str:
     """How many heads raise the loss, and which most."""
     change = LOSS_TESTED
-    needed = rows[(rows[change.name] > 0) & (rows[change.significant] == True)]  # noqa: E712 - may be missing
+    changed = rows[rows[change.significant] == True]  # noqa: E712 - may be missing
+    needed = changed[changed[change.name] > 0]
     first = (rows if needed.empty else needed).nlargest(1, change.name)
     largest, of = first[change.name].item(), counted(len(rows), "head")
     head = head_names(first)[0]
@@ -186,7 +187,11 @@ def _raised(rows: pd.DataFrame, unit: str) -> str:
         )
     if not needed.empty:
         raises = "raises" if len(needed) == 1 else "raise"
-        return f"{len(needed)} of {of} {raises} the loss beyond chance, most {head} {by}."
+        lower = len(changed) - len(needed)
+        others = (
+            f"; {counted(lower, 'other')} {'lowers' if lower == 1 else 'lower'} it" if lower else ""
+        )
+        return f"{len(needed)} of {of} {raises} the loss beyond chance, most {head} {by}{others}."
     if largest > 0:
         return f"none of {of} raises the loss beyond chance; it rises most with {head} {by}."
     return f"none of {of} raises the loss."

@@ -127,10 +127,12 @@ def test_the_answer_names_the_head_that_the_loss_rises_most_without() -> None:
         return [one.removeprefix(alone) for one in _needed(heads.assign(**columns), unit)]
 
     most = "encoder.0.2 (+0.2000 nats per token)"
-    assert said() == [f"1 of 4 heads raises the loss beyond chance, most {most}."]
+    raised = f"1 of 4 heads raises the loss beyond chance, most {most}"
+    assert said() == [f"{raised}; 1 other lowers it."]
     columns[zero.significant] = [True, True, True, True]
     most = "encoder.0.1 (+0.3000 nats per token)"
-    assert said() == [f"3 of 4 heads raise the loss beyond chance, most {most}."]
+    raised = f"3 of 4 heads raise the loss beyond chance, most {most}"
+    assert said() == [f"{raised}; 1 other lowers it."]
     columns[zero.significant] = [False] * 4
     most = "with encoder.0.1 (+0.3000 nats per token)"
     assert said() == [f"none of 4 heads raises the loss beyond chance; it rises most {most}."]
@@ -377,7 +379,10 @@ def test_significance_is_corrected_for_the_number_of_tests() -> None:
     assert table["loss_change_significant"].tolist() == [False, False, True]
     table = pd.DataFrame({LOSS_TESTED.p: [math.nan, math.nan]})
     add_significance(table, LOSS_TESTED)
-    assert not table["loss_change_significant"].any()
+    assert table["loss_change_significant"].isna().all()
+    table = pd.DataFrame({LOSS_TESTED.p: [0.03, math.nan, 0.01]})
+    add_significance(table, LOSS_TESTED)
+    assert table["loss_change_significant"].dropna().to_dict() == {0: True, 2: True}
 
 
 def test_ranks_and_orders() -> None:
