@@ -190,7 +190,7 @@ def test_maps_tell_significant_roles_from_those_that_are_only_confirmed(analysis
     ]
     assert analysis.contents().answers == [
         "2 of 6 heads have a role that is confirmed and significant against controls: 1 positional, 1 sink.",
-        "The loss rises most without encoder.0.2, by 0.020 nats per token.",
+        "The loss rises most without encoder.0.2, by 0.0200 nats per token.",
     ]
     assert [word for word, _ in overview.words] == [
         "closest role", "strength", "confirmed", "significant", "structure", "loss",
@@ -250,12 +250,12 @@ def test_no_head_is_needed_or_clear_without_evidence(analysis: Result) -> None:
         loss_change_low=-0.01, status="borderline", significance="borderline"
     )
     weak = remade(analysis, labels=labels)
-    assert [one.reason for one in highlights_of(weak)] == ["Clearest structure"]
+    assert [one.reason for one in highlights_of(weak).values()] == ["Clearest structure"]
 
 
 def test_the_clearest_structure_is_one(analysis: Result) -> None:
     """Whatever the margin, no head is shown for that no family describes it."""
     bits = analysis.structure["bits_per_row"].mask(analysis.structure["family"] == "diffuse", -9.0)
     nothing = remade(analysis, structure=analysis.structure.assign(bits_per_row=bits))
-    assert "Clearest structure" in {one.reason for one in highlights_of(analysis)}
-    assert "Clearest structure" not in {one.reason for one in highlights_of(nothing)}
+    assert "Clearest structure" in {one.reason for one in highlights_of(analysis).values()}
+    assert "Clearest structure" not in {one.reason for one in highlights_of(nothing).values()}

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 import transformers as hf
-from questions.test_check import GROUPED, HEALTHY, SIZES
+from questions.check.test_check import GROUPED, HEALTHY, SIZES
 from transformers import masking_utils
 from transformers.models.bart import modeling_bart
 from transformers.models.bert import modeling_bert
