@@ -25,8 +25,8 @@ jaxtyping.jaxtyped = shape_checks.jaxtyped
 # How long an example takes says how busy the machine is.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
-# Packages whose types and shapes `make test` checks, as pyproject.toml says, have tests of this name.
-TYPED = {"attention", "matrices"}
+# Of packages whose types and shapes `make test` checks, as pyproject.toml says; of files and of a browser.
+TYPED = {"attention", "matrices", "architecture", "browser"}
 LOOPBACK = {"127.0.0.1", "::1"}
 
 
