@@ -14,7 +14,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from matplotlib.figure import Figure
 from planted_layers import stochastic
+from torch import Tensor
 from zoo import random_models
 from zoo.random_models import PAIRS, tokenizer
 
@@ -293,9 +295,12 @@ def test_matrices_of_the_heads_that_are_shown_first_are_drawn_or_all(
 ) -> None:
     found = replace(analysis, details={**analysis.details, "figures": chosen})
     drawn = []
-    monkeypatch.setattr(
-        view, "draw_matrices", lambda weights, *_, names, **__: drawn.append((weights, names))
-    )
+
+    def draw(weights: Tensor, *_: object, names: list[str], **__: object) -> Figure:
+        drawn.append((weights, names))
+        return Figure()
+
+    monkeypatch.setattr(view, "draw_matrices", draw)
     (part,) = view._matrices_parts(found)
     for _ in part.figures():
         pass
