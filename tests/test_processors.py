@@ -128,8 +128,8 @@ def test_a_quota_of_this_machine() -> None:
 def test_the_share_of_others_leaves_this_process_out(
     passed: float, busy: float, ours: float, expected: float
 ) -> None:
-    before = ProcessorTimes(100, 50, 7)
-    now = ProcessorTimes(100 + passed, 50 + busy, 7 + ours)
+    before = ProcessorTimes(100.0, 50.0, 7.0)
+    now = ProcessorTimes(100.0 + passed, 50.0 + busy, 7.0 + ours)
     assert others_share(before, now) == pytest.approx(expected)
 
 
