@@ -153,8 +153,7 @@ def _check_weight_files(configuration: Mapping[str, Any], folder: Path) -> None:
         _check_inside(folder, "config.json", [named])
         files += [folder / named] if named.endswith(".index.json") else []
     for path in files:
-        found = read_json(path, _Index, advice="download the model again")
-        _check_inside(folder, path.name, sorted(set(found.weight_map.values())))
+        _check_inside(folder, path.name, sorted(_named_in(path)))
 
 
 @dataclass(frozen=True)
@@ -162,6 +161,11 @@ class _Index:
     """The part of an index that says which file holds each tensor."""
 
     weight_map: Mapping[str, str]
+
+
+def _named_in(index: Path) -> set[str]:
+    """The files of weights that an index names."""
+    return set(read_json(index, _Index, advice="download the model again").weight_map.values())
 
 
 def _check_inside(folder: Path, where: str, names: Iterable[str]) -> None:
@@ -234,8 +238,7 @@ def _files_of_weights(folder: Path) -> list[Path]:
     for form in ("model*.safetensors", "pytorch_model*.bin"):
         files = {*folder.glob(form)}
         for index in folder.glob(f"{form}.index.json"):
-            weight_map = read_json(index, _Index, advice="download the model again").weight_map
-            files |= {folder / name for name in weight_map.values()}
+            files |= {folder / name for name in _named_in(index)}
         if files:
             return sorted(files)
     return []

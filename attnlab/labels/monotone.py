@@ -109,7 +109,6 @@ def _count(view: LayerView) -> MonotoneCounts | None:
 
 MONOTONE_LABEL = HeadLabel(
     name="monotone",
-    # It moves along with the query, but not at one offset.
     count=_count,
     decide=lambda counts, seed: decide_monotone(counts, seed=seed),
     precedence=5,

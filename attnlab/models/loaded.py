@@ -66,8 +66,7 @@ class Model(ShortRepr):
         # Loads what models of transformers are loaded with, which a file of matrices is not.
         from attnlab.models.safe_loading import tensors_checksum
 
-        body = getattr(self.model, self.model.base_model_prefix, self.model)
-        return tensors_checksum(body.state_dict())
+        return tensors_checksum(self.model.base_model.state_dict())
 
     @property
     def both_tokenizers(self) -> BothTokenizers:

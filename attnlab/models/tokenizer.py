@@ -326,12 +326,12 @@ def _replaced(growth: Mapping[str, float], stage: Mapping[str, Any]) -> dict[str
     pattern = stage.get("pattern", {})
     literal, expression = pattern.get("String", ""), pattern.get("Regex", "")
     made = _letters_of(stage.get("content", stage.get("prepend", "")), growth)
-    if not literal and _may_match_nothing(expression):
+    if literal:
+        replaced = {one: max(growth.get(one, 1.0), made / len(literal)) for one in set(literal)}
+        return {**growth, **replaced}
+    if _may_match_nothing(expression):
         return {letter: most + made for letter, most in growth.items()}
-    if not literal:
-        return {letter: max(most, made) for letter, most in growth.items()}
-    replaced = {one: max(growth.get(one, 1.0), made / len(literal)) for one in set(literal)}
-    return {**growth, **replaced}
+    return {letter: max(most, made) for letter, most in growth.items()}
 
 
 def _may_match_nothing(expression: str) -> bool:
