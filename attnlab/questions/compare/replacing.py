@@ -278,15 +278,13 @@ class _Losses:
     def changes(self, outcomes: Sequence[Outcome]) -> pd.DataFrame:
         """Loss, BLEU and time of every outcome, with changes from the first, full attention, and gains."""
         whole, *others = (one.quality for one in outcomes)
-        unchanged = Change.of(whole, whole)
-        changes = [unchanged, *Change.each(whole, others)]
-        rows = [change.scores | change.cells() for change in changes]
-        rows[0] = unchanged.scores | dict.fromkeys(unchanged.cells(), math.nan)
+        unchanged, *changes = Change.each(whole, [whole, *others])
+        rows = [unchanged.scores | dict.fromkeys(unchanged.cells(), math.nan)]
+        rows += [change.scores | change.cells() for change in changes]
         for row, one in zip(rows, outcomes, strict=True):
             row["time_ratio"] = one.time_ratio
             if whole.translations:
-                ratio = length_ratio(one.quality.translations, whole.references)
-                row["length_ratio"] = ratio
+                row["length_ratio"] = length_ratio(one.quality.translations, whole.references)
         return pd.DataFrame(rows).join(self._gains([whole, *others]))
 
     def _gains(self, qualities: Sequence[Quality]) -> pd.DataFrame:
