@@ -234,9 +234,8 @@ LOSS_CHANGE = Estimate(
     Column(
         "loss_change",
         "change of loss",
-        "Loss per token with the change that the row names, less that of the model without it: nats, or the "
-        "distance that the result names; above 0 is worse. A row that names nothing but a head is of its "
-        "output set to zero before the output projection.",
+        "Rise of the loss per token with what the row changes, in nats or the distance that the result names: "
+        "above 0 is worse. Of a head alone: with its output set to zero before the output projection.",
         4,
         "loss",
     )
@@ -246,9 +245,8 @@ BLEU_CHANGE = Estimate(
     Column(
         "bleu_change",
         "change of BLEU",
-        "BLEU of greedy translations with the change that the row names, less that without it: below 0 is "
-        "worse; empty where not translated. A row that names nothing but a head is of its output set to zero "
-        "before the output projection.",
+        "Change of BLEU of greedy translations with what the row changes: below 0 is worse; empty where not "
+        "translated. Of a head alone: with its output set to zero before the output projection.",
         2,
         "BLEU",
     )
