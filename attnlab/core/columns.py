@@ -234,7 +234,7 @@ LOSS_CHANGE = Estimate(
     Column(
         "loss_change",
         "change of loss",
-        "Rise of the loss per token with what the row changes, in nats or the distance that the result names: "
+        "Rise of the loss per token with what the row changes, in nats or the distance of the result: "
         "above 0 is worse. Of a head alone: with its output set to zero before the output projection.",
         4,
         "loss",
