@@ -32,7 +32,7 @@ docs: $(VENV)/installed-docs  ## build/docs/index.html; warnings are errors
 
 PYTEST := $(RUN)python -m pytest --numprocesses 2 --dist worksteal
 # Checks of types and shapes at run time, over the whole package.
-TYPED := --jaxtyping-packages=attnlab,beartype.beartype
+TYPED := --jaxtyping-packages=attnlab,shape_checks.everywhere
 test: install  ## all that a change can break, in minutes
 	$(PYTEST)
 

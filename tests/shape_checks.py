@@ -13,9 +13,12 @@ from types import FunctionType
 from typing import Any, ForwardRef, get_args, get_type_hints
 
 import jaxtyping
-from beartype import BeartypeConf
+from beartype import BeartypeConf, beartype
 
 WITH_SHAPES = jaxtyping.jaxtyped
+# For runs that check every package: jaxtyping keeps bytecode by the name of the checker, and while it loads
+# a checked module it keeps unchecked ones that this imports under the same name.
+everywhere = beartype
 # The same kind of error, a TypeError.
 AS_JAXTYPING = BeartypeConf(violation_type=jaxtyping.TypeCheckError)
 
