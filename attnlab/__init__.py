@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from attnlab.questions.rollout.rolling import rollout
     from attnlab.reading.capture import capture
     from attnlab.results import Result, load
-    from attnlab.results.notes import describe_notes
     from attnlab.studies import run_study
 
 __all__ = [
@@ -43,7 +42,6 @@ __all__ = [
     "capture",
     "check",
     "compare",
-    "describe_notes",
     "detect",
     "embed",
     "importance",
@@ -65,7 +63,6 @@ _HOMES = {
     "Result": "attnlab.results.result",
     "assert_attends": "attnlab.questions.check.checking",
     "capture": "attnlab.reading.capture",
-    "describe_notes": "attnlab.results.notes",
     "load": "attnlab.results.load_any",
     "embed": "attnlab.models.first_embeddings",
     "resume": "attnlab.models.training",

@@ -186,8 +186,6 @@ def print_notes(notes: Iterable["Note"]) -> None:
     """One paragraph per note; none with --quiet."""
     from rich.text import Text
 
-    from attnlab.results.notes import describe_notes
-
     console = messages()
-    for text in describe_notes(notes):
-        console.print(Text.assemble(("Note:", "yellow"), " ", shown(text)))
+    for note in notes:
+        console.print(Text.assemble(("Note:", "yellow"), " ", shown(str(note))))

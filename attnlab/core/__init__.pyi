@@ -44,6 +44,7 @@ from .errors import InputError as InputError
 from .errors import Note as Note
 from .errors import NothingUsableError as NothingUsableError
 from .errors import ReportedElsewhereError as ReportedElsewhereError
+from .errors import kinds_of_notes as kinds_of_notes
 from .errors import panics as panics
 from .errors import ran_out_of_memory as ran_out_of_memory
 from .errors import reason as reason

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 # The exit status of a command that Ctrl-C ended, as shells give it.
 INTERRUPTED = 130
@@ -93,4 +94,24 @@ def ran_out_of_memory(error: BaseException) -> bool:
 
 
 class Note:
-    """A fact about how a result came about; subclasses are frozen dataclasses with its values."""
+    """A fact about how a result came about, and `str` of it the sentences that tell it.
+
+    Subclasses are frozen dataclasses of its values; one whose words depend on these in more than their places
+    has a `__str__` of its own.
+
+    Attributes:
+        words: one or two sentences, with the names of values in braces.
+    """
+
+    words: ClassVar[str]
+
+    def __str__(self) -> str:
+        return self.words.format(**vars(self))
+
+
+def kinds_of_notes() -> dict[str, type[Note]]:
+    """Every kind of note by its name, as far as the modules that declare them are imported."""
+    kinds = [Note]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    return {kind.__name__: kind for kind in kinds[1:]}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from attnlab.core import Note, iterate_lines, path_label
+from attnlab.core import Note, briefly, iterate_lines, path_label
 from attnlab.corpora.readers import LINES, list_split_files
 
 # Lines that are looked at.
@@ -36,6 +36,12 @@ class HeadingRead(Note):
     path: str
     line: str
 
+    def __str__(self) -> str:
+        return (
+            f"The first line of {self.path}, {briefly(self.line)}, looks like a heading and is read as a "
+            "row; if it is one, remove it (tail -n +2)."
+        )
+
 
 @dataclass(frozen=True)
 class QuotesRead(Note):
@@ -45,6 +51,11 @@ class QuotesRead(Note):
         path: the file.
         line: the number of the first line with such a field, from 1.
     """
+
+    words = (
+        "Line {line} of {path} is the first with fields in quotes as in CSV, which are read as part of the "
+        "texts; write it without them, with a tab between columns."
+    )
 
     path: str
     line: int

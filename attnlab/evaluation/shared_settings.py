@@ -10,12 +10,14 @@ from typing import Annotated, ClassVar, TypeVar
 
 from attnlab.core import (
     BATCH_SIZE,
+    FEWEST_FOR_INTERVAL,
     LARGEST_SEED,
     InputError,
     Note,
     Option,
     Settings,
     check_site_names,
+    counted,
     read_lines,
     sites_named,
     versions,
@@ -191,11 +193,18 @@ MANY_REPEATED = 0.1
 MANY_UNKNOWN = 0.2
 
 
+def _only(sentences: int, part: str = "") -> str:
+    return f"Only {counted(sentences, f'{part} sentence'.strip())}"
+
+
 @dataclass(frozen=True)
 class FewForMeans(Note):
     """So few sentences that means say little of other sentences."""
 
     sentences: int
+
+    def __str__(self) -> str:
+        return f"{_only(self.sentences)}: means may be far from those of a corpus."
 
 
 @dataclass(frozen=True)
@@ -210,6 +219,13 @@ class FewForIntervals(Note):
     sentences: int
     part: str = ""
 
+    def __str__(self) -> str:
+        only = _only(self.sentences, self.part)
+        if self.sentences >= FEWEST_FOR_INTERVAL:
+            return f"{only}: intervals are wide, and little can be told from chance."
+        least = f"there is no 95 % interval of fewer than {FEWEST_FOR_INTERVAL}"
+        return f"{only}: {least}, and nothing{' of them' if self.part else ''} can be told from chance."
+
 
 @dataclass(frozen=True)
 class UnreadableTranslations(Note):
@@ -221,6 +237,11 @@ class UnreadableTranslations(Note):
         least: from which on translations can be read.
     """
 
+    words = (
+        "The validation BLEU of {run} is {bleu:.1f}, and below {least:g} no translation can be read: its "
+        "attention will change with more training (attnlab train {run} --resume --epochs N)."
+    )
+
     run: str
     bleu: float
     least: float
@@ -229,6 +250,8 @@ class UnreadableTranslations(Note):
 @dataclass(frozen=True)
 class FewerThanAsked(Note):
     """Fewer sentences than were asked for, where these come from."""
+
+    words = "{asked} sentences were asked for; {origin} has {there}."
 
     asked: int
     origin: str
@@ -249,6 +272,14 @@ class SplitTexts(Note):
     training: int
     validation: int | None
 
+    def __str__(self) -> str:
+        counts = {"to learn on": self.training, "to choose on": self.validation}
+        parts = [f"{count} {purpose}" for purpose, count in counts.items() if count is not None]
+        return (
+            f"The sentences are split in turn: {', '.join([f'{self.held_out} held out', *parts])}. Figures "
+            "are of those held out; to have more of them, give training sentences apart (--calibration-text)."
+        )
+
 
 @dataclass(frozen=True)
 class RepeatedTexts(Note):
@@ -262,6 +293,13 @@ class RepeatedTexts(Note):
     repeated: int
     texts: int
 
+    def __str__(self) -> str:
+        return (
+            f"{self.repeated} of {self.texts} sentences "
+            f"{'repeats an earlier one' if self.repeated == 1 else 'repeat earlier ones'} (of pairs their "
+            "sources): intervals and p-values treat them as independent, and so are too narrow."
+        )
+
 
 @dataclass(frozen=True)
 class UnknownTokens(Note):
@@ -274,10 +312,26 @@ class UnknownTokens(Note):
 
     shares: tuple[tuple[str, float], ...]
 
+    def __str__(self) -> str:
+        """Such as `Of the word tokens 85% (held-out), 84% (training) are unknown to the tokenizer: ...`."""
+        shares = ", ".join(
+            f"{share:.0%} ({part})" if part else f"{share:.0%}" for part, share in self.shares
+        )
+        return (
+            f"Of the word tokens {shares} are unknown to the tokenizer: the model reads all of them as the "
+            "same token, so results say little of other texts; give texts in the language and script that it "
+            "was trained on."
+        )
+
 
 @dataclass(frozen=True)
 class OlderWeights(Note):
     """The run in which a result lies has been trained on since."""
+
+    words = (
+        "These results are of an older state of the model in {run}, whose weights have changed since; make "
+        "them again with --overwrite."
+    )
 
     run: str
 
@@ -286,10 +340,17 @@ class OlderWeights(Note):
 class NoTranslations(Note):
     """Decoder and cross-attention of an encoder-decoder are left out: nothing for it to read."""
 
+    words = (
+        "The heads of decoder and cross-attention are left out, since the sentences have no translations; a"
+        " line of a file can hold a sentence, a tab and its translation."
+    )
+
 
 @dataclass(frozen=True)
 class OtherLanguages(Note):
     """Sentences of a corpus in other languages than those that the run was trained on."""
+
+    words = "The sentences are of the languages {read}, and the run was trained on {trained}."
 
     trained: str
     read: str
@@ -298,6 +359,11 @@ class OtherLanguages(Note):
 @dataclass(frozen=True)
 class TranslationsUnread(Note):
     """What stands behind the tabs is left out: the model has one stack, which reads the sentences."""
+
+    words = (
+        "The model reads what is before the tab of each line, or the first of each pair; it has no decoder "
+        "that could read translations."
+    )
 
 
 @dataclass(frozen=True)
@@ -313,6 +379,14 @@ class TableWiderThanPage(Note):
     points: int
     page_points: int
     fitting: tuple[str, ...]
+
+    def __str__(self) -> str:
+        columns = ",".join(self.fitting)
+        choice = f", as with --columns {columns}" if columns else " with --columns"
+        return (
+            f"The table is about {self.points:,} pt wide, and the text of a LaTeX article "
+            f"{self.page_points}: choose columns{choice}."
+        )
 
 
 Result = TypeVar("Result")

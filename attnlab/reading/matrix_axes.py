@@ -35,6 +35,18 @@ class AxesTaken(Note):
     shape: tuple[int, ...]
     arrays: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        axes = f"axes, {' x '.join(map(str, self.shape))},"
+        names = f"{', '.join(self.axes)} (option axes)"
+        if not self.arrays:
+            return f"The array's {axes} are taken for {names}."
+        if len(self.arrays) == 1:
+            return f"The array {self.arrays[0]} is taken for this layer, its {axes} for {names}."
+        which = f"{self.arrays[0]} to {self.arrays[-1]}"
+        return (
+            f"The {len(self.arrays)} arrays {which} are taken for layers, their {axes} for {names}."
+        )
+
 
 def check_axes(axes: Sequence[str] | None) -> None:
     """Raises InputError for axes that are no axes of matrices; None is for those of the rule."""

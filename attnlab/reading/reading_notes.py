@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from attnlab.core import Note
 
+# Sums of rows that dropout can leave.
+_DROPOUT = (0.5, 2.0)
+
 
 @dataclass(frozen=True)
 class SentencesDropped(Note):
@@ -30,6 +33,11 @@ class SentencesDropped(Note):
             return "without a token to predict"
         return "empty" if self.most_tokens is None else f"longer than {self.most_tokens} tokens"
 
+    def __str__(self) -> str:
+        part = f"{self.part} " if self.part else ""
+        were = "was" if self.count == 1 else "were"
+        return f"{self.count} of {self.total} {part}sentences {were} left out: {self.reason}."
+
 
 @dataclass(frozen=True)
 class RowsNotNormalized(Note):
@@ -45,6 +53,20 @@ class RowsNotNormalized(Note):
     highest: float
     kept: bool = False
 
+    def __str__(self) -> str:
+        if self.kept:
+            return (
+                "Some rows do not sum to 1, as in a file of half precision; --normalize rows helps."
+            )
+        by_dropout = _DROPOUT[0] <= self.lowest and self.highest <= _DROPOUT[1]
+        why = (
+            "perhaps because dropout was on" if by_dropout else "these may be no attention weights"
+        )
+        return (
+            f"Rows do not sum to 1 (from {self.lowest:.3f} to {self.highest:.3f}), {why}; "
+            "--normalize rows divides each by its sum."
+        )
+
 
 @dataclass(frozen=True)
 class KeptInPart(Note):
@@ -54,3 +76,13 @@ class KeptInPart(Note):
     site: str
     queries: int
     all_queries: int
+
+    def __str__(self) -> str:
+        cut = self.queries < self.all_queries
+        rows = (
+            f"the rows of the first {self.queries:,} of {self.all_queries:,} queries" if cut else ""
+        )
+        return (
+            f"Of the matrices of sentence {self.sentence} ({self.site}), {rows or 'all rows'} are kept, in "
+            "half precision, since whole matrices of single precision take more room than there is."
+        )

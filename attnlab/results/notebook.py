@@ -6,7 +6,7 @@ import pandas as pd
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
-from attnlab.core import Column
+from attnlab.core import Column, Note
 from attnlab.figures import INK, svg
 from attnlab.results.export import cell, declared_columns, is_number
 
@@ -25,7 +25,7 @@ def table_html(frame: pd.DataFrame, file: str = "") -> Markup:
     return frame_html(frame, declared_columns(frame, file))
 
 
-def table_with_notes(frame: pd.DataFrame, columns: Sequence[Column], notes: Sequence[str]) -> str:
+def table_with_notes(frame: pd.DataFrame, columns: Sequence[Column], notes: Sequence[Note]) -> str:
     """The first rows of a table, these columns of it, and the notes."""
     return together(frame_html(frame, columns), notes=notes)
 
@@ -59,7 +59,7 @@ def drawn_html(figure: Figure, name: str) -> Markup:
     return Markup(svg(figure, name).replace(INK, "currentColor"))  # noqa: S704
 
 
-def together(*parts: Markup, notes: Sequence[str] = ()) -> str:
+def together(*parts: Markup, notes: Sequence[Note] = ()) -> str:
     """Pieces of HTML and notes as the cell of a notebook."""
-    said = Markup().join(Markup("<p>Note: {}</p>").format(escape(note)) for note in notes)
+    said = Markup().join(Markup("<p>Note: {}</p>").format(escape(str(note))) for note in notes)
     return str(Markup('<div class="attnlab">{}{}</div>').format(Markup().join(parts), said))

@@ -11,7 +11,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Literal
 
-from attnlab.core import InputError, Note, Settings, Table, with_plugins
+from attnlab.core import InputError, Settings, Table, with_plugins
 
 # What a question can be asked about: a model, a file of matrices, a file or folder of embeddings.
 SourceKind = Literal["model", "matrices", "embeddings"]
@@ -38,7 +38,6 @@ class Question:
         view: `module`, with `contents(result)` for the page, and where the rows of the first table are not
             what a terminal or a notebook shows best, `terminal(result)` and `notebook(result)`; None: `view`
             beside the module of `run`.
-        notes: the words of its own kinds of notes, see `attnlab.results.note_words`.
         figures: names of its figures without the suffix, with * where they depend on what was found.
         source: help of the argument.
         sources: what it can be asked about.
@@ -61,7 +60,6 @@ class Question:
     run: str
     view: str | None = None
     arrays: Mapping[str, str] = field(default_factory=dict)
-    notes: Mapping[type[Note], str | Callable[[Any], str]] = field(default_factory=dict)
     figures: tuple[str, ...] = ()
     source: str = (
         "A run of `attnlab train`, a folder of a transformers model, or its name on the hub."

@@ -16,6 +16,7 @@ from attnlab.core import (
     briefly,
     file_checksum,
     fitting,
+    kinds_of_notes,
     path_label,
     read_json,
     reason,
@@ -25,7 +26,7 @@ from attnlab.evaluation import OlderWeights
 from attnlab.models import WEIGHTS
 from attnlab.results.csv_tables import BOOLEAN, INTEGER, NUMBER, TEXT, Kind, read_table
 from attnlab.results.export import declared_table
-from attnlab.results.note_words import WORDS
+from attnlab.results.question import question_of
 from attnlab.results.result_files import RECORD, check_record_there
 
 FORMAT: Literal["attnlab result 1"] = "attnlab result 1"
@@ -37,7 +38,6 @@ _KINDS: Mapping[str, Kind] = {
     # Nothing was measured in any row.
     "empty": NUMBER,
 }
-_NOTES = {kind.__name__: kind for kind in WORDS}
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,7 @@ def write_record(
     write_json(Path(folder) / RECORD, values)
 
 
-def read_record(
-    folder: str | Path, kinds_of_notes: Mapping[str, type[Note]] = _NOTES
-) -> ResultRecord:
+def read_record(folder: str | Path) -> ResultRecord:
     """What `write_record` wrote, and a note more where the run that it lies in has other weights now.
 
     Raises:
@@ -102,7 +100,7 @@ def read_record(
     # A number that nobody could measure is NaN.
     values = read_json(path, dict[str, Any], fault=fault, advice=advice, finite=False)
     try:
-        record = _record(values, kinds_of_notes)
+        record = _record(values)
     except InputError as error:
         msg = f"{path} {fault} ({reason(error)}); {advice}."
         raise InputError(msg) from error
@@ -168,8 +166,11 @@ class _StoredRecord:
     weights: str | None
 
 
-def _record(values: Any, kinds_of_notes: Mapping[str, type[Note]]) -> ResultRecord:
+def _record(values: Any) -> ResultRecord:
     found = fitting(_StoredRecord, values)
+    # Its module declares notes of its own.
+    question_of(found.result)
+    kinds = kinds_of_notes()
     _check_known(values, _StoredRecord, "it")
     outside = [name for name in found.tables if Path(name).name != name]
     if outside:
@@ -179,9 +180,7 @@ def _record(values: Any, kinds_of_notes: Mapping[str, type[Note]]) -> ResultReco
         found.result,
         found.title,
         found.about,
-        tuple(
-            _note(one, f"notes.{number}", kinds_of_notes) for number, one in enumerate(found.notes)
-        ),
+        tuple(_note(one, f"notes.{number}", kinds) for number, one in enumerate(found.notes)),
         found.details,
         {name: _by_column(kinds) for name, kinds in found.tables.items()},
         found.weights,

@@ -12,7 +12,6 @@ from attnlab.core import (
     locked,
     reason,
 )
-from attnlab.results.notes import kinds_of_notes
 from attnlab.results.page.result_page import ContentsOf, write_result_page
 from attnlab.results.question import question_of
 from attnlab.results.records import read_record
@@ -35,7 +34,7 @@ def write_report(folder: str | Path, others: Mapping[str, ContentsOf] | None = N
         InputError: another process writes there.
         AttnlabError: something could not be written.
     """
-    result = read_record(folder, kinds_of_notes()).result
+    result = read_record(folder).result
     question = question_of(result)
     others = others or {}
     if result not in others and question is None:

@@ -24,7 +24,6 @@ from attnlab.core import (
 from attnlab.reading import KeptMatrices, load_kept_matrices
 from attnlab.results.export import columns_chosen, declared_columns, formatted
 from attnlab.results.notebook import table_with_notes
-from attnlab.results.notes import describe_notes, kinds_of_notes
 from attnlab.results.page.result_page import Contents, write_contents
 from attnlab.results.question import (
     ARRAYS,
@@ -114,7 +113,7 @@ class Result:
         own = getattr(self.asked.viewer, "notebook", None)
         if own is not None:
             return str(own(self))
-        return table_with_notes(self.table, self._columns(), self.note_texts)
+        return table_with_notes(self.table, self._columns(), self.notes)
 
     @property
     def asked(self) -> Question:
@@ -125,11 +124,6 @@ class Result:
     def table(self) -> pd.DataFrame:
         """The table that matters most to a reader."""
         return self.tables[self.asked.tables[0].name]
-
-    @property
-    def note_texts(self) -> list[str]:
-        """The notes as sentences."""
-        return describe_notes(self.notes)
 
     @property
     def figures(self) -> dict[str, Figure]:
@@ -204,7 +198,6 @@ class Result:
             self._record(),
             self._tables_by_file(),
             self.contents(),
-            notes=self.note_texts,
             declared=self.asked.tables,
             figures=FIGURES,
         )
@@ -216,7 +209,7 @@ class Result:
         Raises:
             InputError: the folder holds no result, one that is damaged, or one of another attnlab.
         """
-        record = read_record(folder, kinds_of_notes())
+        record = read_record(folder)
         question = question_of(record.result)
         if question is None:
             known = ", ".join(sorted(one.what for one in questions().values()))
@@ -253,7 +246,7 @@ class Result:
         """Prints what its command prints: its tables, the answers below them, and the notes."""
         for table in self.terminal():
             print_shown(table)
-        for note in self.note_texts:
+        for note in self.notes:
             print(f"Note: {note}")  # noqa: T201
 
     def to_latex(
@@ -318,7 +311,7 @@ class Result:
         )
 
     def _explanation(self) -> str:
-        notes = (f"Note: {note}\n" for note in self.note_texts)
+        notes = (f"Note: {note}\n" for note in self.notes)
         tables = (
             table.explained(set(map(str, self.tables[table.name])))
             for table in self.asked.tables

@@ -36,7 +36,6 @@ from attnlab.labels import (
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.reading import HeadStatistics, LayerWeights, prepare
 from attnlab.results import Result, head_names
-from attnlab.results.notes import describe_notes
 from experiments.heads_of_minilm.by_layer import (
     draw_grid,
     draw_layers,
@@ -94,7 +93,7 @@ def main() -> None:
         model=analysis.about["Model"], sentences=int(analysis.heads["sentences"].iloc[0]),
         mass_on_opening=round(analysis.heads["mass_on_opening"].mean(), 2),
         mass_on_closing=round(analysis.heads["mass_on_closing"].mean(), 2),
-        warnings=describe_notes(analysis.notes), processor_seconds=round(time.process_time() - begin),
+        warnings=list(map(str, analysis.notes)), processor_seconds=round(time.process_time() - begin),
     )  # fmt: skip
     write_readme(OUT, readme(OUT))
 

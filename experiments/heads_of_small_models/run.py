@@ -25,7 +25,6 @@ from attnlab.models import Run
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.importance.importance import importance
 from attnlab.questions.prune.pruning import prune
-from attnlab.results.notes import describe_notes
 from experiments.heads_of_small_models.figure import draw_curves
 from experiments.heads_of_small_models.readme import readme
 from experiments.heads_of_small_models.summary import measured_parts, models_with
@@ -124,7 +123,7 @@ def measure_importance(run: Run, treebank: Path, out: Path) -> list[str]:
     write_table(out / "replaced.csv", found.replaced)
     write_table(out / "removal.csv", found.cumulative)
     write_table(out / "agreement_of_measures.csv", found.rank_agreement)
-    return found.note_texts
+    return list(map(str, found.notes))
 
 
 def measure_pruning(run: Run, treebank: Path, out: Path) -> list[str]:
@@ -133,7 +132,7 @@ def measure_pruning(run: Run, treebank: Path, out: Path) -> list[str]:
     pruned = prune(run.folder, PENALTIES, steps=STEPS, seed=SEED)
     write_table(out / "pruning.csv", pruned.curve)
     write_table(out / "gates.csv", pruned.gates)
-    return describe_notes(pruned.notes)
+    return list(map(str, pruned.notes))
 
 
 def measure_labels(run: Run, treebank: Path, out: Path) -> list[str]:

@@ -18,7 +18,7 @@ LAYERS = [
 ]  # fmt: skip
 LIGHT = {"time", "attnlab", "typer", "rich"} | sys.stdlib_module_names
 # Offered by two modules of one package, and what a front cannot offer.
-AMBIGUOUS = {"describe_notes", "__version__"}
+AMBIGUOUS = {"__version__"}
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 

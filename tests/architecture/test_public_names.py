@@ -15,7 +15,7 @@ NAMES = {
     "attnlab": {
         "Result", "__version__", "align", "analyze", "approximate", "assert_attends", "attention",
         "capture", "check", "compare",
-        "describe_notes", "detect", "embed", "importance", "inspect", "load", "matrices", "neighbours",
+        "detect", "embed", "importance", "inspect", "load", "matrices", "neighbours",
         "plan", "plot", "prune", "resume", "rollout",
         "run_study", "train", "view",
     },

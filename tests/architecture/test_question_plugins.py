@@ -38,6 +38,8 @@ NORMS = Table(
 class Smaller(Note):
     """How many matrices were left out."""
 
+    words = "{count} matrices have smaller norms."
+
     count: int
 
 
@@ -102,7 +104,6 @@ QUESTION = Question(
     arrays={"gram": "[row, column], the first weights."},
     run="toy_norms:norms",
     view="toy_norms",
-    notes={Smaller: "{count} matrices have smaller norms."},
     figures=("norms",),
 )
 '''

@@ -10,7 +10,6 @@ from zoo import random_models
 import attnlab
 from attnlab.corpora.table_notes import HeadingRead, QuotesRead, notes_on_tables
 from attnlab.questions.align.question import AlignmentSettings, notes_on_pairs
-from attnlab.results.notes import describe_notes
 
 PLAIN = '"I sleep."\tIo dormo.\nshe said "no"\tdisse "no"\nthe cat sleeps\til gatto dorme\n'
 
@@ -41,7 +40,7 @@ def test_signs_of_another_form(
     notes = notes_on_tables(path, None, [("a", "b")])
     assert [vars(one) | {"path": "FILE"} for one in notes] == [vars(one) for one in expected]
     assert list(map(type, notes)) == list(map(type, expected))
-    for sentence in describe_notes(notes):
+    for sentence in map(str, notes):
         assert str(path) in sentence
         assert sentence.endswith(".")
 

@@ -55,7 +55,7 @@ def test_a_transformers_model_is_what_questions_take(bert: Path, tmp_path: Path)
     found.save(tmp_path / "result")
     again = attnlab.load(str(tmp_path / "result"))
     assert isinstance(again, Result)
-    assert again.note_texts == found.note_texts
+    assert again.notes == found.notes
     pd.testing.assert_frame_equal(again.heads, found.heads, check_dtype=False)
 
 

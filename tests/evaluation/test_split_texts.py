@@ -117,6 +117,6 @@ def test_validation_sentences_that_are_given_leave_two_parts(question: str) -> N
     found = getattr(attnlab, question)(model, validation=SENTENCES[5:], **told)
     (note,) = (note for note in found.notes if isinstance(note, SplitTexts))
     assert note == SplitTexts(3, 2, None)
-    assert "split in turn: 3 held out, 2 to learn on. Figures" in " ".join(found.note_texts)
+    assert "split in turn: 3 held out, 2 to learn on. Figures" in " ".join(map(str, found.notes))
     with pytest.raises(InputError, match="2 parts .* at least 2 different ones are needed, not 1;"):
         getattr(attnlab, question)(model, validation=SENTENCES[1:], **told)

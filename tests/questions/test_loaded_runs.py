@@ -50,7 +50,6 @@ def test_every_verb_with_a_source_is_here() -> None:
         "approximate",
         "assert_attends",
         "capture",
-        "describe_notes",
         "embed",
         "load",
         "resume",

@@ -10,7 +10,6 @@ from zoo.random_models import SENTENCES, tokenizer
 
 import attnlab
 from attnlab.evaluation.shared_settings import FewerThanAsked, UnknownTokens
-from attnlab.results.notes import describe_notes
 
 # What keeps each question short.
 QUESTIONS: dict[str, dict[str, Any]] = {
@@ -59,7 +58,7 @@ def test_texts_of_unknown_words_are_told_with_their_share(name: str) -> None:
     found = getattr(attnlab, name)((random_models.gpt2(), tokenizer()), sentences=texts, **options)
     (note,) = unknown_in(found)
     assert dict(note.shares) == pytest.approx(shares)
-    (text,) = describe_notes([note])
+    text = str(note)
     assert "Of the word tokens 44%" in text
     assert "give texts in the language" in text
 

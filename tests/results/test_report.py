@@ -22,7 +22,6 @@ from attnlab.core.folders import EXPORT, UNFINISHED
 from attnlab.questions.analyze.analysis_notes import NoTrees, TooLittleCounted, UndecidedLabel
 from attnlab.reading.reading_notes import RowsNotNormalized, SentencesDropped
 from attnlab.results import result
-from attnlab.results.notes import kinds_of_notes
 from attnlab.results.question import question_named
 from attnlab.results.records import (
     ResultRecord,
@@ -95,7 +94,7 @@ def test_facts_are_read_as_they_were_written(tmp_path: Path) -> None:
     record = ResultRecord("analysis", "T", {"Model": "m", "n": 3}, NOTES, {"views": ["all"]})
     TABLE.to_csv(tmp_path / "t.csv", index=False)
     write_record(tmp_path, record, {"t.csv": TABLE})
-    found = read_record(tmp_path, kinds_of_notes())
+    found = read_record(tmp_path)
     assert dataclasses.replace(found, tables={}, rows={}) == record
     assert found.rows == {"t.csv": len(TABLE)}
     pd.testing.assert_frame_equal(
@@ -241,7 +240,7 @@ def test_results_tell_of_which_weights_they_are_and_when_these_changed(
     copied(folder, tmp_path / "analysis")
     (tmp_path / "unknown").mkdir()
     write_record(tmp_path / "unknown", ResultRecord("analysis", "T"), {})
-    record = read_record(tmp_path / "analysis", kinds_of_notes())
+    record = read_record(tmp_path / "analysis")
     assert record.weights == file_checksum(weights)
     assert record.notes == planted_analysis().notes
     assert older_results(tmp_path) == []

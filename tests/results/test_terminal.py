@@ -35,7 +35,7 @@ def test_a_result_is_shown_as_its_command_prints_it(
     for table in result.terminal():
         print_shown(table)
     tables = capsys.readouterr().out
-    assert shown == tables + "".join(f"Note: {note}\n" for note in result.note_texts)
+    assert shown == tables + "".join(f"Note: {note}\n" for note in map(str, result.notes))
     words = " ".join(tables.split())
     for table in result.terminal():
         for row in table.rows:

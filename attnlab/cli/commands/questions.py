@@ -168,7 +168,7 @@ def print_result(result: "Result", folder: Path | None, form: str = AS_TEXT, **b
             written = {"folder": folder} | ({"extra": extra} if extra else {})
         print_json(
             **{name: result.tables[name] for name in tables},
-            notes=result.note_texts,
+            notes=list(map(str, result.notes)),
             **written,
             **beside,
         )

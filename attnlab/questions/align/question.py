@@ -290,6 +290,12 @@ class PairsNotAligned(Note):
     first: int
     reason: str
 
+    def __str__(self) -> str:
+        return (
+            f"{self.count} of {self.total} pairs cannot be aligned and have no links; the first is pair "
+            f"{self.first}: {self.reason}."
+        )
+
 
 @dataclass(frozen=True)
 class TranslationsNotAligned(Note):
@@ -307,10 +313,22 @@ class TranslationsNotAligned(Note):
     first: int
     reason: str
 
+    def __str__(self) -> str:
+        return (
+            f"Of {self.total} translations that the model wrote {self.count} cannot be aligned and are left "
+            f"out; the first is of pair {self.first}: {self.reason}."
+        )
+
 
 @dataclass(frozen=True)
 class NoGold(Note):
     """There are no gold links: heads are chosen by what can be said of them without any."""
+
+    words = (
+        "There are no gold links, so heads are chosen by those of a statistical aligner (or, with few pairs"
+        " or --quick, by words that are written alike on both sides), and nothing says how good their links"
+        " are."
+    )
 
 
 @dataclass(frozen=True)
@@ -320,6 +338,12 @@ class HeadsAlike(Note):
     Attributes:
         by: what heads are chosen by.
     """
+
+    words = (
+        "The head that agrees best with {by} on one half of the pairs agrees no better than the heads do on"
+        " average on the other half beyond chance, so no configuration for engines is given; give more "
+        "pairs, or gold links."
+    )
 
     by: str
 
@@ -336,10 +360,21 @@ class PairsInBoth(Note):
     count: int
     total: int
 
+    def __str__(self) -> str:
+        return (
+            f"{self.count} of {self.total} scored pairs are among those that heads are chosen on, so the AER "
+            "of the chosen heads may be too low; choose them on other pairs."
+        )
+
 
 @dataclass(frozen=True)
 class NotGenerated(Note):
     """Links while the model writes are not measured, since nothing says how a translation begins."""
+
+    words = (
+        "How links differ where the model writes the translation itself was not measured: its configuration"
+        " names no token that translations begin with, and references begin with none of a language."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -593,20 +628,6 @@ def notes_on_intervals(scored: int) -> list[Note]:
     return [FewForIntervals(scored)] if scored < ENOUGH_FOR_INTERVALS else []
 
 
-def _not_aligned(note: PairsNotAligned) -> str:
-    return (
-        f"{note.count} of {note.total} pairs cannot be aligned and have no links; the first is pair "
-        f"{note.first}: {note.reason}."
-    )
-
-
-def _not_scored(note: TranslationsNotAligned) -> str:
-    return (
-        f"Of {note.total} translations that the model wrote {note.count} cannot be aligned and are left out; "
-        f"the first is of pair {note.first}: {note.reason}."
-    )
-
-
 QUESTION = Question(
     name="align",
     what="alignment",
@@ -624,21 +645,4 @@ QUESTION = Question(
     announced=True,
     figures=("pair_*", "heads", "calibration"),
     writes=("links",),
-    notes={
-        PairsNotAligned: _not_aligned,
-        TranslationsNotAligned: _not_scored,
-        PairsInBoth: lambda note: (
-            f"{note.count} of {note.total} scored pairs are among those that heads are chosen on, so the AER "
-            "of the chosen heads may be too low; choose them on other pairs."
-        ),
-        NoGold: "There are no gold links, so heads are chosen by those of a statistical aligner (or, with "
-        "few pairs or --quick, by words that are written alike on both sides), and nothing says how good "
-        "their links are.",
-        HeadsAlike: "The head that agrees best with {by} on one half of the pairs agrees no better than the "
-        "heads do on average on the other half beyond chance, so no configuration for engines is given; give "
-        "more pairs, or gold links.",
-        NotGenerated: "How links differ where the model writes the translation itself was not measured: its "
-        "configuration names no token that translations begin with, and references begin with none of a "
-        "language.",
-    },
 )

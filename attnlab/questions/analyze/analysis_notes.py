@@ -1,7 +1,7 @@
 """What there is to know of an analysis, as values, and their sentences; nothing heavy is imported."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from attnlab.core import Note
 from attnlab.labels import LINKS
@@ -11,12 +11,21 @@ from attnlab.labels import LINKS
 class LayersHeldAtOnce(Note):
     """The model's layers could not be read one at a time."""
 
+    words = (
+        "This model's layers could not be read one at a time, so all layers of a batch were held in memory "
+        "at once."
+    )
+
 
 @dataclass(frozen=True)
 class RowsWithoutKeys(Note):
     """Rows of attention without a single visible key, over all heads that have others."""
 
     rows: int
+
+    def __str__(self) -> str:
+        rows = "1 row of attention saw" if self.rows == 1 else f"{self.rows} rows of attention saw"
+        return f"{rows} no key at all; entropy 0 is counted there."
 
 
 @dataclass(frozen=True)
@@ -25,6 +34,12 @@ class HeadsWithoutWeight(Note):
 
     heads: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return (
+            f"{_heads(self.heads)} without any weight, as where a plan says none: no output, and no pattern "
+            "to describe."
+        )
+
 
 @dataclass(frozen=True)
 class ClosedHeads(Note):
@@ -32,10 +47,21 @@ class ClosedHeads(Note):
 
     heads: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return (
+            f"{_heads(self.heads)} pruned: their output is 0, so that the model does not use their "
+            "attention, whatever their labels say."
+        )
+
 
 @dataclass(frozen=True)
 class LearnedSink(Note):
     """Rows sum to less than 1, since a learned sink takes this share of one on average."""
+
+    words = (
+        "A learned sink beside the keys takes {mass_fraction:.0%} of a row on average, so rows sum to less "
+        "than 1; distances between heads are lower bounds."
+    )
 
     mass_fraction: float
 
@@ -43,6 +69,8 @@ class LearnedSink(Note):
 @dataclass(frozen=True)
 class TooLargeToKeep(Note):
     """Out of `wanted` sentences whose matrices were to be kept, those for which there was no room."""
+
+    words = "{count} of the {wanted} sentences to keep were too large for {most_mebibytes:g} MiB."
 
     count: int
     wanted: int
@@ -60,6 +88,13 @@ class RowsDrawn(Note):
         seed: of the draws.
     """
 
+    words = (
+        "The matrices of text {text}, of {tokens:,} tokens, need more memory than is free or allowed, so "
+        "fits and structure are of {rows} rows drawn of each text (seed {seed}; all of a shorter one), by "
+        "which a text counts. What is chosen over all rows at once was left out: rare columns, the sparse "
+        "error E, additive, the largest entries; so was the mean by offset."
+    )
+
     text: int
     tokens: int
     rows: int
@@ -75,6 +110,11 @@ class TooLongToLabel(Note):
         tokens: how many it has.
     """
 
+    words = (
+        "Heads were not labelled, since the matrices of text {text}, of {tokens:,} tokens, need more memory"
+        " than is free or allowed; leave that text out to label them in the others."
+    )
+
     text: int
     tokens: int
 
@@ -87,10 +127,22 @@ class Unaligned(Note):
     first: str
     reason: str
 
+    def __str__(self) -> str:
+        what = "1 sentence is" if self.count == 1 else f"{self.count} sentences are"
+        return (
+            f"{what} not aligned with words, so trees and alignments of that many are not counted (the "
+            f"first: {self.first}, {self.reason})."
+        )
+
 
 @dataclass(frozen=True)
 class TrainingSentences(Note):
     """How many of the `total` different sentences that were handed in the run was trained on."""
+
+    words = (
+        "{count} of {total} different sentences are training sentences of the run: this is not what its "
+        "heads do on unseen text; analyze without a text takes the test part."
+    )
 
     count: int
     total: int
@@ -100,10 +152,20 @@ class TrainingSentences(Note):
 class TrainingCorpusUnknown(Note):
     """Token frequencies are counted in the sentences analyzed."""
 
+    words = (
+        "The training corpus is not known, so rare tokens are those that are rare in the sentences "
+        "analyzed."
+    )
+
 
 @dataclass(frozen=True)
 class NoTrees(Note):
     """The sentences have no gold trees."""
+
+    words = (
+        "These sentences have no gold trees, so no head can be called syntactic; give some with --treebank "
+        "FILE.conllu."
+    )
 
 
 @dataclass(frozen=True)
@@ -136,6 +198,27 @@ class TooLittleCounted(Note):
     never_met: bool
     generated: bool = False
 
+    def __str__(self) -> str:
+        what = "; ".join(
+            f"'{one.label}' in {', '.join(one.sites)} (fewer than {one.needed:,} {one.unit})"
+            for one in self.labels
+        )
+        advice = f"use about {self.wanted:,} sentences (--sentences {self.wanted})"
+        if self.there is None:
+            advice += " if there are that many"
+        elif self.there < self.wanted:
+            advice += (
+                f", more than the {self.there:,} there are here: name others ({_others(self)})"
+            )
+        else:
+            advice += f", of the {self.there:,} there are"
+        if self.never_met and (self.there is None or self.there >= self.wanted):
+            advice += f"; what was never met needs other sentences ({_others(self)})"
+        message = (
+            f"Too little was counted to confirm some labels, in one half of the sentences: {what}."
+        )
+        return message if self.generated else f"{message} To decide them, {advice}."
+
 
 @dataclass(frozen=True)
 class VocabularyTooSmall(Note):
@@ -150,6 +233,13 @@ class VocabularyTooSmall(Note):
     sites: tuple[str, ...]
     types: int
     frequent: int
+
+    def __str__(self) -> str:
+        return (
+            f"No head of {', '.join(self.sites)} can be called 'rare tokens', whatever the sentences: "
+            f"the vocabulary has {self.types:,} types, and rare are those outside the {self.frequent:,} most "
+            "frequent."
+        )
 
 
 @dataclass(frozen=True)
@@ -166,15 +256,35 @@ class SinksByThreshold(Note):
     heads: int
     above: tuple[tuple[float, int], ...]
 
+    def __str__(self) -> str:
+        """Such as `3 of 8 heads have more than 0.3 of the weight on one special token ... (0.4: 2)`."""
+        (threshold, number), *higher = self.above
+        others = ", ".join(f"{share:g}: {count}" for share, count in higher)
+        have = "has" if number == 1 else "have"
+        return (
+            f"{number} of {self.heads} heads {have} more than {threshold:g} of {_SINK_KEYS[self.keys]} "
+            f"(more than {others}); a count of sinks depends on the threshold."
+        )
+
 
 @dataclass(frozen=True)
 class NoControls(Note):
     """Labels were not compared with an untrained model and shuffled words."""
 
+    words = (
+        "Labels were compared neither with an untrained model nor with shuffled words, so that roles and "
+        "strengths differ from those of an analysis with these controls; leave out --quick to have them."
+    )
+
 
 @dataclass(frozen=True)
 class TooManyToAblate(Note):
     """The loss without each of so many heads takes long and is measured only where asked for."""
+
+    words = (
+        "The loss without each head was not measured, since there are {heads} heads and more than {most} "
+        "take long; --ablation measures it."
+    )
 
     heads: int
     most: int
@@ -184,6 +294,8 @@ class TooManyToAblate(Note):
 class NotAblated(Note):
     """The loss without each head could not be measured, for a reason that is a sentence."""
 
+    words = "The change of loss without each head was not measured: {reason}"
+
     reason: str
 
 
@@ -191,55 +303,11 @@ class NotAblated(Note):
 _MOST_NAMED = 16
 
 
-def _without_keys(note: RowsWithoutKeys) -> str:
-    rows = "1 row of attention saw" if note.rows == 1 else f"{note.rows} rows of attention saw"
-    return f"{rows} no key at all; entropy 0 is counted there."
-
-
 def _heads(names: tuple[str, ...]) -> str:
     """Such as `The heads encoder.0.1 and 3 more are`."""
     first = ", ".join(names[:_MOST_NAMED])
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return f"Head {first} is" if len(names) == 1 else f"Heads {first}{more} are"
-
-
-def _unaligned(note: Unaligned) -> str:
-    what = "1 sentence is" if note.count == 1 else f"{note.count} sentences are"
-    return (
-        f"{what} not aligned with words, so trees and alignments of that many are not counted (the "
-        f"first: {note.first}, {note.reason})."
-    )
-
-
-def _too_little(note: TooLittleCounted) -> str:
-    what = "; ".join(
-        f"'{one.label}' in {', '.join(one.sites)} (fewer than {one.needed:,} {one.unit})"
-        for one in note.labels
-    )
-    advice = f"use about {note.wanted:,} sentences (--sentences {note.wanted})"
-    if note.there is None:
-        advice += " if there are that many"
-    elif note.there < note.wanted:
-        advice += f", more than the {note.there:,} there are here: name others ({_others(note)})"
-    else:
-        advice += f", of the {note.there:,} there are"
-    if note.never_met and (note.there is None or note.there >= note.wanted):
-        advice += f"; what was never met needs other sentences ({_others(note)})"
-    message = (
-        f"Too little was counted to confirm some labels, in one half of the sentences: {what}."
-    )
-    return message if note.generated else f"{message} To decide them, {advice}."
-
-
-def _sinks(note: SinksByThreshold) -> str:
-    """Such as `3 of 8 heads have more than 0.3 of the weight on one special token ... (0.4: 2, 0.5: 0)`."""
-    (threshold, number), *higher = note.above
-    others = ", ".join(f"{share:g}: {count}" for share, count in higher)
-    have = "has" if number == 1 else "have"
-    return (
-        f"{number} of {note.heads} heads {have} more than {threshold:g} of {_SINK_KEYS[note.keys]} "
-        f"(more than {others}); a count of sinks depends on the threshold."
-    )
 
 
 _SINK_KEYS = {
@@ -257,47 +325,3 @@ def _others(note: TooLittleCounted) -> str:
     source = "--treebank" if note.treebank else "a --corpus with gold trees and alignments"
     plain = any(one.unit != LINKS.unit for one in note.labels)
     return f"--text or --corpus; for {gold} {source}" if plain else source
-
-
-NOTES: dict[type[Note], Any] = {
-    LayersHeldAtOnce: "This model's layers could not be read one at a time, so all layers of "
-    "a batch were held in memory at once.",
-    RowsWithoutKeys: _without_keys,
-    HeadsWithoutWeight: lambda note: (
-        f"{_heads(note.heads)} without any weight, as where a plan says none: no output, and no pattern "
-        "to describe."
-    ),
-    ClosedHeads: lambda note: (
-        f"{_heads(note.heads)} pruned: their output is 0, so that the model does not use their "
-        "attention, whatever their labels say."
-    ),
-    LearnedSink: "A learned sink beside the keys takes {mass_fraction:.0%} of a row on "
-    "average, so rows sum to less than 1; distances between heads are lower bounds.",
-    TooLargeToKeep: "{count} of the {wanted} sentences to keep were too large for "
-    "{most_mebibytes:g} MiB.",
-    RowsDrawn: "The matrices of text {text}, of {tokens:,} tokens, need more memory than is free or "
-    "allowed, so fits and structure are of {rows} rows drawn of each text (seed {seed}; all of a shorter "
-    "one), by which a text counts. What is chosen over all rows at once was left out: rare columns, the "
-    "sparse error E, additive, the largest entries; so was the mean by offset.",
-    TooLongToLabel: "Heads were not labelled, since the matrices of text {text}, of {tokens:,} tokens, need "
-    "more memory than is free or allowed; leave that text out to label them in the others.",
-    Unaligned: _unaligned,
-    TrainingSentences: "{count} of {total} different sentences are training sentences of the run: "
-    "this is not what its heads do on unseen text; analyze without a text takes the test part.",
-    TrainingCorpusUnknown: "The training corpus is not known, so rare tokens are those that "
-    "are rare in the sentences analyzed.",
-    NoTrees: "These sentences have no gold trees, so no head can be called syntactic; give "
-    "some with --treebank FILE.conllu.",
-    TooLittleCounted: _too_little,
-    VocabularyTooSmall: lambda note: (
-        f"No head of {', '.join(note.sites)} can be called 'rare tokens', whatever the sentences: the "
-        f"vocabulary has {note.types:,} types, and rare are those outside the {note.frequent:,} most "
-        "frequent."
-    ),
-    SinksByThreshold: _sinks,
-    NoControls: "Labels were compared neither with an untrained model nor with shuffled words, so that roles "
-    "and strengths differ from those of an analysis with these controls; leave out --quick to have them.",
-    TooManyToAblate: "The loss without each head was not measured, since there are {heads} "
-    "heads and more than {most} take long; --ablation measures it.",
-    NotAblated: "The change of loss without each head was not measured: {reason}",
-}

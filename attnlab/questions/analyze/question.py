@@ -29,7 +29,6 @@ from attnlab.labels import (
     STRUCTURE_SAID,
     TIE_BITS_PER_ROW,
 )
-from attnlab.questions.analyze.analysis_notes import NOTES
 from attnlab.reading import AXES_OPTION, DISTANCES, HEADS, check_axes
 from attnlab.results import Question
 
@@ -344,7 +343,6 @@ QUESTION = Question(
     ),
     run="attnlab.questions.analyze.analysis:analyze",
     figures=("mass_by_offset", "distance_by_window", "heads_sentence*"),
-    notes=NOTES,
     source="A run of `attnlab train`, a folder of a transformers model, its name on the hub, or a file of "
     "matrices (.npz, .npy, .safetensors; --sites says what they are).",
     sources=("model", "matrices"),

@@ -243,7 +243,7 @@ def notebook(result: Result) -> str:
         Markup("<dt>{}</dt><dd>{}</dd>").format(*pair) for pair in words_of_heads(result.table)
     )
     words = Markup("<dl>{}</dl>").format(Markup().join(lines))
-    return together(*maps, frame_html(*heads_shown(result.table)), words, notes=result.note_texts)
+    return together(*maps, frame_html(*heads_shown(result.table)), words, notes=result.notes)
 
 
 def legend(summary: pd.DataFrame) -> str:

@@ -79,6 +79,10 @@ class WiderThanTokens(Note):
         keys: on each side that it looks at.
     """
 
+    words = (
+        "A layer attends to {keys:,} keys, and only {tokens:,} tokens were read; give more tokens."
+    )
+
     tokens: int
     keys: int
 
@@ -86,6 +90,11 @@ class WiderThanTokens(Note):
 @dataclass(frozen=True)
 class SinglePrecision(Note):
     """A model that stops or gives no numbers in float64, so that small changes are not seen."""
+
+    words = (
+        "Computed in float32, since in float64 the model stops or some states are no numbers; changes below"
+        " 1 in 1,000,000 go unnoticed."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,11 +124,5 @@ QUESTION = Question(
     settings=CheckSettings,
     tables=(PROPERTIES, ABILITIES),
     run="attnlab.questions.check.checking:check",
-    notes={
-        WiderThanTokens: "A layer attends to {keys:,} keys, and only {tokens:,} tokens were read; give "
-        "more tokens.",
-        SinglePrecision: "Computed in float32, since in float64 the model stops or some states are no "
-        "numbers; changes below 1 in 1,000,000 go unnoticed.",
-    },
     printed=2,
 )

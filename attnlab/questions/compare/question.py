@@ -59,6 +59,8 @@ MECHANISMS_BY_HEAD = Table(
 class MechanismLeftOut(Note):
     """A mechanism that a site does not allow, and why in words."""
 
+    words = "{site}: {mechanism} is left out, since {reason}."
+
     site: str
     mechanism: str
     reason: str
@@ -68,6 +70,11 @@ class MechanismLeftOut(Note):
 class BudgetBeyondFull(Note):
     """A budget of as many keys as rows of full attention see at a site, or more, so that nothing is saved."""
 
+    words = (
+        "{site}: full attention sees {keys:.1f} keys per row of the held-out sentences, so a budget of "
+        "{budget} saves nothing."
+    )
+
     site: str
     budget: int
     keys: float
@@ -76,6 +83,8 @@ class BudgetBeyondFull(Note):
 @dataclass(frozen=True)
 class NoSettingAtSite(Note):
     """A mechanism that is lacking at a site, since all its settings see more keys than the budget."""
+
+    words = "{site}: {mechanism} is left out at {budget} keys per row, since no setting of it fits."
 
     site: str
     mechanism: str
@@ -90,10 +99,21 @@ class SameAttention(Note):
     budget: int
     mechanisms: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return (
+            f"{self.site}: {', '.join(self.mechanisms)} attend to the same keys at {self.budget} keys per "
+            "row, so that their rows differ by time alone."
+        )
+
 
 @dataclass(frozen=True)
 class NoGains(Note):
     """A mechanism that others were to be held against, and that has no row beside one of them."""
+
+    words = (
+        "No gain of {against} is given, since it has no row, or none beside it of the same sites and "
+        "budget."
+    )
 
     against: str
 
@@ -198,17 +218,4 @@ QUESTION = Question(
     folder="comparison",
     announced=True,
     figures=("mechanisms_*", "pareto_*"),
-    notes={
-        MechanismLeftOut: "{site}: {mechanism} is left out, since {reason}.",
-        SameAttention: lambda note: (
-            f"{note.site}: {', '.join(note.mechanisms)} attend to the same keys at {note.budget} keys per "
-            "row, so that their rows differ by time alone."
-        ),
-        NoSettingAtSite: "{site}: {mechanism} is left out at {budget} keys per row, since no setting of "
-        "it fits.",
-        BudgetBeyondFull: "{site}: full attention sees {keys:.1f} keys per row of the held-out sentences, so "
-        "a budget of {budget} saves nothing.",
-        NoGains: "No gain of {against} is given, since it has no row, or none beside it of the same sites "
-        "and budget.",
-    },
 )

@@ -201,10 +201,18 @@ class Shortened(Note):
             return "the model has no more positions or ordinary tokens"
         return f"in proportion to texts of {self.context} tokens"
 
+    def __str__(self) -> str:
+        return f"{_SHORTENED[self.what]} are {self.used} and not {self.asked} ({self.what}): {self.reason}."
+
 
 @dataclass(frozen=True)
 class FewEmitted(Note):
     """So little of the needles is emitted that scores say little."""
+
+    words = (
+        "The model emits {emitted} of {total} tokens of the needles, and retrieval is scored on these "
+        "alone; it says little of a model that does not retrieve."
+    )
 
     emitted: int
     total: int
@@ -214,12 +222,19 @@ class FewEmitted(Note):
 class FewCopied(Note):
     """So few tokens are copied by the translations that no head can be told from its controls."""
 
+    words = (
+        "Only {tokens} tokens of names and numbers are taken over unchanged; no copy head is told from its "
+        "controls."
+    )
+
     tokens: int
 
 
 @dataclass(frozen=True)
 class NoPairs(Note):
     """An encoder-decoder without sentence pairs: copy heads are left out."""
+
+    words = "Copy heads are left out, since they need sentence pairs (text or corpus)."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,10 +299,6 @@ _SHORTENED = {
 }
 
 
-def _shortened(note: Shortened) -> str:
-    return f"{_SHORTENED[note.what]} are {note.used} and not {note.asked} ({note.what}): {note.reason}."
-
-
 QUESTION = Question(
     name="detect",
     what="detection",
@@ -300,13 +311,5 @@ QUESTION = Question(
     tables=(TABLE, AGREEMENT),
     run="attnlab.questions.detect.detecting:detect",
     figures=("detectors_*",),
-    notes={
-        Shortened: _shortened,
-        FewEmitted: "The model emits {emitted} of {total} tokens of the needles, and retrieval is scored on "
-        "these alone; it says little of a model that does not retrieve.",
-        FewCopied: "Only {tokens} tokens of names and numbers are taken over unchanged; no copy head is told "
-        "from its controls.",
-        NoPairs: "Copy heads are left out, since they need sentence pairs (text or corpus).",
-    },
     printed=2,
 )

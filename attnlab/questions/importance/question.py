@@ -130,10 +130,17 @@ RANK_AGREEMENT = Table(
 class NoGradients(Note):
     """The loss is a distance from the untouched model, so it is least there and has no gradient."""
 
+    words = (
+        "There are no gradients: the loss is a distance from the untouched model, whose own is 0 and cannot"
+        " fall."
+    )
+
 
 @dataclass(frozen=True)
 class NoMeans(Note):
     """Heads are not replaced by their mean, for a reason that is a sentence."""
+
+    words = "Heads are not replaced by their mean: {reason}"
 
     reason: str
 
@@ -143,6 +150,13 @@ class NotUniform(Note):
     """Layers such as `encoder.0` whose scores do not come from the query alone."""
 
     layers: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"Heads of {', '.join(self.layers)} cannot be made uniform, since their scores do not come "
+            "from a projection of queries alone (one for queries, keys and values together, or positions or "
+            "sinks in the scores); they are left out there."
+        )
 
 
 def _words_or_none(text: str) -> tuple[str, ...]:
@@ -246,16 +260,6 @@ QUESTION = Question(
     tables=(IMPORTANCE, REPLACED, CUMULATIVE, RANK_AGREEMENT),
     run="attnlab.questions.importance.importance:importance",
     figures=("importance",),
-    notes={
-        NoGradients: "There are no gradients: the loss is a distance from the untouched model, whose own "
-        "is 0 and cannot fall.",
-        NoMeans: "Heads are not replaced by their mean: {reason}",
-        NotUniform: lambda note: (
-            f"Heads of {', '.join(note.layers)} cannot be made uniform, since their scores do not come "
-            "from a projection of queries alone (one for queries, keys and values together, or positions or "
-            "sinks in the scores); they are left out there."
-        ),
-    },
     source="A run of `attnlab train`, or a transformers model (folder, or name on the hub).",
     folder="importance",
     announced=True,

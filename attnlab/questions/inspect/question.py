@@ -74,17 +74,24 @@ class UnknownWords(Note):
     """Words that the vocabulary lacks: to the model each is the same unknown token.
 
     Attributes:
-        words: which.
+        unknown: which.
         moved: whether some of them are compared between contexts.
     """
 
-    words: tuple[str, ...]
+    unknown: tuple[str, ...]
     moved: bool
+
+    def __str__(self) -> str:
+        said = f"Not in the model's vocabulary, read as unknown: {', '.join(self.unknown)}"
+        alike = "; to the model all such words are one token, so their cosines say nothing of them"
+        return f"{said}{alike if self.moved else ''}."
 
 
 @dataclass(frozen=True)
 class NoCommonWord(Note):
     """Of two texts, none of whose words is in both."""
+
+    words = "No word is in both texts."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,12 +120,6 @@ class InspectionSettings(DeviceSettings):
         return (self.sentence,) if self.other is None else (self.sentence, self.other)
 
 
-def _unknown_words(note: UnknownWords) -> str:
-    said = f"Not in the model's vocabulary, read as unknown: {', '.join(note.words)}"
-    alike = "; to the model all such words are one token, so their cosines say nothing of them"
-    return f"{said}{alike if note.moved else ''}."
-
-
 QUESTION = Question(
     name="inspect",
     what="inspection",
@@ -134,10 +135,6 @@ QUESTION = Question(
     },
     run="attnlab.questions.inspect.inspection:inspect",
     figures=("moves",),
-    notes={
-        UnknownWords: _unknown_words,
-        NoCommonWord: "No word is in both texts.",
-    },
     source="Run, transformers folder, or name of a model on the hub; of an encoder-decoder the encoder is "
     "read.",
     printed=4,

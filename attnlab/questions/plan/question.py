@@ -113,10 +113,19 @@ class BudgetNearLength(Note):
     keys: float
     share: float
 
+    def __str__(self) -> str:
+        return (
+            f"A budget of {self.budget} keys is {self.share:.0%} of the {self.keys:.1f} that a row of full "
+            "attention has on the validation sentences: it saves "
+            f"{'little' if self.share < 1 else 'nothing'}."
+        )
+
 
 @dataclass(frozen=True)
 class NoSettingFits(Note):
     """A baseline that is lacking, since all its settings see more keys than the budget."""
+
+    words = "No setting of the baseline {mechanism} fits a budget of {budget} keys."
 
     mechanism: str
     budget: int
@@ -126,12 +135,16 @@ class NoSettingFits(Note):
 class NotApplicable(Note):
     """A baseline that is lacking, since its mechanism has no form at any site."""
 
+    words = "The baseline {mechanism} is left out, since it is not applicable at any site."
+
     mechanism: str
 
 
 @dataclass(frozen=True)
 class BandInstead(Note):
     """A site where a baseline has a band, since its mechanism has no form there but at other sites."""
+
+    words = "The baseline {mechanism} is not applicable at the site {at}; a band replaces it there."
 
     mechanism: str
     at: str
@@ -247,17 +260,6 @@ QUESTION = Question(
     run="attnlab.questions.plan.planning:plan",
     layout="attnlab.questions.plan.plan_files:PlanFiles",
     figures=("plan",),
-    notes={
-        BudgetNearLength: lambda note: (
-            f"A budget of {note.budget} keys is {note.share:.0%} of the {note.keys:.1f} that a row of full "
-            "attention has on the validation sentences: it saves "
-            f"{'little' if note.share < 1 else 'nothing'}."
-        ),
-        NoSettingFits: "No setting of the baseline {mechanism} fits a budget of {budget} keys.",
-        NotApplicable: "The baseline {mechanism} is left out, since it is not applicable at any site.",
-        BandInstead: "The baseline {mechanism} is not applicable at the site {at}; a band "
-        "replaces it there.",
-    },
     announced=True,
     printed=2,
 )

@@ -109,6 +109,11 @@ TRAINING = Table(
 class GatesNotSettled(Note):
     """Gates, out of all heads', that end neither 0 nor 1 with at least this probability."""
 
+    words = (
+        "At penalty {penalty:g}, {count} of {heads} gates have not settled (neither 0 nor 1 with "
+        "probability {probability}); train longer with --steps."
+    )
+
     penalty: float
     count: int
     heads: int
@@ -122,10 +127,16 @@ class AllHeadsClosed(Note):
     penalty: float
     heads: int
 
+    def __str__(self) -> str:
+        heads = "the only head is" if self.heads == 1 else f"all {self.heads} heads are"
+        return f"At penalty {self.penalty:g} {heads} closed; try a smaller one."
+
 
 @dataclass(frozen=True)
 class NoHeadClosed(Note):
     """A penalty that closed no head."""
+
+    words = "At penalty {penalty:g} no head is closed; try a larger one."
 
     penalty: float
 
@@ -133,6 +144,11 @@ class NoHeadClosed(Note):
 @dataclass(frozen=True)
 class NoRandomHeads(Note):
     """A penalty beside which no random heads stand, since they are the ones that it closed."""
+
+    words = (
+        "At penalty {penalty:g} no random heads stand beside the gates: as many of each site, drawn at "
+        "random, are the same heads, as where a site loses all of its heads or none."
+    )
 
     penalty: float
 
@@ -233,11 +249,6 @@ class PruningSettings(CalibratedSettings):
         return self.steps or STEPS
 
 
-def _all_closed(note: AllHeadsClosed) -> str:
-    heads = "the only head is" if note.heads == 1 else f"all {note.heads} heads are"
-    return f"At penalty {note.penalty:g} {heads} closed; try a smaller one."
-
-
 QUESTION = Question(
     name="prune",
     what="pruning",
@@ -250,14 +261,6 @@ QUESTION = Question(
     run="attnlab.questions.prune.pruning:prune",
     layout="attnlab.questions.prune.pruned_runs:PruningFiles",
     figures=("curve",),
-    notes={
-        GatesNotSettled: "At penalty {penalty:g}, {count} of {heads} gates have not settled (neither 0 nor "
-        "1 with probability {probability}); train longer with --steps.",
-        AllHeadsClosed: _all_closed,
-        NoHeadClosed: "At penalty {penalty:g} no head is closed; try a larger one.",
-        NoRandomHeads: "At penalty {penalty:g} no random heads stand beside the gates: as many of each "
-        "site, drawn at random, are the same heads, as where a site loses all of its heads or none.",
-    },
     folder="pruning",
     announced=True,
 )

@@ -36,6 +36,12 @@ class OtherLayers(Note):
     attention: int
     layers: int
 
+    def __str__(self) -> str:
+        return (
+            f"{self.attention} of {self.layers} layers have attention; the others count "
+            "as if they moved nothing between tokens."
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutSettings(DeviceSettings):
@@ -80,10 +86,4 @@ QUESTION = Question(
     },
     run="attnlab.questions.rollout.rolling:rollout",
     figures=("rollout",),
-    notes={
-        OtherLayers: lambda note: (
-            f"{note.attention} of {note.layers} layers have attention; the others count "
-            "as if they moved nothing between tokens."
-        ),
-    },
 )

@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from attnlab.core import HEAD_COLUMNS, Column, Table, check_no_links, write_text
 from attnlab.figures import write_figure
 from attnlab.results.export import cell, columns_named, declared_columns, head_names
-from attnlab.results.note_words import describe_notes
 from attnlab.results.page.rendering import (
     Overview,
     PageFigure,
@@ -122,7 +121,7 @@ def write_result_page(folder: str | Path, contents_of: ContentsOf) -> Path:
     record = read_record(folder)
     tables = read_tables(folder, record)
     contents = contents_of(record, tables)
-    return write_contents(folder, record, tables, contents, notes=describe_notes(record.notes))
+    return write_contents(folder, record, tables, contents)
 
 
 def write_contents(
@@ -131,7 +130,6 @@ def write_contents(
     tables: Tables,
     found: Contents,
     *,
-    notes: Sequence[str],
     declared: Sequence[Table] = (),
     figures: str = ".",
 ) -> Path:
@@ -142,7 +140,6 @@ def write_contents(
         record: what the result says of itself.
         tables: by file.
         found: what the page shows.
-        notes: what a reader must know, as sentences.
         declared: tables whose columns are meant where several have one of a name.
         figures: the folder in it to write the figures to.
 
@@ -178,7 +175,7 @@ def write_contents(
             for name, value in record.about.items()
             if value != ""
         },
-        notes,
+        list(map(str, record.notes)),
         sections,
         overview=replace(found.overview, answers=tuple(found.answers), facts=found.facts),
         viewer=None if found.viewer is None else found.viewer(),

@@ -72,4 +72,4 @@ def test_engines_are_told_of_heads_that_differ_alone(
     if not differ:
         assert {*told.values()} == {None}
         assert not {"CTranslate2", "Marian"} & {*found.contents().facts}
-        assert "than the heads do on average" in " ".join(found.note_texts)
+        assert "than the heads do on average" in " ".join(map(str, found.notes))

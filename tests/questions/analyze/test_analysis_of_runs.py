@@ -13,7 +13,6 @@ from attnlab.evaluation.sources import model_and_texts
 from attnlab.models.run_folder import SETTINGS
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.analysis_notes import TrainingSentences
-from attnlab.results.notes import describe_notes
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +44,7 @@ def test_training_sentences_in_a_file_are_told(run: Path, tmp_path: Path) -> Non
         found = analyze(run, text=tmp_path / name, labels=False, keep_matrices=0, fit_sentences=0)
         told = tuple(note for note in found.notes if isinstance(note, TrainingSentences))
         assert told == wanted
-    assert (
-        "3 of 5 different sentences are training sentences"
-        in describe_notes([TrainingSentences(3, 5)])[0]
-    )
+    assert "3 of 5 different sentences are training sentences" in str(TrainingSentences(3, 5))
 
 
 def test_tokens_of_both_languages_stand_beside_the_matrices(run: Path) -> None:

@@ -17,7 +17,6 @@ from attnlab.questions.analyze.question import (
 )
 from attnlab.reading.sentences import Sentences
 from attnlab.results import Result
-from attnlab.results.notes import describe_notes
 
 TOKENIZER = tokenizer()
 OPTIONS: dict[str, Any] = {"keep_matrices": 1, "fit_sentences": 5, "structure_sentences": 4}
@@ -73,7 +72,7 @@ def test_rows_follow_the_seed_and_are_counted(monkeypatch: pytest.MonkeyPatch) -
     (note,) = [note for note in one.notes if isinstance(note, RowsDrawn)]
     assert (note.rows, note.seed) == (4, 1)
     assert [type(note) for note in one.notes].count(TooLongToLabel) == 1
-    (told,) = describe_notes([note])
+    told = str(note)
     assert "fits and structure are of 4 rows drawn of each text (seed 1; all of a" in told
     assert ROWS == 256
     alone = analyzed("gpt2", fit_sentences=0, structure_sentences=0)

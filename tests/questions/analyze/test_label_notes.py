@@ -18,7 +18,6 @@ from attnlab.questions.analyze.analysis_notes import (
 )
 from attnlab.questions.analyze.labelling import label_notes
 from attnlab.reading.weights import ALL, VIEWS, View
-from attnlab.results.notes import describe_notes
 
 VERDICTS = pd.DataFrame(
     {
@@ -49,7 +48,7 @@ def test_sentences_without_words_are_counted_and_the_first_is_named() -> None:
         Unaligned(2, "s3", "a word is cut")
     ]
     for count, words in ((1, "1 sentence is not"), (2, "2 sentences are not")):
-        (text,) = describe_notes([Unaligned(count, "s3", "a word is cut")])
+        text = str(Unaligned(count, "s3", "a word is cut"))
         assert text.startswith(words)
         assert "s3, a word is cut" in text
 
@@ -89,4 +88,4 @@ def test_the_note_on_sinks_names_the_kinds_of_keys_that_its_view_counts(keys: Vi
         "first": "the first token",
     }
     for kind in {kind for kinds in SINK_KINDS.values() for kind in kinds}:
-        assert (words.get(kind, kind) in describe_notes([note])[0]) == (kind in SINK_KINDS[keys])
+        assert (words.get(kind, kind) in str(note)) == (kind in SINK_KINDS[keys])

@@ -20,7 +20,6 @@ from torch import Tensor
 from zoo import random_models
 from zoo.random_models import PAIRS, tokenizer
 
-import attnlab
 from attnlab.core.addresses import HEAD_COLUMNS, Head
 from attnlab.core.errors import InputError
 from attnlab.figures.canvas import INK, svg
@@ -142,7 +141,7 @@ def test_the_page_says_what_the_run_was_and_what_to_beware_of(
     text = " ".join(read((folder / "report.html").read_text(encoding="utf-8")).text)
     for value in analysis.about.values():
         assert value in text
-    for note in attnlab.describe_notes(analysis.notes):
+    for note in analysis.notes:
         assert note in text
     assert "Heads of <b>a model</b>" in text, "the title is text, not markup"
     assert "4 MiB" in text

@@ -139,7 +139,7 @@ def test_a_run_that_cannot_translate_yet_is_named(small_run: Path) -> None:
     (note,) = found.notes
     assert isinstance(note, UnreadableTranslations)
     assert note.bleu < note.least
-    assert "--resume --epochs N" in found.note_texts[0]
+    assert "--resume --epochs N" in str(found.notes[0])
     (table,) = found.terminal()
     assert table.legend is None
     (both,) = attnlab.rollout(small_run, "The old cat sleeps.", "Il gatto dorme.", top=3).terminal()
