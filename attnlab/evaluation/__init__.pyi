@@ -1,3 +1,4 @@
+from .budget_settings import BudgetSettings as BudgetSettings
 from .changes import Change as Change
 from .changes import Quality as Quality
 from .evaluator import Evaluator as Evaluator
@@ -10,6 +11,8 @@ from .losses import DISTANCES as DISTANCES
 from .losses import LOSS_IN_WORDS as LOSS_IN_WORDS
 from .losses import LOSS_UNITS as LOSS_UNITS
 from .losses import final_states as final_states
+from .opening import Opened as Opened
+from .opening import opened as opened
 from .parts import Parts as Parts
 from .parts import observe_part as observe_part
 from .parts import parts_of as parts_of

@@ -38,20 +38,11 @@ from attnlab.core import (
     nearest_in_words,
     options_of,
     spelled_alike,
-    usable_device,
 )
-from attnlab.corpora import notes_on_tables
 from attnlab.evaluation import (
-    ENOUGH_FOR_INTERVALS,
     LOSS_IN_WORDS,
-    FewForIntervals,
-    Parts,
-    Texts,
-    calibrated_texts,
-    evaluator_of,
-    notes_on_texts,
-    observe_part,
-    parts_of,
+    Opened,
+    opened,
 )
 from attnlab.models import (
     Model,
@@ -78,9 +69,7 @@ from attnlab.questions.compare.replacing import (
 from attnlab.reading import (
     Observed,
     Sentences,
-    most_heads,
     site_rules,
-    sites_of,
 )
 from attnlab.results import Result
 
@@ -116,37 +105,21 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
     """
     plans = [named_plan(one) for one in settings.plans]
     settings = _with_known_names(plans, settings)
-    device = usable_device(settings.device)
-    model, texts = calibrated_texts(source, settings)
-    model.move_to(device)
-    scores_them = _has_loss(model, texts)
-    _check_loss(model, settings, has_loss=scores_them)
-    check_plans(plans, model, settings.mechanisms, settings.sites)
-    parts = parts_of(
-        model,
-        texts,
-        calibration=settings.calibration,
-        validation=settings.validation,
-        calibration_text=settings.calibration_text,
-        with_loss=scores_them,
-        loss=settings.loss,
-    )
-    evaluator = None
-    if scores_them:
-        evaluator = evaluator_of(
-            model, parts.test, settings.batch_size, texts.corpus, settings.loss, seed=settings.seed
-        )
-        evaluator.check_finite()
-    choosing = _chosen(parts, model, settings)
+
+    def check(model: Model, has_loss: bool) -> None:
+        _check_loss(model, settings, has_loss=has_loss)
+        check_plans(plans, model, settings.mechanisms, settings.sites)
+
+    start = opened(source, settings, check)
+    model, parts = start.model, start.parts
+    evaluator = start.evaluator(parts.test) if start.has_loss else None
+    choosing = _chosen(start, settings)
     candidates = choosing.candidates()
-    sites = tuple(choosing.by_site)
     scores = _scores(
         choosing,
         candidates,
         plans,
-        lambda receive: _reading(model, sites, settings)(
-            "Measuring", part=parts.test, receive=receive
-        ),
+        partial(start.read, "Measuring", parts.test),
         [sentence.number for sentence in parts.test.usable],
     )
     cases = list(_cases(choosing, candidates, plans))
@@ -181,15 +154,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
                 for site, (queries, keys) in lengths.items()
             },
         },
-        _notes(
-            parts,
-            model,
-            texts,
-            choosing,
-            settings,
-            gains=LOSS_GAIN.name in summary,
-            by_head=by_head,
-        ),
+        _notes(start, choosing, settings, gains=LOSS_GAIN.name in summary, by_head=by_head),
         {
             "mean_tokens": lengths,
             "loss": kind,
@@ -198,11 +163,6 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
         },
         weights=model.weights,
     )
-
-
-def _has_loss(model: Model, texts: Texts) -> bool:
-    """Whether there is a loss on these sentences: an encoder-decoder needs their translations."""
-    return isinstance(texts.texts[0], tuple) or not model.model.config.is_encoder_decoder
 
 
 def _check_loss(model: Model, settings: ComparisonSettings, *, has_loss: bool) -> None:
@@ -247,19 +207,14 @@ def _with_known_names(
     return replace(settings, mechanisms=mechanisms, against=against)
 
 
-def _chosen(parts: Parts, loaded: Model, settings: ComparisonSettings) -> Choosing:
+def _chosen(start: Opened, settings: ComparisonSettings) -> Choosing:
     """Every mechanism with what it learned on training sentences and its setting from validation ones."""
-    model = loaded.model
-    sites = sites_of(model, parts.test, settings.sites)
-    for part in parts:
-        sites = sites_of(model, part, sites)
-        heads = most_heads(model, sites)
-        part.check_memory(heads, memory=settings.memory, device=model.device)
-    rules = site_rules(model)
+    model, parts, sites = start.model, start.parts, start.sites
+    rules = site_rules(model.model)
     by_site = {
         site: types_of_site(
             site,
-            loaded.type_counts or _type_counts(model, parts.calibration),
+            model.type_counts or _type_counts(model.model, parts.calibration),
             parts.validation,
             parts.calibration,
             parts.test,
@@ -270,10 +225,9 @@ def _chosen(parts: Parts, loaded: Model, settings: ComparisonSettings) -> Choosi
     _check_mechanisms(settings.mechanisms or (), {site: rules[site] for site in sites})
     longest = max(one.longest for one in by_site.values())
     choosing = Choosing(by_site, settings.budgets, settings.mechanisms, longest=longest)
-    read = _reading(loaded, sites, settings)
-    read("Calibrating", part=parts.calibration, receive=choosing.learn)
+    start.read("Calibrating", parts.calibration, choosing.learn)
     if settings.mechanisms != ():
-        read("Choosing", part=parts.validation, receive=choosing.measure)
+        start.read("Choosing", parts.validation, choosing.measure)
     return choosing
 
 
@@ -289,17 +243,6 @@ def _type_counts(model: Any, learning: Sentences) -> tuple[Tensor, Tensor]:
     )
     source, target = (torch.bincount(torch.tensor(side), minlength=size) for side in sides)
     return source, target
-
-
-def _reading(model: Model, sites: Sequence[str], settings: ComparisonSettings) -> Any:
-    """`observe_part` of these sites of the model."""
-    return partial(
-        observe_part,
-        model=model,
-        sites=sites,
-        batch_size=settings.batch_size,
-        progress=settings.progress,
-    )
 
 
 def _check_mechanisms(names: Sequence[str], rules: Mapping[str, frozenset[ScoreRule]]) -> None:
@@ -421,9 +364,7 @@ def _declared(table: pd.DataFrame, declared: Table) -> pd.DataFrame:
 
 
 def _notes(
-    parts: Parts,
-    model: Model,
-    texts: Texts,
+    start: Opened,
     choosing: Choosing,
     settings: ComparisonSettings,
     *,
@@ -431,9 +372,7 @@ def _notes(
     by_head: pd.DataFrame,
 ) -> tuple[Note, ...]:
     """Sentences and gains that are lacking, and mechanisms that have no form or no setting for a site."""
-    named = dict(zip(("held-out", "validation", "training"), parts, strict=True))
-    notes = notes_on_texts(model, texts, named, settings.sentences, settings.sites)
-    notes += notes_on_tables(settings.calibration_text)
+    notes = start.notes
     handed_in = {plan.name for plan in settings.plans if isinstance(plan, BudgetedPlan)}
     # Who makes plans says by itself what there is beside them.
     if settings.against not in {None, *handed_in} and not gains:
@@ -445,10 +384,6 @@ def _notes(
         for budget in settings.budgets
         if budget >= full
     ]
-    if len(parts.test) < ENOUGH_FOR_INTERVALS:
-        notes.append(FewForIntervals(len(parts.test)))
-    for name, part in named.items():
-        notes += [replace(dropped, part=name) for dropped in part.dropped]
     notes += [
         MechanismLeftOut(site, name, reason)
         for site, types in choosing.by_site.items()

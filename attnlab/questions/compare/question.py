@@ -1,14 +1,13 @@
 """What `attnlab compare` can be told, and what the columns of its tables mean; nothing heavy is imported."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from attnlab.budget import (
     BUDGET,
     COMPARED,
-    DEFAULT_BUDGET,
     ERROR,
     KEYS_OVER_BUDGET,
     L1_ERROR,
@@ -19,18 +18,9 @@ from attnlab.budget import (
     VISIBLE_KEYS,
     WORK,
     BudgetedPlan,
-    check_budgets,
 )
 from attnlab.core import HEAD, HEAD_KEYS, LOSS, LOSS_CHANGE, InputError, Note, Option, Table
-from attnlab.evaluation import (
-    HELD_OUT,
-    LOSS_OPTION,
-    MEMORY,
-    SEED,
-    CalibratedSettings,
-    TextsAsked,
-    words_in,
-)
+from attnlab.evaluation import BudgetSettings, words_in
 from attnlab.results import Question
 
 MECHANISMS_BY_HEAD = Table(
@@ -119,21 +109,13 @@ class NoGains(Note):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparisonSettings(CalibratedSettings):
+class ComparisonSettings(BudgetSettings):
     """What `attnlab compare` can be told.
 
     Raises:
         InputError: a value out of range, or two plans of one name.
     """
 
-    budgets: Annotated[
-        Sequence[int],
-        Option(
-            "Number of keys per row, counted, on average over the heads of a site; may be given again.",
-            ("--budget",),
-            least=1,
-        ),
-    ] = field(default=(DEFAULT_BUDGET,), kw_only=False)
     mechanisms: Annotated[
         Sequence[str] | None,
         Option(
@@ -163,31 +145,9 @@ class ComparisonSettings(CalibratedSettings):
             least=0,
         ),
     ] = 0
-    quick: Annotated[bool, Option("Do not translate.", ("--quick",))] = False
-    default_sentences: ClassVar[int] = 200
-    sentences: Annotated[TextsAsked | None, replace(HELD_OUT, shown=str(default_sentences))] = None
-    validation: Annotated[
-        TextsAsked,
-        Option("Maximum number of validation sentences, which choose the settings.", least=1),
-    ] = 200
-    calibration: Annotated[
-        TextsAsked, Option("Maximum number of training sentences to learn tables on.", least=1)
-    ] = 500
-    text: Annotated[
-        str | Path | None,
-        Option(
-            "File of held-out sentences, one per line (for the decoder of an encoder-decoder: "
-            "source, tab, translation); a run brings its own.",
-            listed="sentences",
-        ),
-    ] = None
-    memory: Annotated[float | None, MEMORY] = None
-    loss: Annotated[str | None, LOSS_OPTION] = None
-    seed: Annotated[int, SEED] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_budgets(self.budgets)
         if self.mechanisms is not None and not self.mechanisms and not self.plans:
             msg = "There is nothing to compare: name at least one mechanism, or give a plan."
             raise InputError(msg, options=["mechanisms"])

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import pandas as pd
 
@@ -19,16 +18,13 @@ from attnlab.attention import (
     write_plan,
 )
 from attnlab.budget import BudgetedPlan, Layer, Measurements
-from attnlab.core import Head, Note, options_of, usable_device
+from attnlab.core import Head, Note, options_of
 from attnlab.evaluation import (
     Evaluator,
     FewerThanAsked,
-    Parts,
+    Opened,
     Steps,
-    calibrated_texts,
-    evaluator_of,
-    observe_part,
-    parts_of,
+    opened,
 )
 from attnlab.models import Model, Source, checksum, leaving_modes
 from attnlab.questions.plan.criteria import check_criterion, costs
@@ -56,7 +52,6 @@ from attnlab.questions.plan.search import (
     Unit,
     check_families,
 )
-from attnlab.reading import most_heads, sites_of
 from attnlab.results import Result, question_named
 
 # From this share of the keys of full attention on, a budget saves little.
@@ -97,37 +92,15 @@ def plan(source: Source, settings: PlanSettings) -> Result:
         AttnlabError: the corpus changed since the training.
     """
     check_families(settings.families)
-    device = usable_device(settings.device)
-    model, texts = calibrated_texts(source, settings)
     types = settings.granularity == LAYER_TYPES
+    start = opened(source, settings, lambda model, _: _check_stack(model, settings.granularity))
+    model = start.model
     families = settings.families
     if types:
-        check_one_stack(attention_modules(model.model))
         can = can_leave_layers_full(model.model)
         families = OF_LAYER_TYPES if can else OF_LAYER_TYPES[:1]
-    model.move_to(device)
-    parts = parts_of(
-        model,
-        texts,
-        calibration=settings.calibration,
-        validation=settings.validation,
-        calibration_text=settings.calibration_text,
-        with_loss=True,
-        loss=settings.loss,
-    )
-    sites = _sites(model, parts, settings)
-    read = partial(
-        observe_part,
-        model=model,
-        sites=sites,
-        batch_size=settings.batch_size,
-        progress=settings.progress,
-    )
-    evaluator = evaluator_of(
-        model, parts.validation, settings.batch_size, loss=settings.loss, seed=settings.seed
-    )
+    evaluator = start.evaluator(start.parts.validation)
     check_criterion(settings.criterion, evaluator)
-    evaluator.check_finite()
     budgets = list(settings.budgets)
     search = Search(
         budgets,
@@ -136,14 +109,14 @@ def plan(source: Source, settings: PlanSettings) -> Result:
         rules=layer_rules(model.model),
         one_window=types,
     )
-    read("Calibrating", part=parts.calibration, receive=search.learn)
-    read("Choosing", part=parts.validation, receive=search.measure)
+    start.read("Calibrating", start.parts.calibration, search.learn)
+    start.read("Choosing", start.parts.validation, search.measure)
     search.check_affordable()
-    pricing = _Pricing(search, evaluator, settings, read)
+    pricing = _Pricing(search, evaluator, settings, start)
     found = pricing.alone()
     plans = _plans(pricing, found, budgets)
     measured = Measurements(_wanted(plans), detailed=True)
-    read("Measuring", part=parts.test, receive=measured.add)
+    start.read("Measuring", start.parts.test, measured.add)
     compared = question_named("compare").verb(
         model, budgets, mechanisms=(), against=SEARCHED, sentences=settings.wanted,
         plans=[
@@ -183,14 +156,9 @@ _SHARED = (
 )  # fmt: skip
 
 
-def _sites(model: Model, parts: Parts, settings: PlanSettings) -> tuple[str, ...]:
-    """Those to search at; raises InputError where a text is too long for the memory."""
-    sites = sites_of(model.model, parts.test, settings.sites)
-    for part in parts:
-        sites = sites_of(model.model, part, sites)
-        heads = most_heads(model.model, sites)
-        part.check_memory(heads, memory=settings.memory, device=model.model.device)
-    return sites
+def _check_stack(model: Model, granularity: str) -> None:
+    if granularity == LAYER_TYPES:
+        check_one_stack(attention_modules(model.model))
 
 
 def _together(model: Model, granularity: str) -> dict[Layer, int]:
@@ -211,7 +179,7 @@ class _Pricing:
     search: Search
     evaluator: Evaluator
     settings: PlanSettings
-    read: Any
+    start: Opened
 
     def alone(self) -> Costs | None:
         """Of each candidate of the shortlist alone; None where the search knows its own."""
@@ -241,7 +209,7 @@ class _Pricing:
             settings.criterion,
             shortlist,
             evaluator,
-            lambda receive: self.read("Choosing", part=evaluator.sentences, receive=receive),
+            partial(self.start.read, "Choosing", evaluator.sentences),
             lambda what, total: Steps(what, total, settings.progress if announced else None),
             context=context,
         )

@@ -1,30 +1,19 @@
 """What `attnlab plan` can be told, and what its columns mean; nothing heavy is imported."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 from attnlab.budget import (
     BUDGET,
     COMPARED,
-    DEFAULT_BUDGET,
     L1_ERROR,
     LEVEL,
     MECHANISM,
     VISIBLE_KEYS,
-    check_budgets,
 )
 from attnlab.core import HEAD, HEAD_KEYS, Column, InputError, Note, Option, Table
-from attnlab.evaluation import (
-    HELD_OUT,
-    LOSS_OPTION,
-    MEMORY,
-    SEED,
-    CalibratedSettings,
-    TextsAsked,
-    words_in,
-)
+from attnlab.evaluation import HELD_OUT, BudgetSettings, TextsAsked, words_in
 from attnlab.results import Question
 
 SEARCHED = "searched"
@@ -151,21 +140,13 @@ class BandInstead(Note):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanSettings(CalibratedSettings):
+class PlanSettings(BudgetSettings):
     """What `attnlab plan` can be told.
 
     Raises:
         InputError: a value out of range, or no budget or family.
     """
 
-    budgets: Annotated[
-        Sequence[int],
-        Option(
-            "Number of keys per row, on average over all heads; may be given again.",
-            ("--budget",),
-            least=1,
-        ),
-    ] = field(default=(DEFAULT_BUDGET,), kw_only=False)
     criterion: Annotated[
         str,
         Option(
@@ -200,32 +181,11 @@ class PlanSettings(CalibratedSettings):
             read=words_in,
         ),
     ] = DEFAULT_FAMILIES
-    quick: Annotated[bool, Option("Do not translate.", ("--quick",))] = False
     default_sentences: ClassVar[int] = 500
     sentences: Annotated[TextsAsked | None, replace(HELD_OUT, shown=str(default_sentences))] = None
-    validation: Annotated[
-        TextsAsked,
-        Option("Maximum number of validation sentences, which choose the mechanisms.", least=1),
-    ] = 300
-    calibration: Annotated[
-        TextsAsked,
-        Option("Maximum number of training sentences, which candidates are learned on.", least=1),
-    ] = 500
-    text: Annotated[
-        str | Path | None,
-        Option(
-            "File of held-out sentences, one per line (for an encoder-decoder: source, tab, "
-            "translation); a run brings its own.",
-            listed="sentences",
-        ),
-    ] = None
-    memory: Annotated[float | None, MEMORY] = None
-    loss: Annotated[str | None, LOSS_OPTION] = None
-    seed: Annotated[int, SEED] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_budgets(self.budgets)
         if self.rounds and self.criterion not in OF_OUTPUT:
             msg = (
                 f"rounds are for the criteria {' and '.join(OF_OUTPUT)}, not for {self.criterion}, which "
