@@ -15,7 +15,10 @@ from attnlab.core import (
     InputError,
     Table,
     counted,
+    read_columns,
 )
+
+COLUMNS = read_columns(__file__)
 
 if TYPE_CHECKING:
     from attnlab.attention import AttentionPlan
@@ -26,84 +29,17 @@ ORACLE = "oracle"
 ALL = "all"
 # The model as it is, in the column of mechanisms.
 FULL = "full"
-BUDGET = Column(
-    "budget",
-    "budget",
-    "Keys that a row may see on average over the heads of a site, counted on validation sentences; of a "
-    "mechanism without a support, the multiply-adds of scoring and mixing as many; of a plan that was "
-    "searched over all its heads. Empty for full attention and for plans from files.",
-)
-MECHANISM = Column(
-    "mechanism",
-    "mechanism",
-    "Name of the mechanism, of one head as `--attention` takes it; `full` for the model as it is, `searched` "
-    "for a plan with one mechanism for each head, or the file of a plan.",
-)
-LEVEL = Column(
-    "level",
-    "level",
-    "`oracle`, chosen from the matrices that it replaces, a bound and no method; `calibrated`, keys or "
-    "tables learned on training sentences, a setting chosen on validation sentences; `static`, weights "
-    "of other sentences; `none`, nothing is learned.",
-)
-SETTING = Column(
-    "setting",
-    "setting",
-    "The setting of each site that is nearest to full attention (l1) on validation sentences within the "
-    "budget, as `--attention` takes it; of a searched plan the heads of each family.",
-)
-MASS = Estimate(
-    Column(
-        "mass_fraction",
-        "attention captured",
-        "Share of full attention on the pairs that the mechanism counts, 0 to 1; empty where it has no "
-        "support.",
-        3,
-    )
-)
-ERROR = Estimate(
-    Column(
-        "output_error",
-        "output error",
-        "|X V - H V| / |H V|, Frobenius norms over a head and sentence, which counts with its rows: 0 "
-        "is exact, 1 is as far as an output of zeros. H is full attention, X the mechanism's matrix, V the "
-        "values.",
-        3,
-    )
-)
-L1_ERROR = Estimate(
-    Column(
-        "error",
-        "l1 error",
-        "|X - H| in l1 per row, H full attention and X the mechanism's matrix: 0 is exact, 2 the most. A "
-        "row without visible keys gets the largest error that keys can have, 2 (less beside a sink), so that "
-        "leaving a head out is no better than keys of little weight.",
-        3,
-    )
-)
-VISIBLE_KEYS = Column(
-    "visible_keys",
-    "keys per row",
-    "Attended keys per query, counted over all rows of the held-out sentences: fewer at the ends of a "
-    "sentence, more where global tokens attend to all, 1 for a fixed pattern; empty without a support.",
-    2,
-    "keys",
-)
-KEYS_OVER_BUDGET = Column(
-    "keys_over_budget",
-    "over budget",
-    "Keys per row less the budget. Below 0 where no setting has more within the budget; a little above "
-    "0 where held-out sentences have more keys than those that the setting was chosen on.",
-    2,
-)
-WORK = Column("multiply_adds", "multiply-adds", "Work on a sentence of mean length, per head.", 0)
-LENGTH_RATIO = Column(
-    "length_ratio",
-    "length ratio",
-    "Length of the translations divided by that of the references, in words: above 1 where a model "
-    "repeats itself, which costs BLEU.",
-    3,
-)
+BUDGET = COLUMNS["budget"]
+MECHANISM = COLUMNS["mechanism"]
+LEVEL = COLUMNS["level"]
+SETTING = COLUMNS["setting"]
+MASS = Estimate(COLUMNS["mass_fraction"])
+ERROR = Estimate(COLUMNS["output_error"])
+L1_ERROR = Estimate(COLUMNS["error"])
+VISIBLE_KEYS = COLUMNS["visible_keys"]
+KEYS_OVER_BUDGET = COLUMNS["keys_over_budget"]
+WORK = COLUMNS["multiply_adds"]
+LENGTH_RATIO = COLUMNS["length_ratio"]
 
 
 def _gain(name: str, measure: str, meaning: str, digits: int) -> Estimate:
@@ -117,31 +53,15 @@ def _gain(name: str, measure: str, meaning: str, digits: int) -> Estimate:
 
 LOSS_GAIN = _gain("loss_gain", "loss", "Loss of this row less that of another", 4)
 BLEU_GAIN = _gain("bleu_gain", "BLEU", "BLEU of another row less that of this one", 2)
-TIME = Column(
-    "time_ratio",
-    "time",
-    "Time of the losses of all sentences, divided by that of full attention measured alternately; "
-    "attnlab's own code on this device, short sentences.",
-    2,
-)
-STEPS = Column(
-    "steps",
-    "steps",
-    "Batches of training after the model as it was, with the change in place, 0 for none; full attention "
-    "that mechanisms are compared with had as many.",
-)
+TIME = COLUMNS["time_ratio"]
+STEPS = COLUMNS["steps"]
 # What is known of heads that a mechanism replaces together.
 REPLACED = (
     BUDGET,
     MECHANISM,
     LEVEL,
     SETTING,
-    Column(
-        "settings_tried",
-        "tried",
-        "How many settings were measured there, those over the budget among them.",
-    ),
-    Column("replaced_heads", "heads", "How many heads have the mechanism."),
+    *COLUMNS.of("settings_tried replaced_heads"),
     STEPS,
     VISIBLE_KEYS,
     KEYS_OVER_BUDGET,
@@ -156,12 +76,7 @@ REPLACED = (
     LENGTH_RATIO,
     TIME,
 )
-SITES = Column(
-    "sites",
-    "sites",
-    "Where all heads have the mechanism: each site that it can be at, and these together; `all` for all "
-    "sites that are compared.",
-)
+SITES = COLUMNS["sites"]
 COMPARED = Table(
     "summary.csv",
     "sites, mechanism, budget and steps, means over heads and rows",

@@ -28,9 +28,11 @@ from .columns import LOSS as LOSS
 from .columns import LOSS_CHANGE as LOSS_CHANGE
 from .columns import SENTENCE_COUNT as SENTENCE_COUNT
 from .columns import Column as Column
+from .columns import Columns as Columns
 from .columns import Estimate as Estimate
 from .columns import Table as Table
 from .columns import chance_in_words as chance_in_words
+from .columns import read_columns as read_columns
 from .columns import rounded as rounded
 from .documents import MOST_FILE_BYTES as MOST_FILE_BYTES
 from .documents import document_text as document_text

@@ -6,7 +6,9 @@ Headings, explanations and decimals wherever a table is shown come from these de
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 # How a table can be written, beside the text of a terminal.
@@ -50,6 +52,38 @@ class Column:
     def shown(self, value: float, *, signed: bool = False) -> str:
         """A number with the decimals of this column, as `rounded` writes it."""
         return rounded(value, self.digits or 0, signed=signed)
+
+
+class Columns(dict[str, Column]):
+    """Columns by name."""
+
+    def of(self, names: str) -> tuple[Column, ...]:
+        """Those of these names, which are separated by spaces, in this order.
+
+        Raises:
+            KeyError: there is none of a name.
+        """
+        return tuple(self[name] for name in names.split())
+
+
+@cache
+def read_columns(module: str) -> Columns:
+    r"""The columns that `columns.txt` beside a module declares.
+
+    It is a table with a row a column, `|` between name, heading, short heading, decimals and meaning; `\n`
+    breaks a heading.
+    """
+    lines = Path(module).with_name("columns.txt").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.split("|", 4)] for line in lines[1:]]
+    return Columns(
+        (
+            name,
+            Column(
+                name, heading, meaning, int(digits) if digits else None, short.replace(r"\n", "\n")
+            ),
+        )
+        for name, heading, short, digits, meaning in rows
+    )
 
 
 # Of fewer, too many intervals of skewed values miss: docs/math.md section 10.

@@ -11,8 +11,8 @@ from .losses import DISTANCES as DISTANCES
 from .losses import LOSS_IN_WORDS as LOSS_IN_WORDS
 from .losses import LOSS_UNITS as LOSS_UNITS
 from .losses import final_states as final_states
-from .opening import Opened as Opened
-from .opening import opened as opened
+from .opened_model import Opened as Opened
+from .opened_model import opened as opened
 from .parts import Parts as Parts
 from .parts import observe_part as observe_part
 from .parts import parts_of as parts_of

@@ -11,8 +11,11 @@ from attnlab.core import (
     Column,
     Estimate,
     Table,
+    read_columns,
 )
 from attnlab.matrices import FAMILIES, NO_FAMILY
+
+COLUMNS = read_columns(__file__)
 
 CONFIDENCE_LEVEL = 0.95
 
@@ -52,29 +55,12 @@ NO_STRUCTURE = FAMILIES[NO_FAMILY].label
 NO_STRUCTURE_MEANS = "no family of matrices needs fewer bits than equal weights"
 STRUCTURE_SAID = f"{NO_STRUCTURE} (diffuse in files): {NO_STRUCTURE_MEANS}"
 LABEL = Column("label", "label", "What the head does by the rule of that label.")
-DETAIL = Column(
-    "detail",
-    "detail",
-    "What was picked on the other half of the sentences: offset, relation, token.",
-)
-COUNTED = Column("counted", "counted", "How many observations the rule can use.")
-NEEDED = Column("needed", "needed", "How many observations it takes to confirm the label.")
-UNIT = Column("unit", "unit", "What is counted: sentences or links.")
-STATUS = Column(
-    "status",
-    "status",
-    "confirmed: the interval lies above the threshold; rejected: it lies below; borderline: it contains "
-    "the threshold; undecided: it contains the threshold, or lies above, and too little was counted to "
-    "confirm the label. Some rules ask for a second figure, which is in controls.csv: then the "
-    "lesser of both counts.",
-)
-STABILITY = Column(
-    "stability",
-    "stability",
-    "Share of bootstrap draws of the sentences in which the value reaches its threshold: near 1 "
-    "the label hardly depends on which sentences there are, near 0.5 it is a coin toss.",
-    2,
-)
+DETAIL = COLUMNS["detail"]
+COUNTED = COLUMNS["counted"]
+NEEDED = COLUMNS["needed"]
+UNIT = COLUMNS["unit"]
+STATUS = COLUMNS["status"]
+STABILITY = COLUMNS["stability"]
 SIGNIFICANCE = Column(
     "significance",
     "significance",
@@ -83,36 +69,20 @@ SIGNIFICANCE = Column(
     "the interval of the difference. borderline: one of these is. rejected: one fails. not compared: "
     "the controls were left out, or none is compared with the label, such as broad.",
 )
-SIGNIFICANT = Column(
-    "significant", "significant", "Whether the label is significant, see significance."
-)
-STRENGTH = Column(
-    "strength",
-    "strength",
-    "How far the head is on its way to the label, from what its controls reach (0) to the threshold (1).",
-    2,
-)
+SIGNIFICANT = COLUMNS["significant"]
+STRENGTH = COLUMNS["strength"]
 OVER_SENTENCES = "over sentences"
-VALUE = Estimate(Column("value", "value", "The figure that the label rests on.", 2), OVER_SENTENCES)
-SECOND_VALUE = Estimate(
-    Column("second_value", "second value", "That second figure.", 2), OVER_SENTENCES
-)
+VALUE = Estimate(COLUMNS["value"], OVER_SENTENCES)
+SECOND_VALUE = Estimate(COLUMNS["second_value"], OVER_SENTENCES)
 VALUE_COLUMNS = (
-    Column(
-        "statistic",
-        "statistic",
-        "What the value is: a share of rows by their largest weight, a mean share of weight, an "
-        "accuracy by the largest weight, or a mean over rows or sentences.",
-    ),
+    COLUMNS["statistic"],
     *VALUE,
-    Column("threshold", "threshold", "What the value must reach.", 2),
+    COLUMNS["threshold"],
 )
 SECOND_VALUE_COLUMNS = (
-    Column(
-        "second_statistic", "second statistic", "What else the rule asks for; empty if nothing."
-    ),
+    COLUMNS["second_statistic"],
     *SECOND_VALUE,
-    Column("second_threshold", "second threshold", "What the second figure must reach.", 2),
+    COLUMNS["second_threshold"],
 )
 # What a figure is held against that comes without the function.
 BASELINE = "baseline"
@@ -148,7 +118,7 @@ CONTROLS = Table(
             "weights.",
             2,
         ),
-        Column("denominator", "counted", "How many rows, pairs or sentences the value rests on."),
+        COLUMNS["denominator"],
         *SECOND_VALUE_COLUMNS,
         SECOND_CONTROL,
         UNIT,
@@ -172,14 +142,7 @@ STRUCTURE_OF_HEAD = (
         f"the fewest bits; says what they look like, not what for; {STRUCTURE_SAID}.",
         short="family",
     ),
-    Column("structure_runner_up", "next", "The family of the second fewest bits."),
-    Column(
-        "structure_margin_bits_per_row",
-        "margin (bits per row)",
-        "How many bits per row more the next family costs.",
-        2,
-        "margin",
-    ),
+    *COLUMNS.of("structure_runner_up structure_margin_bits_per_row"),
     Column(
         "structure_tie",
         "tie",
@@ -192,23 +155,7 @@ LABELS = Table(
     (
         *HEAD,
         KEYS,
-        Column(
-            "labels",
-            "confirmed",
-            "Everything the head does by the rules; where that is nothing, unknown, or undecided while "
-            "too little was counted for some label.",
-        ),
-        Column("label", "label", "The first of them."),
-        Column("borderline", "borderline", "Labels whose interval contains their threshold."),
-        Column("undecided", "undecided", "Labels for which too little was counted."),
-        Column(
-            "significant_labels",
-            "significant labels",
-            "Those of its labels that the same head of an untrained model does not carry (and, of "
-            "relations, that shuffled words do not explain); or unknown or undecided as there. A label that "
-            "no control is compared with, such as broad, is none of them.",
-        ),
-        Column("function", "function", "The strongest label."),
+        *COLUMNS.of("labels label borderline undecided significant_labels function"),
         DETAIL,
         *VALUE_COLUMNS,
         *SECOND_VALUE_COLUMNS,
@@ -220,96 +167,39 @@ LABELS = Table(
         STRENGTH,
         SIGNIFICANCE,
         *STRUCTURE_OF_HEAD,
-        Column(
-            "mass_on_special",
-            "on special tokens",
-            "Mean share of a row on special tokens (start, end, separators), over rows with one "
-            "as a key.",
-            2,
-            "special",
-        ),
+        COLUMNS["mass_on_special"],
         *LOSS_CHANGE,
     ),
     keys=(*HEAD_KEYS, "keys"),
 )
-GAIN = Estimate(
-    Column("gain_over_shuffled", "gain over shuffled", "Accuracy minus that on shuffled words.", 2),
-    "Newcombe's",
-)
-AER = Estimate(
-    Column(
-        "aer",
-        "AER",
-        "Alignment error rate of the links against gold links, over all pairs together: 0 where they are the "
-        "sure links, 1 where none is right.",
-        3,
-    )
-)
+GAIN = Estimate(COLUMNS["gain_over_shuffled"], "Newcombe's")
+AER = Estimate(COLUMNS["aer"])
 RELATIONS = Table(
     "relations.csv",
     "head, relation and direction",
     (
         *HEAD,
-        Column(
-            "relation", "relation", "Dependency between two words, or alignment of translations."
-        ),
-        Column(
-            "direction", "direction", "Query > key: which of the two words should attend to which."
-        ),
-        Column("links", "pairs", "How many pairs of words were counted."),
-        *Estimate(
-            Column(
-                "accuracy",
-                "accuracy",
-                "Share of pairs in which the head's largest weight is on the right word.",
-                2,
-            ),
-            OVER_SENTENCES,
-        ),
+        *COLUMNS.of("relation direction links"),
+        *Estimate(COLUMNS["accuracy"], OVER_SENTENCES),
         *AER,
-        Column(
-            "baseline",
-            "best offset",
-            "Accuracy of always picking the relation's most frequent offset.",
-            2,
-        ),
-        Column("chance", "chance", "Accuracy of picking a visible word at random.", 2),
+        *COLUMNS.of("baseline chance"),
         Column(
             "threshold",
             "threshold",
             f"What the accuracy must reach: {POINTS} above the better of best offset and chance.",
             2,
         ),
-        Column("choosing_links", "pairs, choosing half", "Pairs in the half that picks."),
-        *Estimate(
-            Column("choosing_accuracy", "accuracy, choosing half", "Accuracy in that half.", 2),
-            OVER_SENTENCES,
-        ),
-        Column(
-            "choosing_baseline", "best offset, choosing half", "The offset's accuracy there.", 2
-        ),
-        Column("choosing_chance", "chance, choosing half", "Chance in that half.", 2),
-        Column("choosing_threshold", "threshold, choosing half", "What must be reached there.", 2),
-        Column("baseline_offset", "offset", "The relation's most frequent offset."),
+        COLUMNS["choosing_links"],
+        *Estimate(COLUMNS["choosing_accuracy"], OVER_SENTENCES),
+        *COLUMNS.of("choosing_baseline choosing_chance choosing_threshold baseline_offset"),
         COUNTED,
         NEEDED,
         STABILITY,
         STATUS,
-        *Estimate(
-            Column("shuffled_accuracy", "shuffled", "The head's accuracy on shuffled words.", 2),
-            OVER_SENTENCES,
-        ),
-        Column("shuffled_status", "shuffled status", "How it lies to its own threshold."),
-        *Estimate(
-            Column(
-                "untrained_accuracy",
-                "untrained",
-                "Accuracy of the same head of an untrained model.",
-                2,
-            ),
-            OVER_SENTENCES,
-        ),
-        Column("untrained_status", "untrained status", "How it lies to its own threshold."),
+        *Estimate(COLUMNS["shuffled_accuracy"], OVER_SENTENCES),
+        COLUMNS["shuffled_status"],
+        *Estimate(COLUMNS["untrained_accuracy"], OVER_SENTENCES),
+        COLUMNS["untrained_status"],
         *GAIN,
         SIGNIFICANCE,
         SIGNIFICANT,
@@ -321,21 +211,9 @@ STRUCTURE = Table(
     (
         *HEAD,
         KEYS,
-        Column("family", "family", "The family of matrices, see docs/math.md."),
-        Column(
-            "bits_per_row",
-            "bits per row",
-            "What a row costs under the best member of the family, its name among the bits.",
-            2,
-        ),
-        Column("noise_fraction", "noise", "Share of noise that gives the fewest bits, eta.", 2),
-        Column("member", "member", "The parameters of that member."),
-        Column("chosen", "chosen", "Whether this family has the fewest bits."),
+        *COLUMNS.of("family bits_per_row noise_fraction member chosen"),
         SENTENCE_COUNT,
-        Column("rows", "rows", "How many rows were coded."),
-        Column(
-            "rows_left_out", "rows left out", "Rows with no weight on any of the keys of the view."
-        ),
+        *COLUMNS.of("rows rows_left_out"),
     ),
     keys=(*HEAD_KEYS, "keys", "family"),
 )

@@ -16,6 +16,7 @@ from attnlab.core import (
     Table,
     briefly,
     check_there,
+    read_columns,
 )
 from attnlab.evaluation import (
     ENOUGH_FOR_INTERVALS,
@@ -28,6 +29,8 @@ from attnlab.evaluation import (
 )
 from attnlab.labels import AER
 from attnlab.results import Question
+
+COLUMNS = read_columns(__file__)
 
 if TYPE_CHECKING:
     from attnlab.alignment import LinkForm
@@ -57,91 +60,29 @@ CHOICE_NAMES = {
 ORACLE = "greedy set on the reported pairs"
 REVERSE = "heads of the other direction"
 
-PRECISION = Estimate(
-    Column(
-        "precision",
-        "precision",
-        "Share of the links that are at least possible gold links.",
-        3,
-        "prec.",
-    )
-)
-RECALL = Estimate(Column("recall", "recall", "Share of the sure gold links that are found.", 3))
-F1 = Estimate(Column("f1", "F1", "Harmonic mean of precision and recall.", 3))
-AER_CHANGE = Estimate(
-    Column(
-        "aer_change",
-        "change of AER",
-        "AER minus that of the chosen heads on the same pairs; above 0 where the chosen heads are better.",
-        3,
-        "vs chosen",
-    ),
-    tested=True,
-)
-GENERATED_AER = Estimate(
-    Column(
-        "generated_aer", "AER, own translation", "AER of the same words as the model wrote them.", 3
-    )
-)
-GENERATED_CHANGE = Estimate(
-    Column(
-        "generated_change",
-        "change of AER",
-        "AER in the model's own translation minus that under teacher forcing, of the same words.",
-        3,
-    ),
-    tested=True,
-)
+PRECISION = Estimate(COLUMNS["precision"])
+RECALL = Estimate(COLUMNS["recall"])
+F1 = Estimate(COLUMNS["f1"])
+AER_CHANGE = Estimate(COLUMNS["aer_change"], tested=True)
+GENERATED_AER = Estimate(COLUMNS["generated_aer"])
+GENERATED_CHANGE = Estimate(COLUMNS["generated_change"], tested=True)
 SCORES = (AER, PRECISION, RECALL, F1)
-START_ERROR = Estimate(
-    Column(
-        "start_error",
-        "error of starts (s)",
-        "Of audio: mean absolute error of when words begin, over all words together, in seconds.",
-        3,
-        "error (s)",
-    ),
-    interval="over audio",
-)
-START_CHANGE = Estimate(
-    Column(
-        "start_error_change",
-        "change of error (s)",
-        "Error of starts minus that of the chosen heads on the same audio; above 0 where those are better.",
-        3,
-        "change",
-    ),
-    interval="over audio",
-    tested=True,
-)
+START_ERROR = Estimate(COLUMNS["start_error"], interval="over audio")
+START_CHANGE = Estimate(COLUMNS["start_error_change"], interval="over audio", tested=True)
 
-_LAYER = Column("layer", "layer", "Decoder layer, counted from 0.")
-_HEAD = Column("head", "head", "Cross-attention head of the layer, counted from 0.")
-_ROW = Column(
-    "row",
-    "row",
-    "Which row of the weights belongs to a token: `output`, the step that predicts it, or `input`, the next "
-    "step, which reads it.",
-)
+_LAYER = COLUMNS["layer"]
+_HEAD = COLUMNS["head"]
+_ROW = COLUMNS["row"]
 SYSTEMS = Table(
     "systems.csv",
     "way to align",
     (
-        Column("system", "links of", "What the links are taken from."),
-        Column(
-            "kind",
-            "kind",
-            "`choice`: chosen on other pairs; `default`: what engines take unless told otherwise; "
-            "`baseline`: what needs no choice, and no engine takes; `control`: what is found where there is "
-            "nothing to find; `bound`: chosen on the very pairs that it is scored on.",
-        ),
+        *COLUMNS.of("system kind"),
         replace(_ROW, meaning=_ROW.meaning + " Empty where no attention is read."),
-        Column("heads", "heads", "Its heads, as layer.head, both counted from 0."),
-        Column("pairs", "pairs", "Number of sentence pairs that it is scored on."),
-        Column("links", "links", "Number of links that it gives there."),
+        *COLUMNS.of("heads pairs links"),
         *(column for estimate in SCORES for column in estimate),
         *AER_CHANGE,
-        Column("words", "words", "Of audio: number of words that it is scored on."),
+        COLUMNS["words"],
         *START_ERROR,
         *START_CHANGE,
     ),
@@ -156,46 +97,7 @@ HEADS = Table(
         _ROW,
         *(column for estimate in SCORES for column in estimate),
         *START_ERROR,
-        Column(
-            "confidence",
-            "confidence",
-            "1 - entropy of a target word's weights over source words / its maximum, less where weight lies "
-            "on special tokens; mean over target words, 0 to 1.",
-            3,
-        ),
-        Column(
-            "coverage",
-            "coverage",
-            "Of the weight that every source word would receive if each received as much, the share that it "
-            "does, mean over source words, 0 to 1.",
-            3,
-        ),
-        Column(
-            "monotonicity",
-            "monotonicity",
-            "Share of target words whose largest weight is not before that of the word before.",
-            3,
-        ),
-        Column(
-            "agreement",
-            "agreement",
-            "Share of target words whose largest weight is that of another head, mean over the others.",
-            3,
-        ),
-        Column(
-            "score_without_gold",
-            "score without gold",
-            "Geometric mean of confidence, coverage, monotonicity and agreement, 0 to 1.",
-            3,
-        ),
-        Column(
-            "alike",
-            "alike",
-            "Share of the words that stand once on both sides, written alike (names, numbers, punctuation), "
-            "that the head links.",
-            3,
-        ),
-        Column("chosen", "chosen", "Whether the head is among those that are chosen."),
+        *COLUMNS.of("confidence coverage monotonicity agreement score_without_gold alike chosen"),
     ),
     keys=("layer", "head", "row"),
 )
@@ -204,13 +106,10 @@ STEPS = Table(
     "head that is added",
     (
         _ROW,
-        Column("step", "heads", "How many heads are averaged."),
+        COLUMNS["step"],
         _LAYER,
         replace(_HEAD, meaning="The head that is added at this step."),
-        Column(
-            "calibration_aer", "AER, calibration", "AER on the pairs that heads are chosen on.", 3
-        ),
-        Column("aer", "AER", "AER on the other pairs.", 3),
+        *COLUMNS.of("calibration_aer aer"),
     ),
     keys=("row", "step"),
 )
@@ -219,15 +118,14 @@ CALIBRATION = Table(
     "number of calibration pairs",
     (
         Column("pairs", "calibration pairs", "How many pairs with gold links heads are chosen on."),
-        Column("draws", "draws", "How often so many pairs were drawn at random."),
+        COLUMNS["draws"],
         Column(
             "aer",
             "AER",
             "AER of the heads that were chosen, their row among it, on the other pairs; mean over draws.",
             3,
         ),
-        Column("aer_low", "AER, low", "The 2.5 % quantile over draws.", 3),
-        Column("aer_high", "AER, high", "The 97.5 % quantile over draws.", 3),
+        *COLUMNS.of("aer_low aer_high"),
         Column("heads", "heads on average", "How many heads were chosen, mean over draws.", 1),
     ),
     keys=("pairs",),
@@ -248,9 +146,7 @@ GENERATION = Table(
             "words",
             "Target words that translation and reference have in common, in order.",
         ),
-        Column(
-            "word_share", "share of words", "Their share of the words of the references, 0 to 1.", 2
-        ),
+        COLUMNS["word_share"],
         *AER,
         *GENERATED_AER,
         *GENERATED_CHANGE,
@@ -262,14 +158,7 @@ GENERATION = Table(
 WORDS = Table(
     "words.csv",
     "spoken word",
-    (
-        Column("pair", "pair", "The audio, counted from 1 among those that are scored."),
-        Column("audio", "audio", "Its name."),
-        Column("position", "position", "The word in its transcript, counted from 0."),
-        Column("word", "word", "The word."),
-        Column("start", "start (s)", "When it begins.", 2),
-        Column("found_start", "found start (s)", "When it begins by the chosen heads.", 2),
-    ),
+    (*COLUMNS.of("pair audio position word start found_start"),),
     keys=("pair", "position"),
 )
 

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core import HEAD_COLUMNS, Column, Site, Sums, site_order
+from attnlab.core import HEAD_COLUMNS, Column, Site, Sums, read_columns, site_order
 from attnlab.matrices import (
     AT_EQUAL_BUDGET,
     CODED,
@@ -30,6 +30,8 @@ from attnlab.matrices import (
     uniform_matrix,
 )
 from attnlab.reading import LayerWeights, PerLayer
+
+COLUMNS = read_columns(__file__)
 
 HALVES = 2
 WIDEST_WINDOW = 10
@@ -53,44 +55,7 @@ EQUAL_BUDGET = (*(column.name for column in AT_EQUAL_BUDGET), "top")
 # Of `summarise`: mean relative distances, a column an approximation.
 RELATIVE = (
     *AT_EQUAL_BUDGET,
-    Column(
-        "union",
-        "union + E",
-        "Relative distance of the nearest of these three for each matrix, that is of the union of "
-        "Sigma1, Sigma2 and Sigma3 with E.",
-        2,
-        "union",
-    ),
-    Column(
-        "top",
-        "top entries",
-        "Relative distance of the largest entries, as many as the budget: no approximation of so "
-        "many entries is nearer.",
-        2,
-        "top",
-    ),
-    Column(
-        "zero",
-        "zero matrix",
-        "Relative distance of a matrix of zeros: 1 by definition. What is above 1 is worse than "
-        "nothing.",
-        2,
-        "zero",
-    ),
-    Column(
-        "uniform",
-        "uniform",
-        "Relative distance of the matrix that gives every key the same weight.",
-        2,
-    ),
-    Column(
-        "mean_by_offset",
-        "mean by offset (static)",
-        "Relative distance of this head's mean weight by offset, taken from other sentences: what "
-        "a module without any attention could do.",
-        2,
-        "mean by offset",
-    ),
+    *COLUMNS.of("union top zero uniform mean_by_offset"),
     Column(
         "diagonal_alone",
         "diagonal",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.core import HEAD_COLUMNS, LOSS_CHANGE, Column, Head, counted, rounded
+from attnlab.core import HEAD_COLUMNS, LOSS_CHANGE, Column, Head, counted, read_columns, rounded
 from attnlab.labels import (
     BASELINE,
     BORDERLINE,
@@ -32,6 +32,8 @@ from attnlab.questions.analyze.summary import (
     most_needed,
 )
 from attnlab.results import columns_named, family_words, head_names
+
+COLUMNS = read_columns(__file__)
 
 TIE = "~"
 STRENGTH = "0 at the control ({control}), 1 at the threshold"
@@ -63,12 +65,7 @@ SHOWN = (
         "The figure of the closest role, and what it would be without: that of the half of the sentences on "
         f"which nothing was picked, or of the {CHOOSING_HALF}, where this one decides the strength.",
     ),
-    Column(
-        "phrase",
-        "strongest function",
-        "The strongest label: the figure with its 95 % interval, and the threshold that "
-        "it lies above or below, or about where the interval holds the threshold.",
-    ),
+    COLUMNS["phrase"],
     Column(
         "structure_phrase",
         "structure",
@@ -77,9 +74,7 @@ SHOWN = (
         f"{TIE_BITS_PER_ROW:g} bits per row more. It says what they look like, not what for; "
         f"{STRUCTURE_SAID}.",
     ),
-    Column(
-        "best_head", "best head", "The head that follows the relation most often on the other half."
-    ),
+    COLUMNS["best_head"],
 )
 NO_LABEL = (UNKNOWN, UNDECIDED, NOT_COMPARED)
 

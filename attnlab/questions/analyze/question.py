@@ -17,6 +17,7 @@ from attnlab.core import (
     Option,
     Table,
     is_matrix_file,
+    read_columns,
 )
 from attnlab.evaluation import HELD_OUT, MEMORY, SEED, CorpusTextSettings, TextsAsked
 from attnlab.labels import (
@@ -32,56 +33,28 @@ from attnlab.labels import (
 from attnlab.reading import AXES_OPTION, DISTANCES, HEADS, check_axes
 from attnlab.results import Question
 
+COLUMNS = read_columns(__file__)
+
 FITS = Table(
     "fits.csv",
     "head, sentence and approximation",
     (
         *HEAD,
-        Column("sentence", "sentence", "Number of the sentence, from 0."),
-        Column("queries", "queries", "Rows of the matrix."),
-        Column("keys", "keys", "Columns of the matrix."),
-        Column(
-            "rows", "rows measured", "How many: all, or those drawn of a text too long to hold."
-        ),
-        Column(
-            "approximation", "approximation", "The family, the largest entries, or a reference."
-        ),
-        Column("window", "window", "Tokens on either side, of a whole band."),
+        *COLUMNS.of("sentence queries keys rows approximation window"),
         LEVEL,
-        Column("budget", "budget", "How many entries the approximation may use."),
-        Column("l1", "l1 distance", "Sum of all absolute differences in the rows measured.", 2),
-        Column("mean_error", "mean error", "The l1 distance by rows measured times keys.", 3),
-        Column("relative", "relative", "The l1 distance divided by the sum of these rows.", 2),
+        *COLUMNS.of("budget l1 mean_error relative"),
     ),
     keys=(*HEAD_KEYS, "sentence", "approximation", "window"),
 )
-STATISTIC = Column("statistic", "statistic", "What the value is.", short="statistic")
-GENERATION_CHANGE = Estimate(
-    Column(
-        "generation_change",
-        "change in own output",
-        "The figure in the model's own output minus that under teacher forcing, of the same sentences.",
-        3,
-    )
-)
+STATISTIC = COLUMNS["statistic"]
+GENERATION_CHANGE = Estimate(COLUMNS["generation_change"])
 GENERATED = Table(
     "generated.csv",
     "head and statistic",
     (
         *HEAD,
         STATISTIC,
-        Column(
-            "teacher_forced",
-            "teacher forcing",
-            "The figure while the model reads the reference, or the second half of the text itself.",
-            3,
-        ),
-        Column(
-            "generated",
-            "own output",
-            "The figure while it writes, greedily: a translation, or what follows the first half of a text.",
-            3,
-        ),
+        *COLUMNS.of("teacher_forced generated"),
         *GENERATION_CHANGE,
         SENTENCE_COUNT,
     ),
@@ -92,14 +65,10 @@ SUMMARY = Table(
     "head",
     (
         *HEAD,
-        Column(
-            "role",
-            "closest role",
-            "The label that is closest to its threshold; none where no figure is beyond its control.",
-        ),
+        COLUMNS["role"],
         DETAIL,
         STATISTIC,
-        Column("value", "value", "The figure that the role rests on.", 2),
+        COLUMNS["value"],
         Column(
             "control",
             BASELINE,
@@ -107,37 +76,14 @@ SUMMARY = Table(
             "chance on the rows that see more uncommon tokens than the two rarest.",
             2,
         ),
-        Column(
-            "second_statistic",
-            "deciding statistic",
-            "What else the rule asks for, where that figure decides the strength.",
-        ),
-        Column("second_value", "deciding figure", "That other figure.", 2),
+        *COLUMNS.of("second_statistic second_value"),
         Column(
             "second_control",
             f"deciding figure, {BASELINE}",
             "What that other figure would be without the role.",
             2,
         ),
-        Column(
-            "strength",
-            "strength",
-            "How near the figure is to its threshold: 0 at its control, 1 at the threshold or beyond; "
-            "the least where the rule asks for several figures; empty where too little was counted for all.",
-            2,
-        ),
-        Column(
-            "confirmed",
-            "confirmed",
-            "Whether the whole 95 % interval lies above the threshold, of every figure of the rule.",
-        ),
-        Column(
-            "significant",
-            "significant",
-            "Whether it is confirmed and significant against controls: the same head of an untrained "
-            "model and, for relations, shuffled words. False of a role that no control is compared with, "
-            "such as broad.",
-        ),
+        *COLUMNS.of("strength confirmed significant"),
         Column(
             "structure",
             "structure",
@@ -150,12 +96,7 @@ SUMMARY = Table(
             f"Whether the next family needs less than {TIE_BITS_PER_ROW:g} bits per row more.",
         ),
         *LOSS_CHANGE,
-        Column(
-            "output",
-            "output",
-            "What is left of the head's output: pruned where it was pruned away, none where its matrices "
-            "hold no weight; empty where it is whole.",
-        ),
+        COLUMNS["output"],
     ),
     keys=HEAD_KEYS,
 )

@@ -3,43 +3,28 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from attnlab.core import Column, Note, Option, Table
+from attnlab.core import Column, Note, Option, Table, read_columns
 from attnlab.evaluation import SEED, DeviceSettings
 from attnlab.results import Question
+
+COLUMNS = read_columns(__file__)
 
 OK, MISMATCH, NOT_APPLICABLE = "ok", "mismatch", "not applicable"
 KEYS = "keys read"
 FEWEST_TOKENS = 8
 
-_SITE = Column("site", "site", "encoder, decoder or cross; empty of the whole model.")
-_LAYER = Column("layer", "layer", "From 0; empty of the whole model.")
+_SITE = COLUMNS["site"]
+_LAYER = COLUMNS["layer"]
 PROPERTIES = Table(
     "properties.csv",
     "property, of a layer or of the whole model",
     (
-        Column(
-            "property",
-            "property",
-            "'keys read': which keys a query of this layer reads, found by changing the state that enters "
-            "the layer at one position. Of the whole model: 'causality' (a token is changed), padding, "
-            "packing and cache, each against the text read alone and whole, and kernels of attention.",
-        ),
+        COLUMNS["property"],
         _SITE,
         _LAYER,
-        Column("expected", "expected", "What the configuration says; empty where it says nothing."),
-        Column("found", "found", "What forward passes show."),
+        *COLUMNS.of("expected found"),
         Column("outcome", "outcome", f"{OK}, {MISMATCH} or {NOT_APPLICABLE}."),
-        Column(
-            "distance",
-            "distance",
-            "Largest distance in tokens between a query and a key that were looked at; nothing is said of "
-            "keys further away.",
-        ),
-        Column(
-            "change",
-            "change",
-            "Largest change where there should be none, as a share of the largest state.",
-        ),
+        *COLUMNS.of("distance change"),
     ),
     keys=("property", "site", "layer"),
 )
@@ -49,22 +34,7 @@ ABILITIES = Table(
     (
         _SITE,
         _LAYER,
-        Column(
-            "captured", "captured", "Whether its weights can be read, as `attnlab analyze` does."
-        ),
-        Column("ablated", "ablated", "Whether its heads can be switched off one by one."),
-        Column(
-            "replaced",
-            "replaced",
-            "Whether attnlab's mechanisms can stand in it; full attention was put there and gave the same.",
-        ),
-        Column(
-            "exported",
-            "exported",
-            "Whether a band can be written into the configuration, which transformers then runs without "
-            "attnlab (`attnlab export`); tried with one for all layers.",
-        ),
-        Column("reason", "reason", "Why not, where one of them is not."),
+        *COLUMNS.of("captured ablated replaced exported reason"),
     ),
     keys=("site", "layer"),
 )

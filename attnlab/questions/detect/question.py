@@ -4,9 +4,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from attnlab.core import HEAD, HEAD_COUNT, HEAD_KEYS, Column, Estimate, Note, Option, Table
+from attnlab.core import (
+    HEAD,
+    HEAD_COUNT,
+    HEAD_KEYS,
+    Column,
+    Estimate,
+    Note,
+    Option,
+    Table,
+    read_columns,
+)
 from attnlab.evaluation import SEED, SENTENCE_FLAGS, CorpusTextSettings, TextsAsked
 from attnlab.results import Question
+
+COLUMNS = read_columns(__file__)
 
 # Xiao et al. 2024 (DuoAttention) train gates with so many keys beside full attention.
 FIRST, RECENT = 128, 256
@@ -102,44 +114,14 @@ INDUCTION = _detector(
     ),
     _OTHER_ORDER,
 )
-OUTSIDE = _detector(
-    Column(
-        "outside_window",
-        "outside window",
-        "Mean weight on keys that are neither among the first nor among the recent ones, in the second half "
-        "of texts with a needle: what a head would lose by streaming.",
-        2,
-        "outside\nwindow",
-    )
-)
-NEEDLE = _detector(
-    Column(
-        "needle",
-        "needle",
-        "Of the needle's tokens that the model emits, the share where the row's largest weight is on that "
-        "token in the needle.",
-        2,
-    )
-)
+OUTSIDE = _detector(COLUMNS["outside_window"])
+NEEDLE = _detector(COLUMNS["needle"])
 COPY = _detector(
-    Column(
-        "copy",
-        "copy",
-        "Of the tokens of names and numbers that a translation takes over unchanged, the share where the "
-        "largest weight of the row that predicts one is on it in the source.",
-        2,
-    ),
+    COLUMNS["copy"],
     "The same rows and positions with the source of another pair.",
     "over sentences",
 )
-GATE = Column(
-    "learned_gate",
-    "learned gate",
-    "Gate between all keys (1) and first and recent ones (0), learned so that the model's states stay what "
-    "they are (gate_steps).",
-    2,
-    "learned\ngate",
-)
+GATE = COLUMNS["learned_gate"]
 GATE_UNTRAINED = Column(
     f"{GATE.name}_untrained",
     "learned gate, untrained",
@@ -154,12 +136,7 @@ TABLE = Table(
     (*HEAD, *(column for one in DETECTORS for column in one), GATE, GATE_UNTRAINED),
     keys=HEAD_KEYS,
 )
-_SPEARMAN = Column(
-    "spearman",
-    "Spearman",
-    "Rank correlation of both scores over the heads of the site.",
-    2,
-)
+_SPEARMAN = COLUMNS["spearman"]
 AGREEMENT_OF = Estimate(
     _SPEARMAN,
     "a bootstrap over heads (none of few), as if these were independent, which those of one model are not",
@@ -169,8 +146,7 @@ AGREEMENT = Table(
     "site and pair of detectors",
     (
         HEAD[0],
-        Column("measure", "detector", "A detector."),
-        Column("other", "other", "Another one."),
+        *COLUMNS.of("measure other"),
         *AGREEMENT_OF,
         HEAD_COUNT,
     ),

@@ -14,11 +14,11 @@ from attnlab.core import (
     HEAD_KEYS,
     LOSS,
     LOSS_CHANGE,
-    Column,
     InputError,
     Note,
     Option,
     Table,
+    read_columns,
 )
 from attnlab.evaluation import (
     ABLATION_SENTENCES,
@@ -31,33 +31,22 @@ from attnlab.evaluation import (
 )
 from attnlab.results import Question
 
+COLUMNS = read_columns(__file__)
+
 FEWEST_SENTENCES = 4
 # Of few sentences there is neither p-value nor significance.
 LOSS_TESTED, BLEU_TESTED = TESTED = tuple(
     replace(change, together="all heads that are replaced in the same way")
     for change in (LOSS_CHANGE, BLEU_CHANGE)
 )
-GRADIENT = Column(
-    "gradient_importance",
-    "gradient (nats)",
-    "Mean over sentences of the absolute derivative of a sentence's summed loss by a gate on the head, in "
-    "nats per sentence.",
-    3,
-    "gradient",
-)
+GRADIENT = COLUMNS["gradient_importance"]
 IMPORTANCE = Table(
     "importance.csv",
     "head",
     (
         *HEAD,
         GRADIENT,
-        Column("gradient_standard_error", "standard error", "Its standard error.", 3),
-        Column(
-            "gradient_in_layer",
-            "gradient in layer",
-            "The same divided by the Euclidean norm of its layer.",
-            3,
-        ),
+        *COLUMNS.of("gradient_standard_error gradient_in_layer"),
         *LOSS_TESTED,
         *BLEU_TESTED,
     ),
@@ -68,12 +57,7 @@ REPLACED = Table(
     "head and way to replace it",
     (
         *HEAD,
-        Column(
-            "way",
-            "replaced by",
-            "What stands in for the head's output before the output projection: `zero`; `mean`, its mean "
-            "over training sentences; `uniform`, what it would be with equal weights on all visible keys.",
-        ),
+        COLUMNS["way"],
         *LOSS_TESTED,
         *BLEU_TESTED,
     ),
@@ -83,26 +67,12 @@ CUMULATIVE = Table(
     "cumulative.csv",
     "order and number of heads",
     (
-        Column(
-            "order",
-            "order",
-            "Heads are removed one after another, the least important first: by `gradient`, by "
-            "their `loss` alone, and at `random`. The order by gradient compares "
-            "gradient_importance across layers as it is; Michel et al. 2019 divide by the norm of "
-            "the layer first (gradient_in_layer), which is not tried as an order.",
-        ),
-        Column(
-            "heads_removed",
-            "removed",
-            "How many heads are removed; an interval is of one such number.",
-        ),
-        Column("removed", "last removed", "The head that went last."),
+        *COLUMNS.of("order heads_removed removed"),
         LOSS,
         *LOSS_CHANGE,
-        Column("replacement", "replacement", "What stands in for a removed head."),
+        COLUMNS["replacement"],
         BLEU,
-        Column("chosen_on", "chosen on", "The sentences on which the orders are chosen."),
-        Column("reported_on", "reported on", "The sentences on which loss and BLEU are measured."),
+        *COLUMNS.of("chosen_on reported_on"),
     ),
     keys=("order", "heads_removed"),
 )
@@ -110,16 +80,7 @@ RANK_AGREEMENT = Table(
     "rank_agreement.csv",
     "pair of measures",
     (
-        Column("measure", "measure", "A measure of importance."),
-        Column("other", "other", "Another one."),
-        Column(
-            "spearman",
-            "Spearman",
-            "Rank correlation over heads; measures of BLEU are turned round, so that what the "
-            "model needs ranks high in all. A head that another can stand in for costs little "
-            "alone.",
-            2,
-        ),
+        *COLUMNS.of("measure other spearman"),
         HEAD_COUNT,
     ),
     keys=("measure", "other"),

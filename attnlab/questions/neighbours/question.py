@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from attnlab.core import SIDES, Column, Option, Settings, Table
+from attnlab.core import SIDES, Option, Settings, Table, read_columns
 from attnlab.results import Question
 
-_WORD = Column("word", "word", "A word, as the vocabulary writes it.")
+COLUMNS = read_columns(__file__)
+
+_WORD = COLUMNS["word"]
 NEIGHBOURS = Table(
     "neighbours.csv",
     "word and neighbour",
     (
         _WORD,
-        Column("rank", "rank", "1 is the nearest."),
-        Column("neighbour", "neighbour", "Another word of the vocabulary."),
-        Column("cosine", "cosine", "Cosine between the vectors of both words.", 3),
+        *COLUMNS.of("rank neighbour cosine"),
     ),
 )
 MAP = Table(
@@ -23,16 +23,7 @@ MAP = Table(
     "word",
     (
         _WORD,
-        Column("group", "group", "The word that this one is a neighbour of, or itself."),
-        Column("first_component", "first component", "Coordinate on the first component.", 3),
-        Column("second_component", "second component", "Coordinate on the second component.", 3),
-        Column(
-            "first_share",
-            "share of the first",
-            "Share of the variance of the words shown that the first component holds.",
-            3,
-        ),
-        Column("second_share", "share of the second", "The same of the second component.", 3),
+        *COLUMNS.of("group first_component second_component first_share second_share"),
     ),
 )
 

@@ -12,9 +12,11 @@ from attnlab.budget import (
     MECHANISM,
     VISIBLE_KEYS,
 )
-from attnlab.core import HEAD, HEAD_KEYS, Column, InputError, Note, Option, Table
+from attnlab.core import HEAD, HEAD_KEYS, InputError, Note, Option, Table, read_columns
 from attnlab.evaluation import HELD_OUT, BudgetSettings, TextsAsked, words_in
 from attnlab.results import Question
+
+COLUMNS = read_columns(__file__)
 
 SEARCHED = "searched"
 # One setting for all heads of a site, beside the searched plan.
@@ -43,52 +45,21 @@ HEAD_ALONE, KEY_VALUE_HEAD, LAYER, LAYER_TYPES = GRANULARITIES = (
 # What a layer may get where its type is searched.
 OF_LAYER_TYPES = ("band", "full")
 
-EMPTY = Column(
-    "empty_fraction",
-    "rows without keys",
-    "Share of its rows that attend to no key and so give no output: all of `none`, and of others those whose "
-    "keys are hidden, as the first key is behind a sliding window of the model.",
-    3,
-)
+EMPTY = COLUMNS["empty_fraction"]
 MECHANISMS = Table(
     "mechanisms.csv",
     "budget and head of the searched plan",
     (
         BUDGET,
         *HEAD,
-        Column(
-            "family",
-            "family",
-            "`none`, `band`, `offsets`, `ends` (offsets with the first or last keys), `tokens` (columns of "
-            "token ids), `blocks` (such columns within reach: Sigma3), `static` (weights by offset), "
-            "`full`, or the mechanism that was asked for by name.",
-        ),
+        COLUMNS["family"],
         MECHANISM,
         LEVEL,
-        Column(
-            "validation_error",
-            "validation error",
-            "The same as `error` on the validation sentences, on which the mechanism was chosen.",
-            3,
-        ),
-        Column("validation_keys", "validation keys", "Keys per row there, which are limited.", 2),
-        Column(
-            "criterion",
-            "criterion",
-            "What the mechanism was chosen by, on validation sentences: the value that the result names.",
-            4,
-        ),
+        *COLUMNS.of("validation_error validation_keys criterion"),
         L1_ERROR.column,
         VISIBLE_KEYS,
         EMPTY,
-        Column(
-            "oracle_error",
-            "oracle error",
-            "Error of the best rows of probabilities with as many keys each, chosen from the test "
-            "matrices themselves: a bound and no method.",
-            3,
-        ),
-        Column("lower_bound", "lower bound", "No matrix with as many entries is nearer.", 3),
+        *COLUMNS.of("oracle_error lower_bound"),
     ),
     keys=("budget", *HEAD_KEYS),
 )

@@ -20,6 +20,7 @@ from attnlab.core import (
     Note,
     Option,
     Table,
+    read_columns,
 )
 from attnlab.evaluation import (
     LOSS_OPTION,
@@ -30,26 +31,22 @@ from attnlab.evaluation import (
 )
 from attnlab.results import Question
 
+COLUMNS = read_columns(__file__)
+
 # Nats per token for an open head: from nearly all heads left to nearly none.
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0)
 STEPS = 300
-PENALTY = Column("penalty", "penalty", "Price of an open head, in nats per token.")
+PENALTY = COLUMNS["penalty"]
 BLEU_TESTED = replace(BLEU_CHANGE, tested=True)
 CURVE = Table(
     "curve.csv",
     "model and part of the corpus",
     (
-        Column(
-            "kind",
-            "model",
-            "`unpruned`, the model that the others are changes of; `fine-tuned`, the model trained as many "
-            "steps further with every head; `pruned`, heads closed by learned gates; `random`, as many heads "
-            "of each site closed by chance from the first step.",
-        ),
+        COLUMNS["kind"],
         PENALTY,
-        Column("split", "part", "`validation`, on which a penalty may be chosen, or `test`."),
+        COLUMNS["split"],
         HEAD_COUNT,
-        Column("heads_left", "heads left", "How many of them are open.", short="heads\nleft"),
+        COLUMNS["heads_left"],
         *(
             Column(
                 f"{site}_left",
@@ -64,15 +61,9 @@ CURVE = Table(
         BLEU,
         *BLEU_TESTED,
         SENTENCE_COUNT,
-        Column(
-            "unsettled",
-            "unsettled",
-            "Gates that are neither 0 nor 1 with probability 0.9 at the end.",
-        ),
+        COLUMNS["unsettled"],
         STEPS_OF_TRAINING,
-        Column(
-            "seed", "seed", "Seed of gates and random heads; another may change loss and BLEU more."
-        ),
+        COLUMNS["seed"],
     ),
 )
 GATES = Table(
@@ -81,9 +72,7 @@ GATES = Table(
     (
         PENALTY,
         *HEAD,
-        Column("p_zero", "P(0)", "Probability that the head's gate is exactly 0.", 2),
-        Column("p_one", "P(1)", "Probability that it is exactly 1.", 2),
-        Column("open", "open", "Whether 0 is not the likelier of the two."),
+        *COLUMNS.of("p_zero p_one open"),
     ),
     keys=("penalty", *HEAD_KEYS),
 )
@@ -92,14 +81,7 @@ TRAINING = Table(
     "penalty and step",
     (
         PENALTY,
-        Column("step", "step", "Training step, from 1."),
-        Column(
-            "batch_loss",
-            "loss",
-            "Loss of the batch in training, with dropout and label smoothing, without the penalty.",
-            3,
-        ),
-        Column("expected_open", "expected open", "Gates that are not 0 on average.", 1),
+        *COLUMNS.of("step batch_loss expected_open"),
     ),
     keys=("penalty", "step"),
 )

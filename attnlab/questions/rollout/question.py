@@ -3,23 +3,16 @@
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from attnlab.core import Column, InputError, Note, Option, Table
+from attnlab.core import InputError, Note, Option, Table, read_columns
 from attnlab.evaluation import DeviceSettings
 from attnlab.results import Question
+
+COLUMNS = read_columns(__file__)
 
 ROLLOUT = Table(
     "rollout.csv",
     "position and token of the input",
-    (
-        Column("query", "position", "A position of the last layer, counted from 0."),
-        Column(
-            "query_token", "token", "The token that stands there; a decoder predicts the next one."
-        ),
-        Column("key_side", "side", "Whether the other token is of the source or the target."),
-        Column("key", "of position", "Position of a token of the input, counted from 0."),
-        Column("key_token", "of token", "That token."),
-        Column("share", "share", "Share of that token in the state at the position.", 3),
-    ),
+    (*COLUMNS.of("query query_token key_side key key_token share"),),
     keys=("query", "key_side", "key"),
 )
 
