@@ -5,15 +5,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
+import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from attnlab.ablation import REPLACEMENTS
 from attnlab.core import BLEU, HEAD_COLUMNS, HEAD_KEYS, LOSS, LOSS_CHANGE, Column, counted
 from attnlab.evaluation import DISTANCES, LOSS_UNITS
-from attnlab.figures import INK, blank, check_table, panel, style
+from attnlab.figures import INK, PAGE, blank, check_table, style
 from attnlab.questions.importance.question import (
     BLEU_TESTED,
     CUMULATIVE,
@@ -45,8 +47,10 @@ _ALONE = (*HEAD_KEYS, "way", LOSS_CHANGE.name, LOSS_CHANGE.low, LOSS_CHANGE.high
 _CURVES = ("order", "heads_removed", "replacement", LOSS.name, BLEU.name)
 # A loss of less has no place on a logarithmic axis.
 _NEARLY_NONE = 1e-6
-_LEFT, _WIDTH, _GAP, _TOP = 0.6, 2.15, 0.5, 0.72
-_CURVE_HEIGHT, _BETWEEN = 2.1, 1.05
+# Inches.
+_CURVE_HEIGHT = 2.5
+# Rows of more heads are lower.
+_MOST_IN_FULL = 24
 
 
 def contents(result: Result) -> Contents:
@@ -260,89 +264,89 @@ def draw_importance(
     check_table(replaced, _ALONE, "importance(...).replaced or replaced.csv")
     if cumulative is not None:
         check_table(cumulative, _CURVES, "importance(...).cumulative or cumulative.csv")
-    sites = [rows for _, rows in replaced.groupby("site", sort=False)]
-    most = max(len(rows[HEAD_COLUMNS].drop_duplicates()) for rows in sites)
-    row = 0.24 if most <= 24 else 0.15
-    wide = _LEFT + max(3, len(sites)) * (_WIDTH + _GAP)
-    below = _TOP + row * most + 0.1 + _BETWEEN
-    tall = below if cumulative is None else below + _CURVE_HEIGHT
+    heads = replaced.assign(name=replaced["layer"].astype(str) + "." + replaced["head"].astype(str))
+    most = heads.groupby("site")["name"].nunique().max()
+    heights = [0.8 + (0.24 if most <= _MOST_IN_FULL else 0.15) * most]
+    heights += [] if cumulative is None else [_CURVE_HEIGHT]
     with style():
-        figure = blank(wide, tall - (_BETWEEN if cumulative is None else 0) + 0.55)
-        for index, rows in enumerate(sites):
-            count = len(rows[HEAD_COLUMNS].drop_duplicates())
-            left = _LEFT + index * (_WIDTH + _GAP)
-            axes = panel(figure, left, _TOP, _WIDTH, row * count + 0.1)
-            axes.sharex(figure.axes[0])
-            _draw_heads(axes, rows, row, unit)
-        figure.legend(
-            *figure.axes[0].get_legend_handles_labels(), loc="center right", frameon=False,
-            bbox_to_anchor=(0.99, 1 - 0.2 / figure.get_figheight()), fontsize=8, ncols=3,
-            columnspacing=1, handletextpad=0.1,
-        )  # fmt: skip
-        _heading(
-            figure,
-            0.2,
-            "Each head replaced alone (rows: layer.head; bars: 95% intervals; one scale)",
-        )
+        figure = blank(PAGE, sum(heights))
+        figure.set_layout_engine("constrained")
+        above, *below = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[
+            :, 0
+        ]
+        _draw_alone(above, heads, unit)
         if cumulative is not None:
-            _draw_curves(figure, cumulative, below, wide, unit)
+            _draw_curves(below[0], cumulative, unit)
     return figure
 
 
-def _heading(figure: Figure, top: float, text: str) -> None:
-    figure.text(0.012, 1 - top / figure.get_figheight(), text, va="center", fontsize=11)
+def _draw_alone(figure: SubFigure, heads: pd.DataFrame, unit: str) -> None:
+    """A panel per site with its heads from above to below, the ways to replace them a little apart."""
+    figure.suptitle(
+        "Each head replaced alone (rows: layer.head; bars: 95% intervals; one scale)",
+        x=0.01,
+        ha="left",
+        fontsize=9.5,
+    )
+    sites, ways = heads["site"].unique(), [way for way in WAY_COLOURS if way in set(heads["way"])]
+    panels = figure.subplots(1, len(sites), sharex=True, squeeze=False)[0]
+    apart = 0.24 * (len(ways) - 1)
+    for axes, site in zip(panels, sites, strict=True):
+        rows = heads[heads["site"] == site]
+        names = list(dict.fromkeys(rows["name"]))
+        sns.pointplot(
+            rows, x=LOSS_CHANGE.name, y="name", hue="way", order=names, hue_order=ways, dodge=apart or False,
+            palette=WAY_COLOURS, errorbar=None, linestyle="none", markersize=3, ax=axes,
+            legend=axes is panels[0],
+        )  # fmt: skip
+        for way, shift in zip(ways, np.linspace(-apart / 2, apart / 2, len(ways)), strict=True):
+            own = rows[rows["way"] == way]
+            axes.hlines(
+                own["name"].map(names.index) + shift, own[LOSS_CHANGE.low], own[LOSS_CHANGE.high],
+                color=WAY_COLOURS[way], linewidth=1, alpha=0.7,
+            )  # fmt: skip
+        axes.axvline(0, color=INK, linewidth=0.8, linestyle=":")
+        axes.set(
+            title=site, xlabel=f"change of loss ({unit})", ylabel="", ylim=(len(names) - 0.4, -0.6)
+        )
+    _legend_beside(figure, panels[0])
 
 
-def _bare(axes: Axes, title: str, label: str) -> None:
-    axes.set_title(title, loc="left")
-    axes.set_xlabel(label, fontsize=8.5)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def _draw_heads(axes: Axes, rows: pd.DataFrame, row: float, unit: str) -> None:
-    """The heads of a site from above to below, the ways to replace them a little apart."""
-    heads = list(dict.fromkeys(zip(rows["layer"], rows["head"], strict=True)))
-    ways = [way for way in WAY_COLOURS if way in set(rows["way"])]
-    for index, way in enumerate(ways):
-        table, shift = rows[rows["way"] == way], (index - (len(ways) - 1) / 2) * 0.24
-        heights = [
-            heads.index(head) + shift for head in zip(table["layer"], table["head"], strict=True)
-        ]
-        colour, ends = WAY_COLOURS[way], (table[LOSS_CHANGE.low], table[LOSS_CHANGE.high])
-        axes.hlines(heights, *ends, color=colour, linewidth=1, alpha=0.7)
-        size = 3 if row > 0.2 else 2
-        axes.plot(table[LOSS_CHANGE.name], heights, "o", color=colour, label=way, markersize=size)
-    axes.axvline(0, color=INK, linewidth=0.8, linestyle=":")
-    names = [f"{layer}.{head}" for layer, head in heads]
-    axes.set_yticks(range(len(heads)), names, fontsize=8 if row > 0.2 else 7)
-    axes.set_ylim(len(heads) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
-    _bare(axes, str(rows["site"].iloc[0]), f"change of loss ({unit})")
-
-
-def _draw_curves(figure: Figure, curves: pd.DataFrame, top: float, wide: float, unit: str) -> None:
+def _draw_curves(figure: SubFigure, curves: pd.DataFrame, unit: str) -> None:
     """Loss and, where it was measured, BLEU by the number of heads removed, a line per order."""
+    figure.suptitle(
+        "Heads removed one after another, in orders chosen on other sentences",
+        x=0.01,
+        ha="left",
+        fontsize=9.5,
+    )
     # A distance from the untouched model begins at 0, which has no logarithm.
     logarithmic = bool((curves[LOSS.name] > _NEARLY_NONE).all())
     measures = {LOSS.name: f"loss ({unit}{', logarithmic' if logarithmic else ''})"}
     measures |= {BLEU.name: "BLEU"} if curves[BLEU.name].notna().any() else {}
-    width = (wide - _LEFT - 1.75) / 2 - _GAP
-    for index, (name, label) in enumerate(measures.items()):
-        axes = panel(figure, _LEFT + index * (width + _GAP + 0.15), top, width, _CURVE_HEIGHT)
-        for order, table in curves.dropna(subset=[name]).groupby("order", sort=False):
-            colour, called, _ = ORDERS[str(order)]
-            marker = "o" if name == BLEU.name else None
-            axes.plot(
-                table["heads_removed"], table[name], color=colour, linewidth=1.4, marker=marker,
-                markersize=3, label=called,
-            )  # fmt: skip
-        if name == LOSS.name and logarithmic:
-            axes.set_yscale("log")
-            axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
-            axes.yaxis.set_minor_locator(NullLocator())
-            axes.yaxis.set_major_formatter("{x:g}")
+    panels = figure.subplots(1, len(measures), squeeze=False)[0]
+    orders = {order: called for order, (_, called, _) in ORDERS.items()}
+    colours = {called: colour for colour, called, _ in ORDERS.values()}
+    named = curves.assign(order=curves["order"].map(orders))
+    for axes, (name, label) in zip(panels, measures.items(), strict=True):
+        sns.lineplot(
+            named.dropna(subset=[name]), x="heads_removed", y=name, hue="order", palette=colours,
+            errorbar=None, marker="o" if name == BLEU.name else None, markersize=3, ax=axes,
+            legend=axes is panels[-1],
+        )  # fmt: skip
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        _bare(axes, label, f"heads removed ({curves['replacement'].iloc[0]})")
-    axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1.04), frameon=False, fontsize=7.5)
-    title = "Heads removed one after another, in orders chosen on other sentences"
-    _heading(figure, top - 0.42, title)
+        axes.set(title=label, xlabel=f"heads removed ({curves['replacement'].iloc[0]})", ylabel="")
+    if logarithmic:
+        panels[0].set_yscale("log")
+        panels[0].yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+        panels[0].yaxis.set_minor_locator(NullLocator())
+        panels[0].yaxis.set_major_formatter("{x:g}")
+    _legend_beside(figure, panels[-1])
+
+
+def _legend_beside(figure: SubFigure, axes: Axes) -> None:
+    """The legend of some axes right of all panels, where it hides nothing."""
+    handles, labels = axes.get_legend_handles_labels()
+    axes.legend().remove()
+    figure.legend(handles, labels, loc="outside right upper", frameon=False)
+    sns.despine(figure)

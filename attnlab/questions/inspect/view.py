@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pandas as pd
+import seaborn as sns
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from attnlab.core import Table, counted, shown
-from attnlab.figures import COLUMN, INK, blank, check_table, colour, panel, style
+from attnlab.figures import COLUMN, INK, blank, check_table, colour, style
 from attnlab.questions.inspect.question import MOVES, SHAPES, TOKENS
 from attnlab.reading import HEADS
 from attnlab.results import Contents, DrawnFigure, Result, ShownTable, TerminalTable, rows_shown
@@ -105,24 +106,28 @@ def draw_moves(moves: pd.DataFrame, *, width: float = COLUMN) -> Figure:
     """
     check_table(moves, list(MOVES), "inspect(...).moves or moves.csv")
     forms = list(dict.fromkeys(moves["word"]))
-    height = 0.75 * width
     with style():
-        figure = blank(width, height)
-        axes = panel(figure, 0.5, 0.12, width - 0.65, height - 0.55)
-        for (word, _, _), rows in moves.groupby(["word", "first", "second"], sort=False):
-            index = forms.index(word)
-            axes.plot(rows["layer"], rows["cosine"], color=colour(index), marker="o", markersize=3)
-            if index < _MOST_NAMED:
-                end = (rows["layer"].iloc[-1], rows["cosine"].iloc[-1])
-                axes.annotate(
-                    shown(str(word)), end, xytext=(4, 0), textcoords="offset points",
-                    fontsize=7, va="center", color=INK,
-                )  # fmt: skip
+        figure = blank(width, 0.75 * width)
+        figure.set_layout_engine("constrained")
+        axes = figure.subplots()
+        sns.lineplot(
+            moves.assign(pair=moves["first"].astype(str) + moves["second"].astype(str)), x="layer",
+            y="cosine", hue="word", units="pair", estimator=None, marker="o", legend=False, ax=axes,
+            palette=[colour(index) for index in range(len(forms))],
+        )  # fmt: skip
+        ends = moves[moves["word"].isin(forms[:_MOST_NAMED])].drop_duplicates(
+            ["word", "first", "second"], keep="last"
+        )
+        for word, layer, cosine in ends[["word", "layer", "cosine"]].itertuples(
+            index=False, name=None
+        ):
+            axes.annotate(
+                shown(str(word)), (layer, cosine), xytext=(4, 0), textcoords="offset points", fontsize=7,
+                va="center", color=INK,
+            )  # fmt: skip
         common = moves.drop_duplicates("layer")
         axes.plot(common["layer"], common["anisotropy"], color=INK, linestyle="--", linewidth=0.9)
         axes.margins(x=0.12)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_xlabel("layer")
-        axes.set_ylabel("cosine")
-        axes.spines[["top", "right"]].set_visible(False)
+        sns.despine(figure)
     return figure

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -18,7 +19,7 @@ from attnlab.budget import (
     same_figures,
 )
 from attnlab.core import BLEU_CHANGE, LOSS_CHANGE, Estimate, chance_in_words, counted
-from attnlab.figures import INK, blank, panel, style
+from attnlab.figures import INK, blank, style
 from attnlab.questions.plan.question import EMPTY, MECHANISMS, NOTHING, SEARCHED
 from attnlab.results import (
     Contents,
@@ -174,30 +175,29 @@ def draw_planning(summary: pd.DataFrame) -> Figure:
     Changes are against full attention, the intervals theirs: paired, and none of the loss itself.
     """
     drawn = {estimate: label for estimate, label in DRAWN.items() if estimate.name in summary}
-    width, height, left, top = 2.6, 2.3, 0.65, 0.4
     with style():
-        figure = blank(left + len(drawn) * (width + 0.7) + 1.0, top + height + 0.55)
-        for index, (estimate, label) in enumerate(drawn.items()):
-            axes = panel(figure, left + index * (width + 0.7), top, width, height)
+        figure = blank(3.3 * len(drawn) + 1, 3.0)
+        figure.set_layout_engine("constrained")
+        panels = figure.subplots(1, len(drawn), squeeze=False)[0]
+        for axes, (estimate, label) in zip(panels, drawn.items(), strict=True):
             if estimate is not L1_ERROR:
                 axes.axhline(0, color=INK, linewidth=1, linestyle=":", label="full attention")
-            _draw(axes, summary, estimate)
+            _draw(axes, summary, estimate, named=axes is panels[-1])
             if estimate is L1_ERROR:
                 axes.set_ylim(bottom=0)
-            axes.set_xlabel("keys per row, counted")
-            axes.set_ylabel(label)
-        axes.legend(frameon=False, fontsize=7.5, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+            axes.set(xlabel="keys per row, counted", ylabel=label)
+        panels[-1].legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
 
-def _draw(axes: Axes, summary: pd.DataFrame, estimate: Estimate) -> None:
-    for plan, (colour, marker) in PLANS.items():
-        own = summary[summary["mechanism"] == plan].sort_values(VISIBLE_KEYS.name)
-        if own.empty:
-            continue
-        keys = own[VISIBLE_KEYS.name]
-        axes.vlines(keys, own[estimate.low], own[estimate.high], color=colour, linewidth=1)
-        axes.plot(
-            keys, own[estimate.name], color=colour, marker=marker, markersize=4, linewidth=1.2,
-            label=plan,
-        )  # fmt: skip
+def _draw(axes: Axes, summary: pd.DataFrame, estimate: Estimate, *, named: bool) -> None:
+    plans = summary[summary["mechanism"].isin(PLANS)]
+    colours, markers = ({plan: one[part] for plan, one in PLANS.items()} for part in (0, 1))
+    axes.vlines(
+        plans[VISIBLE_KEYS.name], plans[estimate.low], plans[estimate.high],
+        colors=list(plans["mechanism"].map(colours)), linewidth=1,
+    )  # fmt: skip
+    sns.lineplot(
+        plans, x=VISIBLE_KEYS.name, y=estimate.name, hue="mechanism", style="mechanism", palette=colours,
+        markers=markers, markeredgewidth=0, dashes=False, errorbar=None, ax=axes, legend=named,
+    )  # fmt: skip

@@ -6,6 +6,7 @@ from math import isnan
 from typing import Literal, NamedTuple
 
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -20,7 +21,7 @@ from attnlab.core import (
     counted,
     rounded,
 )
-from attnlab.figures import INK, PAGE, blank, check_table, panel, style
+from attnlab.figures import INK, PAGE, blank, check_table, style
 from attnlab.questions.prune.question import CURVE, GATES, TRAINING
 from attnlab.results import Contents, DrawnFigure, Result, ShownTable, TerminalTable
 
@@ -202,22 +203,17 @@ def draw_pruning(curve: pd.DataFrame, *, width: float = PAGE) -> Figure:
     change = MEASURES[has_bleu(curve)].change
     check_table(curve, [change.low, change.high], wanted)
     test = curve[curve["split"] == "test"]
-    left, height, top = 0.6, 2.0, 0.3
-    across = (width - left - 1.55) / 2
+    measure = MEASURES[has_bleu(test)]
     with style():
-        figure = blank(width, top + height + 0.45)
-        axes = panel(figure, left, top, across, height)
-        measure = MEASURES[has_bleu(test)]
-        _draw_quality(axes, test, measure)
-        axes.legend(frameon=False, fontsize=7, loc=measure.legend)
-        axes.set_title(f"Change of test {measure.title} by heads left", loc="left")
-        axes = panel(figure, left + across + 0.6, top, across, height)
-        _draw_sites(axes, test)
-        axes.legend(
-            frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(1.02, 1.0),
-            title="site",
-        )  # fmt: skip
-        axes.set_title("Heads left by penalty", loc="left")
+        figure = blank(width, 2.75)
+        figure.set_layout_engine("constrained")
+        quality, sites = figure.subplots(1, 2)
+        _draw_quality(quality, test, measure)
+        quality.legend(frameon=False, loc=measure.legend)
+        quality.set_title(f"Change of test {measure.title} by heads left", loc="left")
+        _draw_sites(sites, test)
+        sites.set_title("Heads left by penalty", loc="left")
+        sns.move_legend(sites, "upper left", bbox_to_anchor=(1.02, 1.0), frameon=False)
     return figure
 
 
@@ -259,13 +255,16 @@ def _draw_quality(axes: Axes, test: pd.DataFrame, measure: Measure) -> None:
 def _draw_sites(axes: Axes, test: pd.DataFrame) -> None:
     whole = test[test["kind"] == "unpruned"].iloc[0]
     pruned = test[test["kind"] == "pruned"].sort_values("penalty")
-    positions = range(len(pruned))
-    for site, colour in SITE_COLOURS.items():
-        name = f"{site}_left"
-        if name in pruned:
-            share = pruned[name] / whole[name]
-            axes.plot(positions, share, "o-", color=colour, markersize=4, linewidth=1.2, label=site)
-    axes.set_xticks(positions, [f"{penalty:g}" for penalty in pruned["penalty"]])
-    axes.set_ylim(-0.03, 1.03)
-    axes.set_xlabel("penalty (nats per token and head)")
-    axes.set_ylabel("share of heads left")
+    names = {f"{site}_left": site for site in SITES if f"{site}_left" in pruned}
+    left = (pruned[[*names]] / whole[[*names]].astype(float)).rename(columns=names)
+    left.index = pd.Index([f"{penalty:g}" for penalty in pruned["penalty"]])
+    shares = left.melt(var_name="site", value_name="share", ignore_index=False).rename_axis(
+        "penalty"
+    )
+    sns.lineplot(
+        shares.reset_index(), x="penalty", y="share", hue="site", palette=SITE_COLOURS, marker="o",
+        errorbar=None, ax=axes,
+    )  # fmt: skip
+    axes.set(
+        ylim=(-0.03, 1.03), xlabel="penalty (nats per token and head)", ylabel="share of heads left"
+    )

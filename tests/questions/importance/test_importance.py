@@ -29,7 +29,7 @@ from attnlab.questions.analyze.analysis_notes import NotAblated
 from attnlab.questions.compare.comparison import compare
 from attnlab.questions.importance.importance import importance, orders_of
 from attnlab.questions.importance.question import LOSS_TESTED, NoMeans, NotUniform
-from attnlab.questions.importance.view import _needed, removable
+from attnlab.questions.importance.view import WAY_COLOURS, _needed, removable
 from attnlab.questions.plan.planning import plan
 from attnlab.questions.prune.pruning import prune
 from attnlab.results.result import Result
@@ -227,9 +227,22 @@ def test_a_figure_has_whichever_replacements_the_table_has(found: Result) -> Non
     drawn = attnlab.plot.importance(one, found.cumulative)
     assert drawn.axes[0].get_legend_handles_labels()[1] == ["uniform"]
     both = attnlab.plot.importance(found.replaced, found.cumulative)
-    for points in both.axes[0].get_legend_handles_labels()[0]:
-        rows = [round(float(height)) for height in points.get_ydata()]
-        assert rows == list(range(len(rows))), "each point stands at its own head"
+    sites = found.replaced.groupby("site", sort=False)
+    for axes, (site, rows) in zip(both.axes, sites, strict=False):
+        assert axes.get_title() == site
+        # Without those of the legend, which are empty.
+        points = [line for line in axes.lines if line.get_marker() == "o" and len(line.get_xdata())]
+        ways = [way for way in WAY_COLOURS if way in set(rows["way"])]
+        for line, bars, way in zip(points, axes.collections, ways, strict=True):
+            own = rows[rows["way"] == way]
+            assert line.get_xdata().tolist() == own["loss_change"].tolist()
+            heights = line.get_ydata()
+            assert np.round(heights).tolist() == list(range(len(own))), "each at its own head"
+            np.testing.assert_allclose(
+                [bar[:, 1] for bar in bars.get_segments()], np.stack([heights] * 2, 1)
+            )
+            ends = own[["loss_change_low", "loss_change_high"]].to_numpy()
+            np.testing.assert_array_equal([bar[:, 0] for bar in bars.get_segments()], ends)
     panels = [axes.get_window_extent() for axes in both.axes]
     assert len(panels) > 1
     for place, box in enumerate(panels):
