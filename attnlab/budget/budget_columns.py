@@ -81,6 +81,7 @@ COMPARED = Table(
     "summary.csv",
     "sites, mechanism, budget and steps, means over heads and rows",
     (SITES, *REPLACED, *LOSS_GAIN, *BLEU_GAIN),
+    heading="Mechanisms by sites and budget",
 )
 
 

@@ -206,6 +206,7 @@ class Table:
         row: what a row is, such as `a head`.
         columns: all that it may have; some are there only where they apply.
         keys: names of those in which no two rows are alike; empty where that is not known.
+        heading: what stands above it on a page; empty where a page does not show it as it is.
         further: `module:function` that gives columns it may have beside these, whose computation is heavy
             to import; asked only where there are such.
     """
@@ -214,6 +215,7 @@ class Table:
     row: str
     columns: tuple[Column, ...]
     keys: tuple[str, ...] = ()
+    heading: str = ""
     further: str = ""
 
     @property

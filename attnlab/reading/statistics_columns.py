@@ -61,6 +61,7 @@ HEADS = Table(
         COLUMNS["js_distance_to_others"],
     ),
     keys=HEAD_KEYS,
+    heading="Heads, by layer",
 )
 DISTANCES = Table(
     "head_distances.csv",

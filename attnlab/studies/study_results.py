@@ -156,7 +156,7 @@ def study_contents(record: ResultRecord, tables: Tables) -> Contents:
         ShownTable(CELLS, "Cells and their times", own=own),
     )
     answers = best_rows(table, _keys(table, settings), study)
-    return Contents([*answers, _finished(cells, table)], facts, _figures(table), shown)
+    return Contents([*answers, _finished(cells, table)], _figures(table), facts, shown)
 
 
 def means_over_seeds(table: pd.DataFrame, settings: Sequence[str]) -> pd.DataFrame:

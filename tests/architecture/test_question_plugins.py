@@ -31,6 +31,7 @@ NORMS = Table(
         Column("norm", "norm_2", "Its Frobenius norm.", 2),
     ),
     keys=("weights",),
+    heading="Every matrix",
 )
 
 
@@ -84,14 +85,14 @@ def norms(source, settings):
 
 def contents(result):
     from attnlab.figures.canvas import blank, panel, style
-    from attnlab.results.page.result_page import Contents, DrawnFigure, ShownTable
+    from attnlab.results.page.result_page import Contents, DrawnFigure
 
     with style():
         figure = blank(3, 2)
         panel(figure, 0.5, 0.1, 2, 1.5).plot(result.norms["norm"])
     answer = f"The largest norm is {NORMS['norm'].shown(result.norms['norm'].max())}."
     figures = [DrawnFigure("norms", figure, "Norms in order.")]
-    return Contents([answer], {}, figures, [ShownTable("norms.csv", "Every matrix")])
+    return Contents([answer], figures)
 
 
 QUESTION = Question(

@@ -50,7 +50,7 @@ def times_contents(result: Result) -> Contents:
         ShownTable(HEADS.file, "Every head alone"),
         ShownTable(WORDS.file, "Words of the audio that is scored"),
     )
-    return Contents([times_answer(result)], facts, [DrawnFigure("heads", figure, text)], shown)
+    return Contents([times_answer(result)], [DrawnFigure("heads", figure, text)], facts, shown)
 
 
 def times_terminal(result: Result) -> Iterator[TerminalTable]:

@@ -88,8 +88,8 @@ def contents(result: Result) -> Contents:
             *_comparisons(result),
             *_when_generated(result),
         ],
-        facts | _configuration(details["configuration"], details["row"]),
         list(_figures(result)),
+        facts | _configuration(details["configuration"], details["row"]),
         shown,
     )
 

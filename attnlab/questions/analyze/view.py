@@ -197,7 +197,8 @@ def contents(result: Result) -> Contents:
     kept = result.matrices
     return Contents(
         describe_heads(result.table),
-        {name: str(result.about[name]) for name in known[:_MOST_FACTS]},
+        facts={name: str(result.about[name]) for name in known[:_MOST_FACTS]},
+        tables=(),
         parts=[
             Part(_summary_section(result)),
             *map(Part, label_sections(result)),

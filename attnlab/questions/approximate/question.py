@@ -29,6 +29,7 @@ APPROXIMATION = Table(
     ),
     keys=("matrix", "family"),
     further="attnlab.matrices.distances:further_columns",
+    heading="Every matrix and family",
 )
 BITS = Table(
     "bits.csv",

@@ -42,8 +42,8 @@ def contents(result: Result) -> Contents:
     table = result.approximation
     facts = {name: str(value) for name, value in result.about.items()}
     facts["Matrices"] = f"{table['matrix'].nunique():,}"
-    tables = (ShownTable(APPROXIMATION.file, "Every matrix and family", ("seconds",)),)
-    return Contents(_answers(table), facts, (), tables)
+    tables = (ShownTable(APPROXIMATION.file, APPROXIMATION.heading, ("seconds",)),)
+    return Contents(_answers(table), facts=facts, tables=tables)
 
 
 def _answers(table: pd.DataFrame) -> list[str]:

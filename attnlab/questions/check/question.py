@@ -27,6 +27,7 @@ PROPERTIES = Table(
         *COLUMNS.of("distance change"),
     ),
     keys=("property", "site", "layer"),
+    heading="What it attends to",
 )
 ABILITIES = Table(
     "abilities.csv",
@@ -37,6 +38,7 @@ ABILITIES = Table(
         *COLUMNS.of("captured ablated replaced exported reason"),
     ),
     keys=("site", "layer"),
+    heading="What can be done with its layers",
 )
 
 

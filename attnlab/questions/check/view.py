@@ -8,7 +8,7 @@ import pandas as pd
 
 from attnlab.core import Column, layer_name
 from attnlab.questions.check.question import ABILITIES, KEYS, MISMATCH, NOT_APPLICABLE, PROPERTIES
-from attnlab.results import Contents, Result, ShownTable, TerminalTable, rows_shown
+from attnlab.results import Contents, Result, TerminalTable, rows_shown
 
 # What a terminal shows in place of property, site and layer.
 _WHAT = Column(
@@ -21,12 +21,7 @@ _WHAT = Column(
 
 def contents(result: Result) -> Contents:
     """What the page of a check shows."""
-    tables = (
-        ShownTable(PROPERTIES.file, "What it attends to"),
-        ShownTable(ABILITIES.file, "What can be done with its layers"),
-    )
-    facts = {name: str(value) for name, value in result.about.items()}
-    return Contents(_answers(result), facts, (), tables)
+    return Contents(_answers(result))
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:

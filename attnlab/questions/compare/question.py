@@ -42,6 +42,7 @@ MECHANISMS_BY_HEAD = Table(
         *LOSS_CHANGE,
     ),
     keys=(*HEAD_KEYS, "budget", "mechanism"),
+    heading="Mechanisms by head",
 )
 
 

@@ -12,7 +12,6 @@ from matplotlib.lines import Line2D
 from attnlab.budget import (
     ALL,
     BLEU_GAIN,
-    COMPARED,
     ERROR,
     FULL,
     LOSS_GAIN,
@@ -47,8 +46,7 @@ from attnlab.figures import (
     style,
 )
 from attnlab.figures import PAGE as PAGE_WIDTH
-from attnlab.questions.compare.question import MECHANISMS_BY_HEAD
-from attnlab.results import Contents, DrawnFigure, Result, ShownTable, TerminalTable
+from attnlab.results import Contents, DrawnFigure, Result, TerminalTable
 
 # What is drawn, where the table has it, with what is written below.
 _AXES = {
@@ -102,10 +100,6 @@ def contents(result: Result) -> Contents:
         "Sites": ", ".join(name for name in sites if name != ALL or len(sites) == 1),
         **{name: str(value) for name, value in result.about.items() if "sentences" in name},
     }
-    shown = (
-        ShownTable(COMPARED.file, "Mechanisms by sites and budget"),
-        ShownTable(MECHANISMS_BY_HEAD.file, "Mechanisms by head"),
-    )
     against = result.details.get("against")
     said = [
         one
@@ -113,7 +107,7 @@ def contents(result: Result) -> Contents:
         for one in (answer_of(rows, against), installing_of(rows, result.tables, against))
         if one is not None
     ]
-    return Contents(said, facts, figures, shown)
+    return Contents(said, figures, facts)
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:

@@ -135,6 +135,7 @@ TABLE = Table(
     "head",
     (*HEAD, *(column for one in DETECTORS for column in one), GATE, GATE_UNTRAINED),
     keys=HEAD_KEYS,
+    heading="Every head",
 )
 _SPEARMAN = COLUMNS["spearman"]
 AGREEMENT_OF = Estimate(
@@ -151,6 +152,7 @@ AGREEMENT = Table(
         HEAD_COUNT,
     ),
     keys=("site", "measure", "other"),
+    heading="Do detectors agree?",
 )
 
 

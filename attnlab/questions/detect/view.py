@@ -23,7 +23,6 @@ from attnlab.results import (
     Contents,
     DrawnFigure,
     Result,
-    ShownTable,
     TerminalTable,
     head_names,
     rows_shown,
@@ -45,12 +44,7 @@ def contents(result: Result) -> Contents:
         # Of cross-attention that had nothing to copy there is no score.
         if _columns(own)
     ]
-    tables = (
-        ShownTable(TABLE.file, "Every head"),
-        ShownTable(AGREEMENT.file, "Do detectors agree?"),
-    )
-    facts = {name: str(value) for name, value in result.about.items() if name != "Versions"}
-    return Contents(_answers(result), facts, figures, tables)
+    return Contents(_answers(result), figures)
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:

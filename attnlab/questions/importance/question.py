@@ -51,6 +51,7 @@ IMPORTANCE = Table(
         *BLEU_TESTED,
     ),
     keys=HEAD_KEYS,
+    heading="Every head: gradient, and what changes without it",
 )
 REPLACED = Table(
     "replaced.csv",
@@ -62,6 +63,7 @@ REPLACED = Table(
         *BLEU_TESTED,
     ),
     keys=(*HEAD_KEYS, "way"),
+    heading="Every head replaced alone",
 )
 CUMULATIVE = Table(
     "cumulative.csv",
@@ -75,6 +77,7 @@ CUMULATIVE = Table(
         *COLUMNS.of("chosen_on reported_on"),
     ),
     keys=("order", "heads_removed"),
+    heading="Heads removed one after another",
 )
 RANK_AGREEMENT = Table(
     "rank_agreement.csv",
@@ -84,6 +87,7 @@ RANK_AGREEMENT = Table(
         HEAD_COUNT,
     ),
     keys=("measure", "other"),
+    heading="Do the measures agree?",
 )
 
 

@@ -22,15 +22,12 @@ from attnlab.questions.importance.question import (
     GRADIENT,
     IMPORTANCE,
     LOSS_TESTED,
-    RANK_AGREEMENT,
-    REPLACED,
 )
 from attnlab.results import (
     MOST_ROWS,
     Contents,
     DrawnFigure,
     Result,
-    ShownTable,
     TerminalTable,
     head_names,
     rows_shown,
@@ -61,17 +58,9 @@ def contents(result: Result) -> Contents:
         "Above: change of loss with each head replaced alone; right of 0 the model needs it. Below: what "
         "is left when heads are removed one after another.",
     )
-    shown = (
-        ShownTable(IMPORTANCE.file, "Every head: gradient, and what changes without it", ("_p",)),
-        ShownTable(REPLACED.file, "Every head replaced alone", ("_p",)),
-        ShownTable(
-            CUMULATIVE.file, "Heads removed one after another", ("chosen_on", "reported_on")
-        ),
-        ShownTable(RANK_AGREEMENT.file, "Do the measures agree?"),
-    )
     names = ("Model", "Sentences", "Loss of the whole model")
     facts = {name: str(result.about[name]) for name in names if name in result.about}
-    return Contents(_answers(result), facts, [figure], shown)
+    return Contents(_answers(result), [figure], facts)
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:

@@ -20,12 +20,14 @@ TOKENS = Table(
         *COLUMNS.of("position token id special mask token_type word"),
     ),
     keys=("text", "position"),
+    heading="Tokens",
 )
 SHAPES = Table(
     "shapes.csv",
     "tensor",
     (*COLUMNS.of("tensor shape axes"),),
     keys=("tensor",),
+    heading="Shapes",
 )
 MOVES = Table(
     "moves.csv",
@@ -37,6 +39,7 @@ MOVES = Table(
         *COLUMNS.of("cosine anisotropy adjusted"),
     ),
     keys=("first", "second", "layer"),
+    heading="Words in two contexts",
 )
 
 

@@ -12,7 +12,7 @@ from attnlab.core import Table, counted, shown
 from attnlab.figures import COLUMN, INK, blank, check_table, colour, style
 from attnlab.questions.inspect.question import MOVES, SHAPES, TOKENS
 from attnlab.reading import HEADS
-from attnlab.results import Contents, DrawnFigure, Result, ShownTable, TerminalTable, rows_shown
+from attnlab.results import Contents, DrawnFigure, Result, TerminalTable, rows_shown
 
 # Of the columns of heads, those that fit on a line of 80 characters.
 _HEADS_SHOWN = {
@@ -38,17 +38,11 @@ def contents(result: Result) -> Contents:
         "different words (anisotropy), above which a word has something of its own."
     )
     figures = [] if moved.empty else [DrawnFigure("moves", draw_moves(moved), caption)]
-    tables = (
-        ShownTable(TOKENS.file, "Tokens"),
-        ShownTable(SHAPES.file, "Shapes"),
-        ShownTable(MOVES.file, "Words in two contexts"),
-        ShownTable(HEADS.file, "Heads, by layer"),
-    )
     facts = {
         "Model": str(result.about["Model"]),
         "Words": " and ".join(str(len(words)) for words in result.details["words"]),
     }
-    return Contents(_answers(result), facts, figures, tables)
+    return Contents(_answers(result), figures, facts)
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:

@@ -17,6 +17,7 @@ NEIGHBOURS = Table(
         _WORD,
         *COLUMNS.of("rank neighbour cosine"),
     ),
+    heading="Neighbours",
 )
 MAP = Table(
     "map.csv",

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from attnlab.core import shown
 from attnlab.figures import INK, PAGE, blank, check_table, colour, panel, style
 from attnlab.questions.neighbours.question import MAP, NEIGHBOURS
-from attnlab.results import Contents, DrawnFigure, Result, ShownTable, TerminalTable
+from attnlab.results import Contents, DrawnFigure, Result, TerminalTable
 
 _TOO_FEW = "There are too few words for a map; ask for more neighbours or words."
 # Names of more words than this would hide each other.
@@ -24,8 +24,7 @@ def contents(result: Result) -> Contents:
         [] if result.map.empty else [DrawnFigure("map", draw_embedding_map(result.map), caption)]
     )
     answers = [f"Nearest to {word}: {near}." for word, near in _near(result)]
-    facts = {name: str(value) for name, value in result.about.items()}
-    return Contents(answers, facts, figures, (ShownTable(NEIGHBOURS.file, "Neighbours"),))
+    return Contents(answers, figures)
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:

@@ -62,6 +62,7 @@ MECHANISMS = Table(
         *COLUMNS.of("oracle_error lower_bound"),
     ),
     keys=("budget", *HEAD_KEYS),
+    heading="What each head gets",
 )
 
 

@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnlab.budget import (
-    COMPARED,
     FULL,
     L1_ERROR,
     LOSS_GAIN,
@@ -25,7 +24,6 @@ from attnlab.results import (
     Contents,
     DrawnFigure,
     Result,
-    ShownTable,
     TerminalTable,
     question_named,
 )
@@ -56,12 +54,7 @@ def contents(result: Result) -> Contents:
         "Error, and changes against full attention, by the keys per row on the held-out sentences, with "
         "95 % intervals; those of the changes are paired.",
     )
-    shown = (
-        ShownTable(COMPARED.file, "Plans beside full attention"),
-        ShownTable(MECHANISMS.file, "What each head gets"),
-    )
-    facts = {name: str(value) for name, value in result.about.items()}
-    return Contents(planning_answers(result.summary, result.mechanisms), facts, [figure], shown)
+    return Contents(planning_answers(result.summary, result.mechanisms), [figure])
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:

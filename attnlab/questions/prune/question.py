@@ -65,6 +65,7 @@ CURVE = Table(
         STEPS_OF_TRAINING,
         COLUMNS["seed"],
     ),
+    heading="Heads left and scores",
 )
 GATES = Table(
     "gates.csv",
@@ -75,6 +76,7 @@ GATES = Table(
         *COLUMNS.of("p_zero p_one open"),
     ),
     keys=("penalty", *HEAD_KEYS),
+    heading="The gate of every head",
 )
 TRAINING = Table(
     "training.csv",
@@ -84,6 +86,7 @@ TRAINING = Table(
         *COLUMNS.of("step batch_loss expected_open"),
     ),
     keys=("penalty", "step"),
+    heading="Training of the gates",
 )
 
 

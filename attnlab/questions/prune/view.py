@@ -22,8 +22,8 @@ from attnlab.core import (
     rounded,
 )
 from attnlab.figures import INK, PAGE, blank, check_table, style
-from attnlab.questions.prune.question import CURVE, GATES, TRAINING
-from attnlab.results import Contents, DrawnFigure, Result, ShownTable, TerminalTable
+from attnlab.questions.prune.question import CURVE
+from attnlab.results import Contents, DrawnFigure, Result, TerminalTable
 
 # Voita et al. 2019 prune as far as 0.15 BLEU below; 1,000 sentences cannot tell less than this apart.
 TOLERANCE = 0.5
@@ -65,11 +65,6 @@ def contents(result: Result) -> Contents:
         f"Left: change of {measure} on the test part against the unpruned model by heads left, with paired "
         f"95 % intervals{beside}. Right: the share of each site's heads that a penalty leaves.",
     )
-    shown = (
-        ShownTable(CURVE.file, "Heads left and scores", ("_p",)),
-        ShownTable(GATES.file, "The gate of every head"),
-        ShownTable(TRAINING.file, "Training of the gates"),
-    )
     facts = {
         "Heads": str(curve["heads"].iloc[0]),
         "Penalties": ", ".join(f"{p:g}" for p in curve["penalty"].dropna().unique()),
@@ -77,7 +72,7 @@ def contents(result: Result) -> Contents:
         "Loss": str(result.about["loss"]),
         "Seed": str(curve["seed"].iloc[0]),
     }
-    return Contents(answers(curve), facts, [figure], shown)
+    return Contents(answers(curve), [figure], facts)
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:

@@ -14,6 +14,7 @@ ROLLOUT = Table(
     "position and token of the input",
     (*COLUMNS.of("query query_token key_side key key_token share"),),
     keys=("query", "key_side", "key"),
+    heading="Shares after the last layer",
 )
 
 

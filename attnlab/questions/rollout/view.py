@@ -8,7 +8,7 @@ import torch
 from attnlab.core import shown
 from attnlab.figures import draw_heads
 from attnlab.questions.rollout.question import ROLLOUT
-from attnlab.results import Contents, DrawnFigure, Result, ShownTable, TerminalTable
+from attnlab.results import Contents, DrawnFigure, Result, TerminalTable
 
 # More tokens on a side would leave no room for their names, and more layers none for the maps.
 _MOST_TOKENS, _MOST_LAYERS = 80, 4
@@ -37,9 +37,7 @@ def contents(result: Result) -> Contents:
         if len({side for side, _ in keys}) > 1:
             caption += " Columns are the tokens of the source, then those of the target."
         figures.append(DrawnFigure("rollout", figure, caption))
-    facts = {name: str(value) for name, value in result.about.items() if name != "Versions"}
-    table = ShownTable(ROLLOUT.file, "Shares after the last layer")
-    return Contents([_answer(result)], facts, figures, (table,))
+    return Contents([_answer(result)], figures)
 
 
 def _answer(result: Result) -> str:

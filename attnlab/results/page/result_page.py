@@ -50,14 +50,14 @@ class ShownTable:
     Attributes:
         file: its name.
         heading: what stands above it.
-        left_out: ends of the names of columns that only the file has.
+        left_out: ends of the names of columns that only the file has, as p-values are.
         own: columns that no other table declares, or declares otherwise.
         frame: its rows where they are made of those of the file; None for those of the file.
     """
 
     file: str
     heading: str
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ("_p",)
     own: tuple[Column, ...] = ()
     frame: pd.DataFrame | None = None
 
@@ -81,9 +81,9 @@ class Contents:
 
     Attributes:
         answers: what was found, a sentence each.
-        facts: what was studied, in a few words each.
         figures: those that stand first.
-        tables: those that are not empty are shown.
+        facts: what was studied, in a few words each; None: all that the result says of that, but versions.
+        tables: those that are not empty are shown; None: those of the question that have a heading.
         parts: sections that are more than a table.
         overview: maps, words and heads that the first screen shows beside the answers.
         viewer: what the page shows interactively; None for nothing.
@@ -91,9 +91,9 @@ class Contents:
     """
 
     answers: Sequence[str]
-    facts: Mapping[str, str]
     figures: Sequence[DrawnFigure] = ()
-    tables: Sequence[ShownTable] = field(default_factory=tuple)
+    facts: Mapping[str, str] | None = None
+    tables: Sequence[ShownTable] | None = None
     parts: Sequence[Part] = ()
     overview: Overview = field(default_factory=Overview)
     viewer: Callable[[], ViewerData | None] | None = None
@@ -162,9 +162,15 @@ def write_contents(
 
     drawn = written(found.figures)
     sections = [Section("figures", "Figures", "", figures=drawn)] if drawn else []
+    tables_shown = found.tables
+    if tables_shown is None:
+        tables_shown = [ShownTable(one.file, one.heading) for one in declared if one.heading]
+    facts = found.facts
+    if facts is None:
+        facts = {name: str(value) for name, value in record.about.items() if name != "Versions"}
     sections += [
         _section(shown, tables[shown.file] if shown.frame is None else shown.frame, declared)
-        for shown in found.tables
+        for shown in tables_shown
         if not tables.get(shown.file, pd.DataFrame()).empty
     ]
     sections += [replace(part.section, figures=written(part.figures())) for part in found.parts]
@@ -177,7 +183,7 @@ def write_contents(
         },
         list(map(str, record.notes)),
         sections,
-        overview=replace(found.overview, answers=tuple(found.answers), facts=found.facts),
+        overview=replace(found.overview, answers=tuple(found.answers), facts=facts),
         viewer=None if found.viewer is None else found.viewer(),
         start=found.start,
     )
