@@ -10,7 +10,7 @@ from attnlab.core import (
     RESULT_MARK,
     InputError,
     check_not_read,
-    is_of_attnlab,
+    interrupted_result,
     path_label,
     paths_in,
     read_json,
@@ -103,7 +103,7 @@ def check_export_free(folder: str | Path, *, overwrite: bool, inputs: Mapping[Pa
     if not folder.exists() or not any(folder.iterdir()):
         return
     check_not_read([*folder.iterdir()], inputs)
-    if not is_of_attnlab(folder) or recorded_result(folder) not in {None, EXPORT}:
+    if (recorded_result(folder) or interrupted_result(folder)) != EXPORT:
         msg = f"{folder} holds something else than an exported model; name another folder."
         raise InputError(msg)
     if not overwrite:
