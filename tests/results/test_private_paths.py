@@ -136,6 +136,32 @@ def test_an_export_names_no_path_and_can_be_read_as_any_file(home: Path, mask: i
     assert stat.S_IMODE(folder.stat().st_mode) == 0o777 & ~mask
 
 
+def test_an_export_names_no_path_in_parts_of_its_configuration(home: Path) -> None:
+    tokens = {"pad_token": "/pad", "more_special_tokens": ["/home/token", "~"]}
+    kept = {
+        "id2label": {"0": "/m/09x0r", "1": "../odd"},
+        "task": {"name": "tiny", "tries": [1, None]},
+    }
+    places = [str(home / "a"), {"from": ADDRESS, "more": [[f"file://{home}/b"]]}]
+    for name, more in (
+        ("config.json", kept | {"calibration": {"of": places}}),
+        ("tokenizer_config.json", tokens | {"read_from": places}),
+    ):
+        path = home / "decoder" / name
+        write_json(path, json.loads(path.read_text()) | more)
+    folder = home / "exported_parts"
+    assert attnlab("export", home / "plan.json", home / "decoder", "--out", folder) == 0
+    assert private_files(folder, home) == []
+    config, tokenizer_config = (
+        json.loads((folder / name).read_text()) for name in ("config.json", "tokenizer_config.json")
+    )
+    labels = ["a", {"from": "https://host/pairs.tsv", "more": [["b"]]}]
+    assert config["calibration"] == {"of": labels}
+    assert tokenizer_config["read_from"] == labels
+    assert {name: config[name] for name in kept} == kept
+    assert {name: tokenizer_config[name] for name in tokens} == tokens
+
+
 @pytest.mark.slow
 def test_embeddings_name_no_path(home: Path) -> None:
     words = ["--corpus", home / "pairs.tsv", "--dim", 16, "--vocabulary", 100]
