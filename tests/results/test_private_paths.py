@@ -10,13 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_run import SETTINGS
+from small_run import SETTINGS, small_settings
 from zoo.analyzed import ANALYZED
 from zoo.random_models import marian, tokenizer
 
 from attnlab.attention.plan import plan_of, write_plan
 from attnlab.cli.app import main
 from attnlab.core import write_json
+from attnlab.models.run import labelled
 from attnlab.models.run_folder import LOCAL
 from attnlab.results.question import questions
 
@@ -117,6 +118,20 @@ def test_a_run_names_paths_in_one_file(home: Path, monkeypatch: pytest.MonkeyPat
     assert attnlab("train", run, "--resume", "--epochs", 2) == 0
     assert attnlab("score", run) == 0
     assert private_files(run, home) == []
+
+
+def test_settings_of_a_run_hold_labels(tmp_path: Path) -> None:
+    (tmp_path / "words").write_text("a 1\n")
+    for start, label in (
+        (tmp_path / "words", "./words"),
+        ("runs/words", "runs/words"),
+        ("skipgram", "skipgram"),
+        (None, None),
+    ):
+        chosen = {"start": None if start is None else str(start)}
+        settings = small_settings(corpus={"name": f"{tmp_path}/pairs.tsv"}, embeddings=chosen)
+        shown = labelled(settings)
+        assert (shown.corpus.name, shown.embeddings.start) == ("pairs.tsv", label)
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077])
