@@ -4,14 +4,22 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from attnlab.core.errors import AttnlabError, InputError
 from attnlab.core.files import write_text
-from attnlab.core.folders import MARKS, UNFINISHED, locked, replacing_result
+from attnlab.core.folders import (
+    MARKS,
+    UNFINISHED,
+    interrupted_result,
+    is_of_attnlab,
+    locked,
+    recorded_result,
+    replacing_result,
+)
 from attnlab.models.run_folder import SETTINGS
 from attnlab.results.result_files import RECORD
 
@@ -142,6 +150,36 @@ def test_whatever_call_fails_the_last_file_stands_for_one_whole_result(
         if len(made) <= call:
             break
     assert seen == {"old", "mixed", "new"}
+
+
+@pytest.mark.parametrize("before", [{}, OLD | {RECORD: '{"result": "old"}'}], ids=["new", "older"])
+def test_a_folder_is_known_by_a_record_wherever_its_writer_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: dict[str, str]
+) -> None:
+    kinds = set()
+    for call in range(1_000):
+        folder = tmp_path / str(call)
+        for name, text in before.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+        with failing(monkeypatch, call, OSError(28, "full")) as made, suppress(AttnlabError):
+            write(folder, NEW | {RECORD: '{"result": "new"}'})
+        kinds |= {(recorded_result(folder), interrupted_result(folder))}
+        if folder.exists() and content(folder):
+            assert is_of_attnlab(folder), made
+        if len(made) <= call:
+            break
+    assert {(None, "new"), ("new", None)} <= kinds
+
+
+def test_a_folder_is_no_result_by_what_its_folders_are_called(tmp_path: Path) -> None:
+    (tmp_path / UNFINISHED).mkdir()
+    assert not is_of_attnlab(tmp_path)
+    assert not is_of_attnlab(tmp_path, ["cells.json"])
+    (tmp_path / UNFINISHED / RECORD).write_text("no record")
+    assert not is_of_attnlab(tmp_path)
+    (tmp_path / "cells.json").write_text("{}")
+    assert is_of_attnlab(tmp_path, ["cells.json"])
 
 
 def test_marks_go_first_and_come_after_all_that_they_mark(

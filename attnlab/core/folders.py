@@ -161,7 +161,7 @@ def replacing_result(
                 _put_in_place(aside, folder, last, older)
                 note_written(folder)
         except _MixedResultError:
-            # By what is left in it the folder is known for attnlab's, where no mark is.
+            # By the record that is left in it the folder is known for attnlab's, where no mark is.
             raise
         except BaseException:
             shutil.rmtree(aside, ignore_errors=True)
@@ -185,10 +185,18 @@ def recorded_result(folder: str | Path) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
+def interrupted_result(folder: str | Path) -> str | None:
+    """The kind of result of which a killed writer put some files, but not yet the record, in a folder.
+
+    None where there is none. The record waits among what is unfinished until the other files are in place.
+    """
+    return recorded_result(Path(folder) / UNFINISHED)
+
+
 def is_of_attnlab(folder: str | Path, marks: Iterable[str] = ()) -> bool:
-    """Whether attnlab wrote to a folder: it holds a record, a mark, or what a killed writer left."""
-    named = (Path(folder) / name for name in (*marks, UNFINISHED))
-    return recorded_result(folder) is not None or any(path.exists() for path in named)
+    """Whether attnlab wrote to a folder: it holds a record, a mark, or a record that a killed writer left."""
+    records = (recorded_result(folder), interrupted_result(folder))
+    return any(records) or any((Path(folder) / name).exists() for name in marks)
 
 
 def _put_in_place(

@@ -10,7 +10,7 @@ from attnlab.core import (
     RESULT_MARK,
     InputError,
     check_not_read,
-    is_of_attnlab,
+    interrupted_result,
     path_label,
     paths_in,
     read_json,
@@ -29,6 +29,8 @@ _READ_TOO = (
     "model*.safetensors", "model*.safetensors.index.json", "generation_config.json",
     "chat_template.jinja", PLAN_FILE,
 )  # fmt: skip
+# What may look like a path and is none.
+_TOKENS_AND_LABELS = ("_token", "_tokens", "tokens_decoder", "id2label")
 
 
 def export_layer_types(
@@ -75,13 +77,19 @@ def _leave_paths_out(folder: Path) -> None:
     """
     for path in folder.glob("*config.json"):
         values = read_json(path, dict[str, Any], finite=False)
-        write_json(path, {name: _without_place(name, value) for name, value in values.items()})
+        write_json(path, _without_places(values))
 
 
-def _without_place(name: str, value: Any) -> Any:
-    # Tokens may look like paths.
-    is_text = isinstance(value, str) and "\n" not in value and not name.endswith("_token")
-    return path_label(value) if is_text else value
+def _without_places(value: Any) -> Any:
+    """A value of a configuration with labels for paths, in its parts too."""
+    if isinstance(value, dict):
+        return {
+            name: part if name.endswith(_TOKENS_AND_LABELS) else _without_places(part)
+            for name, part in value.items()
+        }
+    if isinstance(value, list):
+        return [_without_places(part) for part in value]
+    return path_label(value) if isinstance(value, str) and "\n" not in value else value
 
 
 def _older(folder: Path) -> list[Path]:
@@ -103,7 +111,7 @@ def check_export_free(folder: str | Path, *, overwrite: bool, inputs: Mapping[Pa
     if not folder.exists() or not any(folder.iterdir()):
         return
     check_not_read([*folder.iterdir()], inputs)
-    if not is_of_attnlab(folder) or recorded_result(folder) not in {None, EXPORT}:
+    if (recorded_result(folder) or interrupted_result(folder)) != EXPORT:
         msg = f"{folder} holds something else than an exported model; name another folder."
         raise InputError(msg)
     if not overwrite:

@@ -66,7 +66,14 @@ class Model(ShortRepr):
         # Loads what models of transformers are loaded with, which a file of matrices is not.
         from attnlab.models.safe_loading import tensors_checksum
 
-        return tensors_checksum(self.model.base_model.state_dict())
+        body = self.model.base_model
+        # T5 and its kin have their head beside encoder and decoder, and no body without it.
+        head = body.get_output_embeddings()
+        prefixes = tuple(f"{name}." for name, part in body.named_modules() if part is head)
+        weights = body.state_dict().items()
+        return tensors_checksum(
+            {name: one for name, one in weights if not name.startswith(prefixes)}
+        )
 
     @property
     def both_tokenizers(self) -> BothTokenizers:

@@ -15,6 +15,7 @@ from attnlab.core import (
     check_no_links,
     check_not_read,
     check_writable,
+    interrupted_result,
     is_of_attnlab,
     paths_in,
     recorded_result,
@@ -87,7 +88,7 @@ def check_not_taken(folder: str | Path, result: ResultFiles, *, overwrite: bool)
         msg = f"{folder} is the folder of a model; name another folder, or one in it."
         raise InputError(msg)
     check_no_links(folder, [path.relative_to(folder) for path in result.older(folder)])
-    other = recorded_result(folder)
+    other = recorded_result(folder) or interrupted_result(folder)
     if other not in {None, result.what}:
         msg = (
             f"{folder} holds another result ({other}), of which some files would stay beside those of the "

@@ -74,6 +74,18 @@ def cache_of_whole_texts(model: Any, ids: Tensor) -> tuple[Tensor, Tensor]:
     return states(model, ids, use_cache=False), torch.cat(found, 1)
 
 
+def cache_of_halves(model: Any, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """A text at once, and its second half behind the first in a cache; a translation of itself with fsmt."""
+    name = "decoder_input_ids" if model.config.is_encoder_decoder else "input_ids"
+    given = {"input_ids": ids}
+    whole = model(**given | {name: ids}, use_cache=False).logits
+    first, second = ids.split(TOKENS // 2, dim=1)
+    begun = model(**given | {name: first}, use_cache=True)
+    kept = "cache_params" if "cache_params" in begun else "past_key_values"
+    ended = model(**given | {name: second, kept: begun[kept]}, use_cache=True)
+    return whole, torch.cat([begun.logits, ended.logits], 1)
+
+
 def another_last_token(model: Any, ids: Tensor) -> tuple[Tensor, Tensor]:
     """All tokens but the last, of two texts that differ in the last alone."""
     other = torch.cat([ids[:, :-1], ids[:, -1:] + 1], 1)
@@ -106,6 +118,7 @@ def unmixed(model: Any, ids: Tensor) -> tuple[Tensor, Tensor]:
 
 DEFECT, DESIGN, SETTING = "defect", "by design", "settings"
 RIGHT, LEFT, PACKED = "padding on the right", "padding on the left", "packing"
+HALVES = "cache, two halves"
 
 
 class Cause(NamedTuple):
@@ -150,6 +163,30 @@ CAUSES = (
         "Without position_ids each call counts positions from 0, whatever the cache holds; `generate` hands "
         "them in.",
         cache,
+    ),
+    Cause(
+        "bamba",
+        HALVES,
+        DEFECT,
+        "Without position_ids each call counts positions from 0, whatever the cache holds; `generate` hands "
+        "them in.",
+        cache_of_halves,
+    ),
+    Cause(
+        "falcon_mamba jamba mamba",
+        HALVES,
+        DEFECT,
+        "Where several tokens come behind a cache, its recurrence begins from zero and not from the state "
+        "that the cache holds; only its convolution goes on.",
+        cache_of_halves,
+    ),
+    Cause(
+        "fsmt",
+        HALVES,
+        DEFECT,
+        "With a cache it makes no causal mask, since it takes tokens to come one at a time: where several "
+        "come, they read those after them.",
+        cache_of_halves,
     ),
     Cause(
         "doge",

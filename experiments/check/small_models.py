@@ -64,6 +64,8 @@ FEWER: tuple[frozenset[str], ...] = (
     ),
     frozenset({"head_dim", "embedding_size", "num_attention_heads", "num_heads", "n_head"}),
 )
+# The last two layers share keys and values with earlier ones of their types.
+_SHARED = {"num_kv_shared_layers": 2, "layer_types": ["sliding_attention", "full_attention"] * 3}
 # What no general rule would guess.
 OWN: dict[str, dict[str, Any]] = {
     "longformer": {"attention_window": [8] * LAYERS},
@@ -72,7 +74,9 @@ OWN: dict[str, dict[str, Any]] = {
     "xlnet": {"n_layer": 2, "d_head": 16, "d_inner": 96},
     "mobilebert": {"embedding_size": 32, "intra_bottleneck_size": 64, "true_hidden_size": 64},
     "bamba": {"attn_layer_indices": [1, 4]},
-    "gemma3n_text": {"num_kv_shared_layers": 0},
+    "gemma3n_text": _SHARED,
+    "gemma4_text": _SHARED,
+    "gemma4_unified_text": _SHARED,
     "granitemoehybrid": {"layer_types": ["mamba", "attention"] * 3},
     "luke": {"entity_vocab_size": 7, "entity_emb_size": 8},
     "mamba2": {"num_heads": 8, "head_dim": 16},

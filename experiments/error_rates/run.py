@@ -8,6 +8,7 @@ are changes of a loss per token, sums over sentences divided by their tokens.
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -38,8 +39,28 @@ DISTRIBUTIONS: dict[str, Callable[[np.random.Generator, tuple[int, int]], Values
     "lognormal": lambda random, shape: random.lognormal(size=shape) - np.exp(0.5),
     "effect": lambda random, shape: random.standard_normal(shape) + EFFECT / np.sqrt(shape[1]),
 }
-# By the power of the number of tokens that a change of a sentence's loss grows with; None: no tokens.
-WEIGHTINGS = {"equal": None, "tokens apart": 0.5, "tokens alike": 1.0}
+LENGTH = 24
+
+
+class Weighting(NamedTuple):
+    """How sentences of unlike lengths change.
+
+    Attributes:
+        power: of the number of tokens, which the change of a sentence's loss grows with.
+        shape: of the gamma distribution of lengths, whose coefficient of variation is its power -1/2.
+    """
+
+    power: float
+    shape: float
+
+
+# None: sentences have no lengths.
+WEIGHTINGS: dict[str, Weighting | None] = {
+    "equal": None,
+    "tokens apart": Weighting(0.5, 4),
+    "tokens alike": Weighting(1.0, 4),
+    "tokens alike, lengths apart": Weighting(1.0, 2),
+}
 USED = "Student and Hall"
 
 
@@ -74,9 +95,11 @@ def _rejected(
     name: str, sentences: int, weighting: str, random: np.random.Generator
 ) -> dict[str, float]:
     shape = AT_ONCE, sentences
-    power = WEIGHTINGS[weighting]
-    tokens = np.maximum(random.gamma(4, 6, shape).round(), 3) if power else np.ones(shape)
-    changes = DISTRIBUTIONS[name](random, shape) * tokens ** (power or 0)
+    how = WEIGHTINGS[weighting]
+    tokens = np.ones(shape)
+    if how is not None:
+        tokens = np.maximum(random.gamma(how.shape, LENGTH / how.shape, shape).round(), 3)
+    changes = DISTRIBUTIONS[name](random, shape) * (1 if how is None else tokens**how.power)
     found = p_values(changes, tokens, random)
     return {rule: float((p < SIGNIFICANCE_LEVEL).mean()) for rule, p in found.items()}
 
@@ -158,14 +181,17 @@ def _bca(
 def readme(folder: Path) -> str:
     """The README of the result, from its table."""
     table = read_table(folder, "table")
-    table["rejected"] = (100 * table["rejected"]).map("{:.1f}".format)
+    table["rejected"] *= 100
+    held = table.query("rule == @USED and sentences >= 20").set_index("distribution")
+    held = held.drop(["lognormal", "effect"]).groupby("weighting", sort=False)["rejected"].max()
+    table["rejected"] = table["rejected"].map("{:.1f}".format)
     wide = table.pivot_table(
         index=["weighting", "sentences", "rule"], columns="distribution", values="rejected",
         aggfunc="first", sort=False,
     )  # fmt: skip
     return render(
         __file__, read_facts(folder), used=USED, replications=REPLICATIONS, draws=DRAWS, effect=EFFECT,
-        tables={name: wide.loc[name].reset_index() for name in WEIGHTINGS},
+        length=LENGTH, tables={name: wide.loc[name].reset_index() for name in WEIGHTINGS}, most=held,
     )  # fmt: skip
 
 

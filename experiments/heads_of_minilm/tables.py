@@ -63,6 +63,8 @@ def label_table(controls: pd.DataFrame) -> pd.DataFrame:
 def strongest_table(labels: pd.DataFrame) -> pd.DataFrame:
     """The strongest function of every head that carries no label that is significant."""
     unknown = labels[labels["significant_labels"] == UNKNOWN].sort_values(["layer", "head"])
+    # `broad` has no detail.
+    unknown = unknown.fillna({"detail": ""})
     rows = [
         {
             "head": f"{row.layer}.{row.head}",

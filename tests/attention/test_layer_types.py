@@ -32,6 +32,7 @@ from attnlab.attention.bridge.card import is_card
 from attnlab.attention.bridge.installing import installed_plan
 from attnlab.attention.plan import plan_of, write_plan
 from attnlab.cli.app import app
+from attnlab.core import write_json
 from attnlab.core.errors import InputError
 from attnlab.models import Model, export_layer_types, model_of
 
@@ -153,6 +154,20 @@ def test_tensors_that_are_no_model_stay_in_the_folder(tmp_path: Path) -> None:
     (tmp_path / "data.safetensors").write_bytes(b"mine")
     export_layer_types(*given, overwrite=True)
     assert (tmp_path / "data.safetensors").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("kind", [None, "analysis", "export"])
+def test_only_what_is_left_of_an_export_is_replaced(tmp_path: Path, kind: str | None) -> None:
+    given = Model(FAMILIES["qwen3"](), tokenizer()), plan_of(a_plan("qwen3")), tmp_path
+    (tmp_path / "config.json").write_text("mine", encoding="utf-8")
+    write_json(tmp_path / ".unfinished" / "result.json", {} if kind is None else {"result": kind})
+    if kind == "export":
+        export_layer_types(*given, overwrite=True)
+        assert attnlab.load(tmp_path).model.config.layer_types[0] == "sliding_attention"
+        return
+    with pytest.raises(InputError, match="holds something else than an exported model"):
+        export_layer_types(*given, overwrite=True)
+    assert (tmp_path / "config.json").read_text() == "mine"
 
 
 def test_a_window_of_all_layers_where_there_are_no_types() -> None:

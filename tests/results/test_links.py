@@ -114,12 +114,24 @@ def test_a_link_in_the_place_of_a_default_output_is_refused(
     (tmp_path / "model").mkdir()
     for around in (tmp_path, tmp_path / "model"):
         (around / folder).symlink_to(tmp_path / "victim")
-    for words in (["model"], ["some/model"]):
+    for source, place in (("model", f"model/{folder}"), ("some/model", folder)):
         more = ["a"] if name in {"neighbours", "inspect", "rollout"} else []
-        done = CliRunner().invoke(app, [name, *words, *more])
+        done = CliRunner().invoke(app, [name, source, *more])
         assert isinstance(done.exception, InputError)
-        assert f"{folder} is a link to" in str(done.exception)
+        assert str(done.exception).startswith(f"{place} is a link to")
     assert not list((tmp_path / "victim").iterdir())
+
+
+def test_no_figures_are_drawn_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    write_result(tmp_path / "folder")
+    for name in ("victim", "page"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "page" / "figures").symlink_to(tmp_path / "victim")
+    with pytest.raises(InputError, match="figures is a link to"):
+        Result.load(tmp_path / "folder").report(tmp_path / "page")
+    assert not list((tmp_path / "victim").iterdir())
+    assert [one.name for one in (tmp_path / "page").iterdir()] == ["figures"]
 
 
 def test_a_link_that_a_user_names_is_followed(tmp_path: Path) -> None:

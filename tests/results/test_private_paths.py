@@ -10,13 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_run import SETTINGS
+from small_run import SETTINGS, small_settings
 from zoo.analyzed import ANALYZED
 from zoo.random_models import marian, tokenizer
 
 from attnlab.attention.plan import plan_of, write_plan
 from attnlab.cli.app import main
 from attnlab.core import write_json
+from attnlab.models.run import labelled
 from attnlab.models.run_folder import LOCAL
 from attnlab.results.question import questions
 
@@ -119,6 +120,20 @@ def test_a_run_names_paths_in_one_file(home: Path, monkeypatch: pytest.MonkeyPat
     assert private_files(run, home) == []
 
 
+def test_settings_of_a_run_hold_labels(tmp_path: Path) -> None:
+    (tmp_path / "words").write_text("a 1\n")
+    for start, label in (
+        (tmp_path / "words", "./words"),
+        ("runs/words", "runs/words"),
+        ("skipgram", "skipgram"),
+        (None, None),
+    ):
+        chosen = {"start": None if start is None else str(start)}
+        settings = small_settings(corpus={"name": f"{tmp_path}/pairs.tsv"}, embeddings=chosen)
+        shown = labelled(settings)
+        assert (shown.corpus.name, shown.embeddings.start) == ("pairs.tsv", label)
+
+
 @pytest.mark.parametrize("mask", [0o022, 0o077])
 def test_an_export_names_no_path_and_can_be_read_as_any_file(home: Path, mask: int) -> None:
     path = home / "decoder" / "tokenizer_config.json"
@@ -134,6 +149,32 @@ def test_an_export_names_no_path_and_can_be_read_as_any_file(home: Path, mask: i
     modes = {stat.S_IMODE(one.stat().st_mode) for one in folder.iterdir()}
     assert modes == {0o666 & ~mask}
     assert stat.S_IMODE(folder.stat().st_mode) == 0o777 & ~mask
+
+
+def test_an_export_names_no_path_in_parts_of_its_configuration(home: Path) -> None:
+    tokens = {"pad_token": "/pad", "more_special_tokens": ["/home/token", "~"]}
+    kept = {
+        "id2label": {"0": "/m/09x0r", "1": "../odd"},
+        "task": {"name": "tiny", "tries": [1, None]},
+    }
+    places = [str(home / "a"), {"from": ADDRESS, "more": [[f"file://{home}/b"]]}]
+    for name, more in (
+        ("config.json", kept | {"calibration": {"of": places}}),
+        ("tokenizer_config.json", tokens | {"read_from": places}),
+    ):
+        path = home / "decoder" / name
+        write_json(path, json.loads(path.read_text()) | more)
+    folder = home / "exported_parts"
+    assert attnlab("export", home / "plan.json", home / "decoder", "--out", folder) == 0
+    assert private_files(folder, home) == []
+    config, tokenizer_config = (
+        json.loads((folder / name).read_text()) for name in ("config.json", "tokenizer_config.json")
+    )
+    labels = ["a", {"from": "https://host/pairs.tsv", "more": [["b"]]}]
+    assert config["calibration"] == {"of": labels}
+    assert tokenizer_config["read_from"] == labels
+    assert {name: config[name] for name in kept} == kept
+    assert {name: tokenizer_config[name] for name in tokens} == tokens
 
 
 @pytest.mark.slow

@@ -160,18 +160,22 @@ def test_a_result_of_another_question_is_never_replaced_in_part(
 def test_files_without_a_record_are_named_one_by_one(tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text("done")
     (tmp_path / "result.json").write_text("no record")
+    (tmp_path / UNFINISHED).mkdir()
     for overwrite in (False, True):
         with pytest.raises(
             InputError, match=r"holds result\.json, report\.html and no result\.json of"
         ):
             check_not_taken(tmp_path, PLANNING, overwrite=overwrite)
     # As a writer leaves it that was killed.
-    (tmp_path / UNFINISHED).mkdir()
+    write_record(tmp_path / UNFINISHED, ResultRecord(PLANNING.what, "T"), {})
     with pytest.raises(
         InputError, match=r"already holds result\.json, report\.html, which the plan"
     ):
         check_not_taken(tmp_path, PLANNING, overwrite=False)
     check_not_taken(tmp_path, PLANNING, overwrite=True)
+    write_record(tmp_path / UNFINISHED, ResultRecord("analysis", "T"), {})
+    with pytest.raises(InputError, match=r"holds another result \(analysis\).* of the plan search"):
+        check_not_taken(tmp_path, PLANNING, overwrite=True)
 
 
 def test_a_finished_result_of_the_question_is_replaced_only_when_asked(tmp_path: Path) -> None:

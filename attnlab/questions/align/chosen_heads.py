@@ -40,9 +40,9 @@ from attnlab.models import Model, Run
 from attnlab.questions.align.question import AlignmentSettings, Choice
 from attnlab.questions.align.word_reading import (
     AlignedPairs,
-    AskedPairs,
     ReadPairs,
     WordPairs,
+    calibration_pairs,
     pairs_of,
 )
 
@@ -153,9 +153,9 @@ def halves(
     read = aligned.read(settings, what, twin)
     whole = part_of(pairs, read)
     if settings.calibration is not None:
-        others = pairs_of(
-            model, AskedPairs(gold=settings.calibration, first_index=settings.first_index)
-        ).in_case_of(pairs)
+        others = pairs_of(model, calibration_pairs(settings.calibration, settings)).in_case_of(
+            pairs
+        )
         others = others.turned() if turned else others
         beside = AlignedPairs(model, others, memory=settings.memory)
         return Halves(aligned, read, part_of(others, beside.read(settings, what, twin)), whole)

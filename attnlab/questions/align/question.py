@@ -307,7 +307,8 @@ class AlignmentSettings(DeviceSettings):
     first_index: Annotated[
         int | None,
         Option(
-            "Index of the first word of a sentence in gold links, 0 or 1.",
+            "Index of the first word of a sentence in gold links, 0 or 1, also in a calibration file of the "
+            "same form.",
             least=0,
             most=1,
             shown="1 in NAACL and GIZA, else 0",

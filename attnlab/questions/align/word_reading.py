@@ -18,6 +18,7 @@ from attnlab.alignment import (
     Row,
     Words,
     WordWeights,
+    form_of,
     gold_grid,
     gold_links,
     read_links,
@@ -171,6 +172,17 @@ def asked_pairs(settings: AlignmentSettings) -> AskedPairs:
         settings.gold_form,
         settings.first_index,
     )
+
+
+def calibration_pairs(path: str | Path, settings: AlignmentSettings) -> AskedPairs:
+    """The pairs of a calibration file; words count alike there and in a gold file of the same form.
+
+    Raises:
+        InputError: neither the name nor the first line of a file tells its form.
+    """
+    gold = settings.gold
+    alike = gold is not None and form_of(path) == (settings.gold_form or form_of(gold))
+    return AskedPairs(gold=path, first_index=settings.first_index if alike else None)
 
 
 def pairs_of(model: Model, asked: AskedPairs) -> WordPairs:

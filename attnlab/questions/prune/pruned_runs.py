@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.core import UNFINISHED, AttnlabError, InputError, write_json
+from attnlab.core import AttnlabError, InputError, interrupted_result, write_json
 from attnlab.models import (
     SETTINGS,
     STUDIES,
@@ -119,7 +119,7 @@ def _runs(folder: str | Path) -> list[Path]:
 
 def _cut_short(path: Path, folder: Path) -> bool:
     """Whether a model is what a process that was killed while it put one in place left of it."""
-    if is_run(path) or not path.is_dir() or not (folder / UNFINISHED).exists():
+    if is_run(path) or not path.is_dir() or interrupted_result(folder) is None:
         return False
     return set(path.iterdir()) <= set(run_paths(path))
 

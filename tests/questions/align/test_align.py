@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import pandas as pd
 import pytest
 import torch
 from small_run import exchanged_run
-from transformers import MarianMTModel
+from transformers import AutoModel, MarianMTModel
 from typer.testing import CliRunner
 from zoo import random_models
 from zoo.random_models import PAIRS, tokenizer
@@ -399,6 +400,34 @@ def test_a_file_of_calibration_pairs(tmp_path: Path) -> None:
     assert PairsInBoth(len(PAIRS), len(PAIRS)) in found.notes
 
 
+@pytest.mark.parametrize("first", [None, 0, 1])
+def test_a_calibration_file_counts_words_as_gold_of_its_form_does(
+    first: int | None, tmp_path: Path
+) -> None:
+    def choices(gold: Path, calibration: Path, **options: Any) -> pd.DataFrame:
+        model = random_models.marian(), tokenizer()
+        given = {"gold": gold, "calibration": calibration, "choose": "set"} | options
+        return align(model, **given, **QUICK).systems
+
+    def counting_from(first: int, form: str) -> Path:
+        """The gold links of `PAIRS` with indices from `first`."""
+        path = tmp_path / f"{first}.{form}"
+        text = gold_file(tmp_path, PAIRS).read_text(encoding="utf-8")
+        rows = [line.split("\t") for line in text.splitlines()]
+        links = [re.sub(r"\d+", lambda n: str(int(n[0]) + first), row[2]) for row in rows]
+        both = ["\t".join((*row[:2], line)) for row, line in zip(rows, links, strict=True)]
+        path.write_text("\n".join(both if form == "tsv" else links) + "\n", encoding="utf-8")
+        return path
+
+    alike = choices(counting_from(0, "tsv"), counting_from(0, "tsv"))
+    gold = counting_from(first or 0, "tsv")
+    pd.testing.assert_frame_equal(choices(gold, gold, first_index=first), alike)
+    # Of another form.
+    gold = counting_from(first or 0, "pharaoh")
+    other = choices(gold, counting_from(0, "tsv"), first_index=first, pairs=PAIRS)
+    pd.testing.assert_frame_equal(other, alike)
+
+
 def test_pairs_that_heads_are_chosen_on_and_scored_on_are_counted(tmp_path: Path) -> None:
     model, other = (random_models.marian(), tokenizer()), tmp_path / "other"
     other.mkdir()
@@ -644,8 +673,9 @@ def test_heads_are_those_of_one_model(build: Callable[[], Any], tmp_path: Path) 
     use: dict[str, Any] = {"heads": heads, "links": tmp_path / "links", "overwrite": True}
     moved = folder.rename(tmp_path / "moved")
     same = type(build()).from_pretrained(moved)
-    body = [(same.base_model, tokenizer())] if hasattr(same, "model") else []
-    for one in (moved, (same, tokenizer()), *body):
+    body = AutoModel.from_pretrained(moved)
+    assert type(body) is not type(same)
+    for one in (moved, (same, tokenizer()), (body, tokenizer())):
         align(one, PAIRS, **use)
     with torch.no_grad():
         next(same.model.decoder.parameters() if hasattr(same, "model") else same.parameters())[

@@ -362,8 +362,9 @@ def test_what_a_kill_left_of_a_pruned_run_is_replaced(
     run.mkdir(parents=True)
     for name in ("model.safetensors", *more):
         (run / name).write_text("half")
+    (tmp_path / UNFINISHED).mkdir()
     if cut_short:
-        (tmp_path / UNFINISHED).mkdir()
+        (tmp_path / UNFINISHED / "result.json").write_text('{"result": "pruning"}')
     if cut_short and not more:
         saved(found, tmp_path, overwrite=True)
         assert load(run).model is not None
