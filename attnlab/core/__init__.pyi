@@ -87,6 +87,7 @@ from .hub import model_source as model_source
 from .installed import LIBRARIES as LIBRARIES
 from .installed import OPTIONAL as OPTIONAL
 from .installed import check_installed as check_installed
+from .installed import plugins as plugins
 from .installed import version_of as version_of
 from .installed import versions as versions
 from .installed import with_plugins as with_plugins

@@ -10,25 +10,25 @@ import torch
 
 from attnlab.core.addresses import HEAD_COLUMNS
 from attnlab.core.columns import Column, Table
-from attnlab.questions.analyze import QUESTION as ANALYZE
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.fits import BITS, RELATIVE, summarise
+from attnlab.questions.analyze.question import QUESTION as ANALYZE
 from attnlab.questions.analyze.summary import structure_of_heads
-from attnlab.questions.approximate import QUESTION as APPROXIMATE
 from attnlab.questions.approximate.approximation import approximate
-from attnlab.questions.compare import QUESTION as COMPARE
+from attnlab.questions.approximate.question import QUESTION as APPROXIMATE
 from attnlab.questions.compare.comparison import compare
-from attnlab.questions.detect import QUESTION as DETECT
+from attnlab.questions.compare.question import QUESTION as COMPARE
 from attnlab.questions.detect.detecting import detect
 from attnlab.questions.detect.question import NEEDLE
-from attnlab.questions.importance import QUESTION as IMPORTANCE
+from attnlab.questions.detect.question import QUESTION as DETECT
 from attnlab.questions.importance.importance import importance
-from attnlab.questions.inspect import QUESTION as INSPECT
+from attnlab.questions.importance.question import QUESTION as IMPORTANCE
 from attnlab.questions.inspect.inspection import inspect
+from attnlab.questions.inspect.question import QUESTION as INSPECT
 from attnlab.questions.plan.planning import plan
 from attnlab.questions.plan.question import QUESTION as PLAN
-from attnlab.questions.prune import QUESTION as PRUNE
 from attnlab.questions.prune.pruning import prune
+from attnlab.questions.prune.question import QUESTION as PRUNE
 from attnlab.results.question import own_questions
 from attnlab.results.report import write_report
 

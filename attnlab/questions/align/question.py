@@ -28,6 +28,7 @@ from attnlab.evaluation import (
     Progress,
 )
 from attnlab.labels import AER
+from attnlab.questions.align import LISTED
 from attnlab.results import Question
 
 COLUMNS = read_columns(__file__)
@@ -518,14 +519,8 @@ def notes_on_intervals(scored: int) -> list[Note]:
 
 
 QUESTION = Question(
-    name="align",
+    **vars(LISTED),
     what="alignment",
-    panel="Heads",
-    help="Find the cross-attention heads that say what a word translates, and align words with them.\n\n"
-    "Heads are chosen by gold links on one half of the pairs and scored on the other, beside the heads that "
-    "engines take unless told otherwise, the diagonal, a statistical aligner and controls; without gold "
-    "links they are chosen by those of the statistical aligner. With --heads FILE --links FILE a corpus is "
-    "aligned with chosen heads.",
     settings=AlignmentSettings,
     tables=(SYSTEMS, HEADS, STEPS, CALIBRATION, GENERATION, WORDS),
     run="attnlab.questions.align.aligning:align",

@@ -30,6 +30,7 @@ from attnlab.labels import (
     STRUCTURE_SAID,
     TIE_BITS_PER_ROW,
 )
+from attnlab.questions.analyze import LISTED
 from attnlab.reading import AXES_OPTION, DISTANCES, HEADS, check_axes
 from attnlab.results import Question
 
@@ -265,11 +266,8 @@ class AnalysisSettings(CorpusTextSettings):
 
 
 QUESTION = Question(
-    name="analyze",
+    **vars(LISTED),
     what="analysis",
-    panel="Heads",
-    help="Say what every attention head does, what it looks like and what is lost without it.\n\n"
-    "--quick leaves out the controls of labels and the loss without each head.",
     settings=AnalysisSettings,
     tables=(
         SUMMARY,

@@ -9,6 +9,7 @@ from attnlab.core import Column, InputError, Option, Settings, Table, read_colum
 from attnlab.evaluation import Progress
 from attnlab.labels import STRUCTURE_SAID
 from attnlab.matrices import ERROR_BOUND, FAMILIES, FITTED, NUM_POS, WINDOW
+from attnlab.questions.approximate import LISTED
 from attnlab.reading import AXES_OPTION, check_axes
 from attnlab.results import Question
 
@@ -181,13 +182,8 @@ class ApproximationSettings(Settings):
 
 
 QUESTION = Question(
-    name="approximate",
+    **vars(LISTED),
     what="approximation",
-    panel="Heads",
-    help="Fit every family exactly to the matrices of a file, at equal budget, with references beside "
-    "them.\n\nDistances are sums of absolute differences (l1); zero, uniform, mean by offset, svd and top "
-    "say what they mean. Support and values come from the matrix itself: a lower bound (level: oracle). "
-    "Which family describes a matrix is decided by bits per row, not by distance.",
     settings=ApproximationSettings,
     tables=(APPROXIMATION, BITS),
     run="attnlab.questions.approximate.approximation:approximate",

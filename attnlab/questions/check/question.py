@@ -5,6 +5,7 @@ from typing import Annotated
 
 from attnlab.core import Column, Note, Option, Table, read_columns
 from attnlab.evaluation import SEED, DeviceSettings
+from attnlab.questions.check import LISTED
 from attnlab.results import Question
 
 COLUMNS = read_columns(__file__)
@@ -83,14 +84,8 @@ class CheckSettings(DeviceSettings):
 
 
 QUESTION = Question(
-    name="check",
+    **vars(LISTED),
     what="check",
-    panel="Heads",
-    help="Check whether a model attends to what its configuration says.\n\n"
-    "Tokens and states are changed at one position to see which rows move: keys that each layer reads, "
-    "causality, padding, packing, the cache, and kernels of attention against each other. Token ids are "
-    "drawn at random; no text is needed. The layers below the scores of tokens run (base_model), not the "
-    "forward of the class around them.",
     settings=CheckSettings,
     tables=(PROPERTIES, ABILITIES),
     run="attnlab.questions.check.checking:check",

@@ -16,6 +16,7 @@ from attnlab.core import (
     read_columns,
 )
 from attnlab.evaluation import SEED, SENTENCE_FLAGS, CorpusTextSettings, TextsAsked
+from attnlab.questions.detect import LISTED
 from attnlab.results import Question
 
 COLUMNS = read_columns(__file__)
@@ -276,13 +277,8 @@ _SHORTENED = {
 
 
 QUESTION = Question(
-    name="detect",
+    **vars(LISTED),
     what="detection",
-    panel="Heads",
-    help="Score heads as previous-token, duplicate-token, induction, streaming, retrieval and copy heads.\n\n"
-    "Random tokens that are read twice and needles in a text are generated; copy heads of cross-attention "
-    "alone need sentence pairs. Of a language model, sentences are what needles are planted in, instead of "
-    "random tokens. A second table says how far the detectors agree.",
     settings=DetectSettings,
     tables=(TABLE, AGREEMENT),
     run="attnlab.questions.detect.detecting:detect",

@@ -29,6 +29,7 @@ from attnlab.evaluation import (
     TextsAsked,
     words_in,
 )
+from attnlab.questions.importance import LISTED
 from attnlab.results import Question
 
 COLUMNS = read_columns(__file__)
@@ -213,10 +214,8 @@ class ImportanceSettings(CorpusTextSettings):
 
 
 QUESTION = Question(
-    name="importance",
+    **vars(LISTED),
     what="importance study",
-    panel="Heads",
-    help="Measure the importance of every head: gradients, heads removed alone, heads removed in turn.",
     settings=ImportanceSettings,
     tables=(IMPORTANCE, REPLACED, CUMULATIVE, RANK_AGREEMENT),
     run="attnlab.questions.importance.importance:importance",

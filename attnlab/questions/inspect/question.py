@@ -5,6 +5,7 @@ from typing import Annotated
 
 from attnlab.core import Column, InputError, Note, Option, Table, read_columns
 from attnlab.evaluation import DeviceSettings
+from attnlab.questions.inspect import LISTED
 from attnlab.reading import HEADS
 from attnlab.results import Question
 
@@ -92,12 +93,8 @@ class InspectionSettings(DeviceSettings):
 
 
 QUESTION = Question(
-    name="inspect",
+    **vars(LISTED),
     what="inspection",
-    panel="Words",
-    help="Show what an encoder makes of a text: tokens, ids, mask, shapes, and each head, layer by layer.\n\n"
-    "With two texts also how far each word that stands in both moves between them: the cosine between its "
-    "contextual vectors in every layer, beside the mean cosine between different words (anisotropy).",
     settings=InspectionSettings,
     tables=(TOKENS, SHAPES, MOVES, HEADS),
     arrays={

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from attnlab.core import SIDES, Option, Settings, Table, read_columns
+from attnlab.questions.neighbours import LISTED
 from attnlab.results import Question
 
 COLUMNS = read_columns(__file__)
@@ -42,11 +43,8 @@ class NeighbourSettings(Settings):
 
 
 QUESTION = Question(
-    name="neighbours",
+    **vars(LISTED),
     what="neighbours",
-    panel="Words",
-    help="Show the words nearest to others in the embeddings of a run, a file or a model, by cosine.\n\n"
-    "The map shows the first two principal components of all words that are shown.",
     settings=NeighbourSettings,
     tables=(NEIGHBOURS, MAP),
     run="attnlab.questions.neighbours.neighbours:neighbours",

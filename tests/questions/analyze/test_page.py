@@ -24,10 +24,11 @@ from attnlab.core.addresses import HEAD_COLUMNS, Head
 from attnlab.core.errors import InputError
 from attnlab.figures.canvas import INK, svg
 from attnlab.figures.heatmaps import draw_heads, short
-from attnlab.questions.analyze import QUESTION, view
+from attnlab.questions.analyze import view
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.figures import not_drawn
 from attnlab.questions.analyze.overview import highlights_of
+from attnlab.questions.analyze.question import QUESTION
 from attnlab.questions.analyze.summary import summarise_heads
 from attnlab.reading.keeping import KeptMatrices, load_kept_matrices
 from attnlab.reading.statistics_columns import HEADS
