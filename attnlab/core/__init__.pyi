@@ -76,6 +76,7 @@ from .folders import PRETRAINED_MARKS as PRETRAINED_MARKS
 from .folders import RESULT_MARK as RESULT_MARK
 from .folders import RUN_MARK as RUN_MARK
 from .folders import UNFINISHED as UNFINISHED
+from .folders import is_locked as is_locked
 from .folders import is_of_attnlab as is_of_attnlab
 from .folders import locked as locked
 from .folders import recorded_result as recorded_result
