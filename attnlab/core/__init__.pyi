@@ -27,6 +27,7 @@ from .columns import KEYS as KEYS
 from .columns import LOSS as LOSS
 from .columns import LOSS_CHANGE as LOSS_CHANGE
 from .columns import SENTENCE_COUNT as SENTENCE_COUNT
+from .columns import SHARED_COLUMNS as SHARED_COLUMNS
 from .columns import Column as Column
 from .columns import Columns as Columns
 from .columns import Estimate as Estimate

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from attnlab.core import Column, Note, Option, Table, read_columns
+from attnlab.core import HEAD, Column, Note, Option, Table, read_columns
 from attnlab.evaluation import SEED, DeviceSettings
 from attnlab.questions.check import LISTED
 from attnlab.results import Question
@@ -14,15 +14,13 @@ OK, MISMATCH, NOT_APPLICABLE = "ok", "mismatch", "not applicable"
 KEYS = "keys read"
 FEWEST_TOKENS = 8
 
-_SITE = COLUMNS["site"]
-_LAYER = COLUMNS["layer"]
+_LAYER = HEAD[:2]
 PROPERTIES = Table(
     "properties.csv",
     "property, of a layer or of the whole model",
     (
         COLUMNS["property"],
-        _SITE,
-        _LAYER,
+        *_LAYER,
         *COLUMNS.of("expected found"),
         Column("outcome", "outcome", f"{OK}, {MISMATCH} or {NOT_APPLICABLE}."),
         *COLUMNS.of("distance change"),
@@ -33,8 +31,7 @@ ABILITIES = Table(
     "abilities.csv",
     "attention layer",
     (
-        _SITE,
-        _LAYER,
+        *_LAYER,
         *COLUMNS.of("captured ablated replaced exported reason"),
     ),
     keys=("site", "layer"),

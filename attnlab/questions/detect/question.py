@@ -8,6 +8,7 @@ from attnlab.core import (
     HEAD,
     HEAD_COUNT,
     HEAD_KEYS,
+    SHARED_COLUMNS,
     Column,
     Estimate,
     Note,
@@ -137,7 +138,7 @@ TABLE = Table(
     (*HEAD, *(column for one in DETECTORS for column in one), GATE, GATE_UNTRAINED),
     keys=HEAD_KEYS,
 )
-_SPEARMAN = COLUMNS["spearman"]
+_SPEARMAN = SHARED_COLUMNS["spearman"]
 AGREEMENT_OF = Estimate(
     _SPEARMAN,
     "a bootstrap over heads (none of few), as if these were independent, which those of one model are not",
@@ -147,7 +148,7 @@ AGREEMENT = Table(
     "site and pair of detectors",
     (
         HEAD[0],
-        *COLUMNS.of("measure other"),
+        *SHARED_COLUMNS.of("measure other"),
         *AGREEMENT_OF,
         HEAD_COUNT,
     ),

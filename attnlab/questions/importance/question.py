@@ -14,6 +14,7 @@ from attnlab.core import (
     HEAD_KEYS,
     LOSS,
     LOSS_CHANGE,
+    SHARED_COLUMNS,
     InputError,
     Note,
     Option,
@@ -81,7 +82,7 @@ RANK_AGREEMENT = Table(
     "rank_agreement.csv",
     "pair of measures",
     (
-        *COLUMNS.of("measure other spearman"),
+        *SHARED_COLUMNS.of("measure other spearman"),
         HEAD_COUNT,
     ),
     keys=("measure", "other"),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from attnlab.core import Column, InputError, Note, Option, Table, read_columns
+from attnlab.core import SHARED_COLUMNS, InputError, Note, Option, Table, read_columns
 from attnlab.evaluation import DeviceSettings
 from attnlab.questions.inspect import LISTED
 from attnlab.reading import HEADS
@@ -18,7 +18,7 @@ TOKENS = Table(
     "token",
     (
         _TEXT,
-        *COLUMNS.of("position token id special mask token_type word"),
+        *COLUMNS.of("position token id special mask token_type word_index"),
     ),
     keys=("text", "position"),
 )
@@ -32,10 +32,11 @@ MOVES = Table(
     "moves.csv",
     "word in two contexts and layer",
     (
-        Column("word", "word", "A word that stands in both contexts."),
+        SHARED_COLUMNS["word"],
         *COLUMNS.of("first second"),
         _LAYER,
-        *COLUMNS.of("cosine anisotropy adjusted"),
+        SHARED_COLUMNS["cosine"],
+        *COLUMNS.of("anisotropy adjusted"),
     ),
     keys=("first", "second", "layer"),
 )
