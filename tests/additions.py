@@ -276,14 +276,12 @@ SQUARES = Study(
 )
 COLUMN = Addition(
     "column of a table",
-    2,
+    3,
     edits={
-        "questions/neighbours/question.py": [
-            before(
-                '        Column("cosine", "cosine"',
-                '        Column("length", "letters", "Number of letters of the neighbour."),\n',
-            )
+        "questions/neighbours/columns.txt": [
+            before("group  ", "length | letters | | | Number of letters of the neighbour.\n")
         ],
+        "questions/neighbours/question.py": [("rank neighbour", "rank neighbour length")],
         "questions/neighbours/neighbours.py": [
             behind(
                 "    table = nearest(embeddings, settings.words, settings.count)\n",
@@ -323,12 +321,17 @@ QUESTION = Addition(
     "question to a model",
     3,
     {
-        "questions/norms/__init__.py": "from attnlab.questions.norms.question import QUESTION\n",
+        "questions/norms/__init__.py": """
+from attnlab.results import Listed
+
+LISTED = Listed(name="norms", panel="Weights", help="Measure the norm of every weight matrix.")
+""",
         "questions/norms/question.py": '''
 from dataclasses import dataclass
 from typing import Annotated
 
 from attnlab.core import Column, Option, Settings, Table
+from attnlab.questions.norms import LISTED
 from attnlab.results import Question
 
 NORMS = Table(
@@ -350,10 +353,8 @@ class NormSettings(Settings):
 
 
 QUESTION = Question(
-    name="norms",
+    **vars(LISTED),
     what="norms of weights",
-    panel="Weights",
-    help="Measure the norm of every weight matrix.",
     settings=NormSettings,
     tables=(NORMS,),
     run="attnlab.questions.norms.norms:norms",
@@ -475,24 +476,31 @@ DISTANCE = Addition(
 )
 COMMAND = Addition(
     "command",
-    1,
+    2,
     {
         "cli/commands/greeting.py": '''
 from typing import Annotated
 
 import typer
 
-from attnlab.cli.command_classes import Listed
 from attnlab.cli.output import print_text
 
 
 def greet(name: Annotated[str, typer.Argument(help="Of whom.")]) -> None:
-    """Greet somebody."""
+    """Prints a greeting."""
     print_text(f"Hello, {name}.")
-
-
-COMMANDS = (Listed(greet, "Words", tables=False),)
 '''
+    },
+    {
+        "cli/commands/__init__.py": [
+            behind(
+                "COMMANDS = (\n",
+                """    CommandEntry(
+        name="greet", panel="Words", help="Greet somebody.", file="greeting", tables=False
+    ),
+""",
+            )
+        ]
     },
 )
 TOKENIZER = Addition(

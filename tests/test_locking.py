@@ -13,7 +13,7 @@ import pytest
 from small_run import small_settings
 
 from attnlab.core.errors import InputError
-from attnlab.core.folders import locked
+from attnlab.core.folders import is_locked, locked
 from attnlab.models.training import resume, train
 
 HOLD = """
@@ -50,17 +50,6 @@ def test_a_refused_training_leaves_no_folder(tmp_path: Path) -> None:
     with locked(tmp_path / "deep" / "run"):
         assert (tmp_path / "deep" / "run").is_dir()
     assert list(tmp_path.iterdir()) == []
-
-
-def is_locked(folder: Path) -> bool:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False
 
 
 def test_an_empty_folder_is_deleted_while_it_is_locked(
@@ -130,6 +119,14 @@ def test_who_is_refused_leaves_the_folder_that_another_process_trains_in(
     os.close(handles[0])
 
 
+def test_a_folder_is_locked_until_the_block_ends(tmp_path: Path) -> None:
+    assert not is_locked(tmp_path / "none")
+    with locked(tmp_path):
+        assert is_locked(tmp_path)
+        assert is_locked(tmp_path), "looking takes no lock away"
+    assert not is_locked(tmp_path)
+
+
 def test_a_file_system_without_locks_refuses_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,4 +136,5 @@ def test_a_file_system_without_locks_refuses_nobody(
     monkeypatch.setattr(fcntl, "flock", unsupported)
     with locked(tmp_path / "run"), locked(tmp_path / "run"):
         assert (tmp_path / "run").is_dir()
+        assert not is_locked(tmp_path / "run")
     assert list(tmp_path.iterdir()) == []

@@ -4,18 +4,25 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from errno import EBADF, EIO, ENOSPC
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from attnlab.cli.command_classes import Command, Group, help_of
-from attnlab.cli.commands import own_commands
-from attnlab.cli.commands.questions import command_of
-from attnlab.cli.commands.study_commands import study
+from attnlab.cli.command_classes import (
+    Command,
+    DeferredCommand,
+    DeferredGroup,
+    Group,
+    help_of,
+    made_command,
+)
+from attnlab.cli.commands import COMMANDS, STUDY, CommandEntry
 from attnlab.cli.output import print_error, with_output
 from attnlab.core import (
     AttnlabError,
@@ -23,10 +30,11 @@ from attnlab.core import (
     ReportedElsewhereError,
     briefly,
     panics,
+    plugins,
     ran_out_of_memory,
 )
 from attnlab.core.installed import __version__
-from attnlab.results import own_questions, questions
+from attnlab.results import GROUP, listed_questions
 
 
 class _Terminal(io.FileIO):
@@ -127,9 +135,54 @@ def _outliving(stream: Any) -> Any:
     return made
 
 
+def _made_question(name: str) -> Any:
+    from attnlab.cli.commands.questions import command_of
+    from attnlab.results import own_question
+
+    question = own_question(name)
+    return made_command(command_of(question), name, question.help)
+
+
+def _made_entry(entry: CommandEntry) -> Any:
+    function = getattr(import_module(f"attnlab.cli.commands.{entry.file}"), entry.name)
+    return made_command(function, entry.name, entry.help, tables=entry.tables)
+
+
+def _made_study() -> Any:
+    from attnlab.cli.commands.study_commands import study
+
+    return typer.main.get_command(study)
+
+
+# In the order of the help; a panel that only questions have comes behind them.
+_PANELS = ("Models", "Words", "Heads", "What could replace them", "Lists, tables and studies")
+
+
+def _own_commands() -> dict[str, Any]:
+    """Attnlab's commands by name, in the order of the help."""
+    commands = [
+        *(
+            DeferredCommand(one, partial(_made_question, name))
+            for name, one in listed_questions().items()
+        ),
+        *(DeferredCommand(one, partial(_made_entry, one)) for one in COMMANDS),
+        DeferredGroup(STUDY, _made_study),
+    ]
+    panels = list(dict.fromkeys([*_PANELS, *(str(one.rich_help_panel) for one in commands)]))
+    commands.sort(key=lambda one: panels.index(str(one.rich_help_panel)))
+    return {str(one.name): one for one in commands}
+
+
+class _Program(Group):
+    """The program: attnlab's own commands, then those that other distributions register."""
+
+    def __init__(self, *, commands: dict[str, Any], **others: Any) -> None:
+        super().__init__(commands=_own_commands() | commands, **others)
+
+
 app = typer.Typer(
     name="attnlab",
-    cls=Group,
+    cls=_Program,
     help="Train small translation and language models, see what every attention head does, "
     "and find out what could replace it. Results go to standard output, progress and notes to standard "
     "error.",
@@ -139,25 +192,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# In the order of the help; a panel that only questions have comes behind them.
-_PANELS = ("Models", "Words", "Heads", "What could replace them", "Lists, tables and studies")
-
-
-def _add(command: Callable[..., None], panel: str, *, tables: bool = True) -> None:
-    shared = with_output(command, tables=tables)
-    app.command(cls=Command, help=help_of(command), rich_help_panel=panel)(shared)
-
-
-for panel in dict.fromkeys([*_PANELS, *(one.panel for one in own_questions().values())]):
-    for question in own_questions().values():
-        if question.panel == panel:
-            _add(command_of(question), panel)
-    for listed in own_commands():
-        if listed.panel == panel:
-            _add(listed.command, panel, tables=listed.tables)
-app.add_typer(study, rich_help_panel="Lists, tables and studies")
-# Of attnlab's own commands.
-_NAMES = {"study", *(one.callback.__name__ for one in app.registered_commands if one.callback)}
 
 
 def add_registered() -> None:
@@ -166,15 +200,23 @@ def add_registered() -> None:
     Raises:
         InputError: what is registered cannot be used, or has the name of a command.
     """
-    taken = set(_NAMES)
+    if not plugins(GROUP):
+        return
+    from attnlab.cli.commands.questions import command_of
+    from attnlab.results import questions
+
+    taken = {STUDY.name, *(entry.name for entry in COMMANDS)}
     for name, question in questions().items():
-        if name in own_questions():
+        if name in listed_questions():
             continue
         if name in taken:
             msg = f"The question '{name}' has the name of a command; uninstall what registers it."
             raise InputError(msg)
         try:
-            _add(command_of(question), question.panel)
+            command = command_of(question)
+            app.command(cls=Command, help=help_of(command), rich_help_panel=question.panel)(
+                with_output(command, tables=True)
+            )
         except (TypeError, ValueError) as error:
             msg = (
                 f"The question '{name}' cannot be a command ({error}); uninstall what registers it."

@@ -11,12 +11,12 @@ from difflib import get_close_matches
 from errno import EACCES, ENAMETOOLONG
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from attnlab.cli.output import print_error
+from attnlab.cli.output import print_error, with_output
 from attnlab.core import (
     INTERRUPTED,
     AttnlabError,
@@ -29,6 +29,7 @@ from attnlab.core import (
     one_of_several,
     stopped_by_signals,
 )
+from attnlab.results import Listed
 
 # Commands whose work several processes share, as torchrun or accelerate launch start them.
 _SHARED_COMMANDS = {"analyze", "train"}
@@ -38,20 +39,6 @@ _NAMES_OR_PATHS = {"source", "corpus"}
 _ASSIGNED_NOTHING = re.compile(r"--[a-z-]+=")
 # Written files that the message of an interruption names.
 _MOST_NAMED = 3
-
-
-class Listed(NamedTuple):
-    """A command, for the list of a file of commands.
-
-    Attributes:
-        command: its function.
-        panel: heading in the help.
-        tables: whether it prints tables, which --json gives as one object.
-    """
-
-    command: Callable[..., None]
-    panel: str
-    tables: bool = True
 
 
 @contextmanager
@@ -247,6 +234,58 @@ class Group(_PlainHelp, TyperGroup):
         elif first == ["version"] and "--version" in options:
             args = ["--version"]
         return super().parse_args(ctx, args)
+
+
+def made_command(
+    function: Callable[..., None], name: str, text: str, *, tables: bool = True
+) -> Any:
+    """A function with the options that all commands share, as the command that typer makes of it."""
+    program = typer.Typer(add_completion=False)
+    program.command(name, cls=Command, help=text)(with_output(function, tables=tables))
+    return typer.main.get_command(program)
+
+
+class _Deferred:
+    """A command whose options, or commands, are made when they are first read; the list needs its help."""
+
+    deferred: tuple[str, ...]
+    make: Callable[[], Any]
+
+    def __getattr__(self, name: str) -> Any:
+        """One of the attributes that the made command has.
+
+        Raises:
+            AttributeError: another is asked for.
+        """
+        if name not in self.deferred:
+            raise AttributeError(name)
+        made = self.make()
+        vars(self).update({one: getattr(made, one) for one in self.deferred})
+        return vars(self)[name]
+
+
+class DeferredCommand(_Deferred, Command):
+    """A command whose function and options are made when they are first read."""
+
+    deferred = ("callback", "params")
+
+    def __init__(self, listed: Listed, make: Callable[[], Any]) -> None:
+        super().__init__(listed.name, help=listed.help, rich_help_panel=listed.panel)
+        del self.callback, self.params
+        self.make = make
+
+
+class DeferredGroup(_Deferred, Group):
+    """A group whose commands are made when they are first read."""
+
+    deferred = ("commands",)
+
+    def __init__(self, listed: Listed, make: Callable[[], Any]) -> None:
+        super().__init__(
+            name=listed.name, help=listed.help, rich_help_panel=listed.panel, no_args_is_help=True
+        )
+        del self.commands
+        self.make = make
 
 
 def help_of(command: Callable[..., None]) -> str:

@@ -27,6 +27,7 @@ from .columns import KEYS as KEYS
 from .columns import LOSS as LOSS
 from .columns import LOSS_CHANGE as LOSS_CHANGE
 from .columns import SENTENCE_COUNT as SENTENCE_COUNT
+from .columns import SHARED_COLUMNS as SHARED_COLUMNS
 from .columns import Column as Column
 from .columns import Columns as Columns
 from .columns import Estimate as Estimate
@@ -77,6 +78,7 @@ from .folders import RESULT_MARK as RESULT_MARK
 from .folders import RUN_MARK as RUN_MARK
 from .folders import UNFINISHED as UNFINISHED
 from .folders import interrupted_result as interrupted_result
+from .folders import is_locked as is_locked
 from .folders import is_of_attnlab as is_of_attnlab
 from .folders import locked as locked
 from .folders import recorded_result as recorded_result
@@ -88,6 +90,7 @@ from .hub import model_source as model_source
 from .installed import LIBRARIES as LIBRARIES
 from .installed import OPTIONAL as OPTIONAL
 from .installed import check_installed as check_installed
+from .installed import plugins as plugins
 from .installed import version_of as version_of
 from .installed import versions as versions
 from .installed import with_plugins as with_plugins

@@ -256,9 +256,15 @@ class Table:
         return "\n".join([f"## {self.file}, a row per {self.row}", "", *lines, ""])
 
 
+# Columns that tables of several questions have.
+SHARED_COLUMNS = read_columns(__file__)
 HEAD = (
-    Column("site", "site", "Encoder and decoder self-attention, or cross-attention between them."),
-    Column("layer", "layer", "Layer, counted from 0 at the input."),
+    Column(
+        "site",
+        "site",
+        "Encoder and decoder self-attention, or cross-attention between them; empty of a whole model.",
+    ),
+    Column("layer", "layer", "Layer, counted from 0 at the input; empty of a whole model."),
     Column("head", "head", "Head within the layer, counted from 0."),
 )
 HEAD_KEYS = tuple(column.name for column in HEAD)

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +18,8 @@ from attnlab.core.texts import nearest
 
 # A folder that others delete while it is being locked is made so often.
 ATTEMPTS = 20
+# Who looks whether a folder is locked holds the lock for a moment, which is waited for.
+_LOOKS, _BETWEEN_LOOKS = 10, 0.02
 
 
 @contextmanager
@@ -73,15 +76,15 @@ def _opened(folder: Path) -> int:
 def _lock(handle: int, folder: Path) -> bool:
     """Whether what is locked is still the folder; closed where it is not, or another process writes there."""
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+        is_alone = _takes_lock(handle)
+    except OSError:  # a file system without locks
+        return True
+    if not is_alone:
         holder = _holder(os.fstat(handle))
         os.close(handle)
         who = "Another process" if holder is None else f"Another process ({holder})"
         msg = f"{who} is writing to {folder}; wait until it ends, or choose another folder."
-        raise InputError(msg) from error
-    except OSError:  # a file system without locks
-        return True
+        raise InputError(msg)
     try:
         is_kept = os.path.samestat(os.fstat(handle), folder.stat())
     except FileNotFoundError:
@@ -89,6 +92,33 @@ def _lock(handle: int, folder: Path) -> bool:
     if not is_kept:
         os.close(handle)
     return is_kept
+
+
+def _takes_lock(handle: int) -> bool:
+    for look in range(_LOOKS):
+        if look:
+            time.sleep(_BETWEEN_LOOKS)
+        with suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+    return False
+
+
+def is_locked(folder: str | Path) -> bool:
+    """Whether a process has locked `folder`; False where that cannot be told."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(handle)
+    return False
 
 
 def _holder(folder: os.stat_result) -> int | None:

@@ -1,6 +1,6 @@
 """The columns of the tables about labels, relations and structure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from attnlab.core import (
     HEAD,
@@ -74,18 +74,33 @@ STRENGTH = COLUMNS["strength"]
 OVER_SENTENCES = "over sentences"
 VALUE = Estimate(COLUMNS["value"], OVER_SENTENCES)
 SECOND_VALUE = Estimate(COLUMNS["second_value"], OVER_SENTENCES)
+STATISTIC = COLUMNS["statistic"]
+SECOND_STATISTIC = COLUMNS["second_statistic"]
+THRESHOLD = Column(
+    "threshold",
+    "threshold",
+    f"What the value must reach; of relations, {POINTS} above the better of best offset and chance.",
+    2,
+)
 VALUE_COLUMNS = (
-    COLUMNS["statistic"],
+    STATISTIC,
     *VALUE,
-    COLUMNS["threshold"],
+    THRESHOLD,
 )
 SECOND_VALUE_COLUMNS = (
-    COLUMNS["second_statistic"],
+    SECOND_STATISTIC,
     *SECOND_VALUE,
     COLUMNS["second_threshold"],
 )
 # What a figure is held against that comes without the function.
 BASELINE = "baseline"
+CONTROL = Column(
+    "control",
+    BASELINE,
+    "What the figure would be without the function: by the best offset, by chance, or of equal weights; of "
+    "rare tokens, by chance on the rows that see more uncommon tokens than the two rarest.",
+    2,
+)
 SECOND_CONTROL = Column(
     "second_control",
     f"second {BASELINE}",
@@ -94,11 +109,17 @@ SECOND_CONTROL = Column(
 )
 
 
-def _control(name: str, value: str, of: str) -> tuple[Column, ...]:
+def _status(name: str) -> Column:
+    return Column(
+        f"{name}_status", f"{name} status", f"How the {name} figure lies to its own threshold."
+    )
+
+
+def _control(name: str, value: str) -> tuple[Column, ...]:
     """The figure of a control with its interval and status."""
     return (
         *Estimate(Column(f"{name}_value", name, f"The same figure {value}.", 2), OVER_SENTENCES),
-        Column(f"{name}_status", f"{name} status", f"How {of} lies to its own threshold."),
+        _status(name),
     )
 
 
@@ -111,13 +132,7 @@ CONTROLS = Table(
         LABEL,
         DETAIL,
         *VALUE_COLUMNS,
-        Column(
-            "control",
-            BASELINE,
-            "What the figure would be without the function: by the best offset, by chance, or of equal "
-            "weights.",
-            2,
-        ),
+        CONTROL,
         COLUMNS["denominator"],
         *SECOND_VALUE_COLUMNS,
         SECOND_CONTROL,
@@ -126,23 +141,26 @@ CONTROLS = Table(
         NEEDED,
         STATUS,
         STABILITY,
-        *_control("untrained", "of the same head of an untrained model", "the untrained figure"),
-        *_control("shuffled", "on sentences whose words are shuffled", "the shuffled figure"),
+        *_control("untrained", "of the same head of an untrained model"),
+        *_control("shuffled", "on sentences whose words are shuffled"),
         SIGNIFICANCE,
         SIGNIFICANT,
         STRENGTH,
     ),
     keys=(*HEAD_KEYS, "keys", "label", "control"),
 )
+BEST_FAMILY = Column(
+    "structure",
+    "structure",
+    "The family that describes the matrices in the fewest bits, with the keys of the view where there is "
+    f"one: what they look like, not what for; {STRUCTURE_SAID}.",
+)
+MEMBER = COLUMNS["member"]
+BITS_PER_ROW = COLUMNS["bits_per_row"]
+FAMILY_MARGIN = COLUMNS.of("structure_runner_up structure_margin_bits_per_row")
 STRUCTURE_OF_HEAD = (
-    Column(
-        "structure",
-        "structure",
-        "The family of matrices that describes the head's matrices, with the keys of the view, in "
-        f"the fewest bits; says what they look like, not what for; {STRUCTURE_SAID}.",
-        short="family",
-    ),
-    *COLUMNS.of("structure_runner_up structure_margin_bits_per_row"),
+    replace(BEST_FAMILY, short="family"),
+    *FAMILY_MARGIN,
     Column(
         "structure_tie",
         "tie",
@@ -183,12 +201,7 @@ RELATIONS = Table(
         *Estimate(COLUMNS["accuracy"], OVER_SENTENCES),
         *AER,
         *COLUMNS.of("baseline chance"),
-        Column(
-            "threshold",
-            "threshold",
-            f"What the accuracy must reach: {POINTS} above the better of best offset and chance.",
-            2,
-        ),
+        THRESHOLD,
         COLUMNS["choosing_links"],
         *Estimate(COLUMNS["choosing_accuracy"], OVER_SENTENCES),
         *COLUMNS.of("choosing_baseline choosing_chance choosing_threshold baseline_offset"),
@@ -197,9 +210,9 @@ RELATIONS = Table(
         STABILITY,
         STATUS,
         *Estimate(COLUMNS["shuffled_accuracy"], OVER_SENTENCES),
-        COLUMNS["shuffled_status"],
+        _status("shuffled"),
         *Estimate(COLUMNS["untrained_accuracy"], OVER_SENTENCES),
-        COLUMNS["untrained_status"],
+        _status("untrained"),
         *GAIN,
         SIGNIFICANCE,
         SIGNIFICANT,
@@ -211,7 +224,11 @@ STRUCTURE = Table(
     (
         *HEAD,
         KEYS,
-        *COLUMNS.of("family bits_per_row noise_fraction member chosen"),
+        COLUMNS["family"],
+        BITS_PER_ROW,
+        COLUMNS["noise_fraction"],
+        MEMBER,
+        COLUMNS["chosen"],
         SENTENCE_COUNT,
         *COLUMNS.of("rows rows_left_out"),
     ),

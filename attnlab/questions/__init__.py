@@ -1,1 +1,1 @@
-"""One folder a question. A folder's `QUESTION` is all that registers it; see `attnlab.results.question`."""
+"""One folder a question: `__init__.py` lists it as a command, `question.py` declares all else of it."""

@@ -14,6 +14,9 @@ from .export import formatted as formatted
 from .export import head_names as head_names
 from .export import is_number as is_number
 from .export import latex_points as latex_points
+from .listing import GROUP as GROUP
+from .listing import Listed as Listed
+from .listing import listed_questions as listed_questions
 from .load_any import load as load
 from .notebook import drawn_html as drawn_html
 from .notebook import frame_html as frame_html
@@ -41,6 +44,7 @@ from .page.result_page import Tables as Tables
 from .page.result_page import write_result_page as write_result_page
 from .question import Question as Question
 from .question import declared_tables as declared_tables
+from .question import own_question as own_question
 from .question import own_questions as own_questions
 from .question import question_named as question_named
 from .question import questions as questions

@@ -2,10 +2,8 @@
 
 import csv
 import io
-import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,12 +30,6 @@ TEXT: Kind = "text"
 INTEGER: Kind = "integer"
 NUMBER: Kind = "number"
 BOOLEAN: Kind = "boolean"
-_WANTED: Mapping[str, str] = {
-    INTEGER: "a whole number",
-    NUMBER: "a number",
-    BOOLEAN: "True or False",
-}
-_SITES = (*SITES, UNKNOWN_SITE)
 AGAIN = "make the result again"
 
 
@@ -60,14 +52,15 @@ def read_table(
         InputError: the file cannot be read, or holds something else; the message names the line and the
             column, what was found and what is expected.
     """
-    read = _cells_of(path, AGAIN)
-    _check_columns(read, kinds)
-    found = pd.DataFrame({name: _column(read, name, kinds[name]) for name in read.names})
-    _check_head_addresses(read, found)
-    _check_distinct_rows(read, found, list(keys))
-    if rows is not None and rows != len(found):
-        raise read.wrong(f"has {counted(len(found), 'row')}, and {rows:,} were written")
-    return found
+    texts = _texts_of(path, AGAIN)
+    _check_columns(path, texts, kinds)
+    # The index is the line, until nothing more can be wrong.
+    frame = pd.DataFrame({name: _column(path, texts[name], kinds[name]) for name in texts})
+    _check_head_addresses(path, frame)
+    _check_distinct_rows(path, frame, list(keys))
+    if rows is not None and rows != len(frame):
+        raise _fault(path, f"has {counted(len(frame), 'row')}, and {rows:,} were written")
+    return frame.reset_index(drop=True)
 
 
 def read_any_table(path: str | Path, *, advice: str) -> pd.DataFrame:
@@ -76,10 +69,7 @@ def read_any_table(path: str | Path, *, advice: str) -> pd.DataFrame:
     Raises:
         InputError: the file cannot be read, names a column twice, or has a row of fewer or more cells.
     """
-    read = _cells_of(path, advice)
-    text = io.StringIO()
-    csv.writer(text).writerows([read.names, *read.rows])
-    return table_of(text.getvalue())
+    return table_of(_texts_of(path, advice).to_csv(index=False, lineterminator="\n"))
 
 
 def table_of(text: str) -> pd.DataFrame:
@@ -90,62 +80,40 @@ def table_of(text: str) -> pd.DataFrame:
     return found.assign(**plain)
 
 
-@dataclass(frozen=True)
-class _Cells:
-    """The cells of a file.
-
-    Attributes:
-        path: of the file.
-        advice: what can be done where it is wrong.
-        names: of the columns.
-        lines: of each row, in the file.
-        rows: cells of each row.
-    """
-
-    path: str | Path
-    advice: str
-    names: Sequence[str]
-    lines: Sequence[int] = ()
-    rows: Sequence[Sequence[str]] = ()
-
-    def column(self, name: str) -> list[str]:
-        """The cells of a column."""
-        at = self.names.index(name)
-        return [row[at] for row in self.rows]
-
-    def wrong(self, what: str) -> InputError:
-        """The error that says what is wrong with the file."""
-        return InputError(f"{self.path} {what}; {self.advice}.")
-
-    def wrong_cell(self, row: int, name: str, wanted: str, found: object) -> InputError:
-        """The error that says what is wrong with a cell."""
-        line = f"{self.path}, line {self.lines[row]}"
-        return InputError(f"{line}: {name} must be {wanted}, not {briefly(found)}; {self.advice}.")
+def _fault(path: str | Path, what: str, advice: str = AGAIN) -> InputError:
+    return InputError(f"{path} {what}; {advice}.")
 
 
-def _cells_of(path: str | Path, advice: str) -> _Cells:
-    nothing = _Cells(path, advice, ())
+def _cell_fault(
+    path: str | Path, cell: tuple[int, str], expected: str, value: object
+) -> InputError:
+    """The error that says what is wrong with the cell of a line and a column."""
+    line, name = cell
+    what = f"{name} must be {expected}, not {briefly(value)}"
+    return InputError(f"{path}, line {line}: {what}; {AGAIN}.")
+
+
+def _texts_of(path: str | Path, advice: str) -> pd.DataFrame:
+    """The cells of a file as they stand there; the index is the line at which a row ends."""
     try:
-        found = list(_rows(Path(path)))
+        lines = list(_lines(Path(path)))
     except (OSError, ValueError, csv.Error) as error:
-        expected = error.strerror if isinstance(error, OSError) else reason(error)
-        raise nothing.wrong(f"cannot be read as a table in CSV ({expected})") from error
-    if not found:
-        raise nothing.wrong("is empty, without even the names of columns")
-    (_, names), *others = found
-    read = _Cells(path, advice, names, [line for line, _ in others], [row for _, row in others])
-    for line, row in others:
+        why = error.strerror if isinstance(error, OSError) else reason(error)
+        raise _fault(path, f"cannot be read as a table in CSV ({why})", advice) from error
+    if not lines:
+        raise _fault(path, "is empty, without even the names of columns", advice)
+    (_, names), *rows = lines
+    for line, row in rows:
         if len(row) != len(names):
-            raise read.wrong(
-                f"has {counted(len(row), 'cell')} in line {line}, and {counted(len(names), 'column')}"
-            )
+            cells, columns = counted(len(row), "cell"), counted(len(names), "column")
+            raise _fault(path, f"has {cells} in line {line}, and {columns}", advice)
     if len(set(names)) < len(names):
         (twice, _), *_ = Counter(names).most_common(1)
-        raise read.wrong(f"has the column {briefly(twice)} twice")
-    return read
+        raise _fault(path, f"has the column {briefly(twice)} twice", advice)
+    return pd.DataFrame([row for _, row in rows], [line for line, _ in rows], names, dtype=object)
 
 
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     # Line ends stand in cells too, where they are quoted.
     with (
         open_regular(path, most_bytes=MOST_FILE_BYTES) as binary,
@@ -157,67 +125,73 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
                 yield reader.line_num, row
 
 
-def _check_columns(read: _Cells, kinds: Mapping[str, Kind]) -> None:
-    missing = next((name for name in kinds if name not in read.names), None)
-    if missing is not None:
-        raise read.wrong(f"lacks the column {briefly(missing)}")
-    further = next((name for name in read.names if name not in kinds), None)
-    if further is not None:
-        raise read.wrong(f"has the column {briefly(further)}, which was not written")
+def _check_columns(path: str | Path, texts: pd.DataFrame, kinds: Mapping[str, Kind]) -> None:
+    for name in kinds:
+        if name not in texts:
+            raise _fault(path, f"lacks the column {briefly(name)}")
+    for name in texts:
+        if name not in kinds:
+            raise _fault(path, f"has the column {briefly(str(name))}, which was not written")
 
 
-def _column(read: _Cells, name: str, kind: Kind) -> "pd.Series[Any]":
-    texts = read.column(name)
+def _column(path: str | Path, texts: "pd.Series[Any]", kind: Kind) -> "pd.Series[Any]":
     if kind == TEXT:
-        return pd.Series([read_text_cell(text) for text in texts], dtype=object)
+        return pd.Series(map(read_text_cell, texts), texts.index, dtype=object)
+    expected, value_of, dtype = _READ[kind]
     values = []
-    for row, text in enumerate(texts):
+    for line, text in texts.items():
         try:
-            values.append(_value(text, kind))
-        except (ValueError, KeyError, OverflowError) as error:
-            raise read.wrong_cell(row, name, _WANTED[kind], text) from error
-    if kind == NUMBER:
-        return pd.Series(values, dtype="float64")
-    whole = {INTEGER: "int64", BOOLEAN: "bool"}[kind]
-    return pd.Series(values, dtype=object if None in values else whole)
+            values.append(None if text == "" else value_of(text))
+        except (ValueError, KeyError) as error:
+            raise _cell_fault(path, (line, texts.name), expected, text) from error
+    is_whole = kind == NUMBER or None not in values
+    return pd.Series(values, texts.index, dtype=dtype if is_whole else object)
 
 
-def _value(text: str, kind: Kind) -> Any:
-    if "_" in text:  # Python reads it in numbers
+def _number(text: str) -> float:
+    # Python reads every digit, which the parser of CSV does not by default.
+    if "_" in text:
         raise ValueError
-    if kind == NUMBER:
-        # Python reads every digit, which the parser of CSV does not by default.
-        return math.nan if text == "" else float(text)
-    if text == "":
-        return None
-    if kind == BOOLEAN:
-        return {"True": True, "False": False}[text]
-    number = int(text)
-    if abs(number) > LARGEST_NUMBER:
-        raise OverflowError
+    return float(text)
+
+
+def _whole_number(text: str) -> int:
+    if "_" in text or abs(number := int(text)) > LARGEST_NUMBER:
+        raise ValueError
     return number
 
 
-def _check_head_addresses(read: _Cells, frame: pd.DataFrame) -> None:
+# What the cells must be, how they are read, and the type of a column without empty ones.
+_READ: Mapping[Kind, tuple[str, Callable[[str], Any], str]] = {
+    INTEGER: ("a whole number", _whole_number, "int64"),
+    NUMBER: ("a number", _number, "float64"),
+    BOOLEAN: ("True or False", {"True": True, "False": False}.__getitem__, "bool"),
+}
+
+
+def _check_head_addresses(path: str | Path, frame: pd.DataFrame) -> None:
     """Raises InputError where a table of heads has a site, a layer or a head that no model has."""
     if not set(frame) >= set(HEAD_COLUMNS):
         return
-    counted = (range(MOST_LAYERS), f"a number from 0 to {MOST_LAYERS - 1:,}")
-    sites = (frozenset(_SITES), f"one of {', '.join(_SITES)}")
+    sites, numbers = (*SITES, UNKNOWN_SITE), range(MOST_LAYERS)
     for name in HEAD_COLUMNS:
-        allowed, expected = sites if name == "site" else counted
-        values = frame[name].tolist()
-        wrong = [one for one in frame[name].unique().tolist() if one not in allowed]
-        if wrong:
-            raise read.wrong_cell(values.index(wrong[0]), name, expected, wrong[0])
+        allowed: Any = sites if name == "site" else numbers
+        expected = (
+            f"one of {', '.join(sites)}"
+            if name == "site"
+            else f"a number from 0 to {MOST_LAYERS - 1:,}"
+        )
+        wrong = frame.loc[~frame[name].isin(allowed), name]
+        if len(wrong):
+            raise _cell_fault(path, (wrong.index[0], name), expected, wrong.tolist()[0])
 
 
-def _check_distinct_rows(read: _Cells, frame: pd.DataFrame, keys: list[str]) -> None:
+def _check_distinct_rows(path: str | Path, frame: pd.DataFrame, keys: list[str]) -> None:
     """Raises InputError where two rows are alike in the columns `keys`."""
     if not keys or not (again := frame.duplicated(keys)).any():
         return
-    groups = frame.groupby(keys, dropna=False, sort=False).ngroup().tolist()
-    second = again.tolist().index(True)
-    lines = [read.lines[row] for row in (groups.index(groups[second]), second)]
-    row = ", ".join(f"{name} {briefly(frame[name].tolist()[second])}" for name in keys)
-    raise read.wrong(f"has two rows of {row}, in lines {lines[0]} and {lines[1]}")
+    groups = frame.groupby(keys, dropna=False, sort=False).ngroup()
+    second = again.idxmax()
+    first = groups.eq(groups[second]).idxmax()
+    row = ", ".join(f"{name} {briefly(frame[name].astype(object)[second])}" for name in keys)
+    raise _fault(path, f"has two rows of {row}, in lines {first} and {second}")

@@ -4,7 +4,6 @@ From a `Question` come the command with its options, the verb of Python, early r
 result, its page, `attnlab report`, `attnlab table` and the view of a notebook. Nothing heavy is imported.
 """
 
-import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -12,10 +11,10 @@ from importlib import import_module
 from typing import Any, Literal
 
 from attnlab.core import InputError, Settings, Table, with_plugins
+from attnlab.results.listing import GROUP, Listed, listed_questions
 
 # What a question can be asked about: a model, a file of matrices, a file or folder of embeddings.
 SourceKind = Literal["model", "matrices", "embeddings"]
-GROUP = "attnlab.questions"
 # The file of the arrays of a result.
 ARRAYS = "arrays.safetensors"
 # The file of the attention matrices that a result keeps; such a file is itself a source.
@@ -23,14 +22,11 @@ MATRICES = "matrices.safetensors"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class Question(Listed):
     """A question, with where its answer is computed and drawn.
 
     Attributes:
-        name: the command, and the function of `attnlab`.
         what: its result in a word or two, such as `comparison`.
-        panel: heading of the command in the help.
-        help: what the command does; the first sentence stands in the list of commands.
         settings: its options.
         tables: what its result holds, the table that matters most to a reader first.
         arrays: the arrays that its result holds beside the tables, by name: their axes and what they mean.
@@ -51,10 +47,7 @@ class Question:
         writes: names of the settings that name files which answering writes, beside the result.
     """
 
-    name: str
     what: str
-    panel: str
-    help: str
     settings: type[Settings]
     tables: tuple[Table, ...]
     run: str
@@ -153,11 +146,16 @@ class Question:
         return {table.name: table for table in self.tables}[name]
 
 
+def own_question(name: str) -> Question:
+    """A question of attnlab, as `question.py` in its folder declares it; no other is imported."""
+    question: Question = import_module(f"{GROUP}.{name}.question").QUESTION
+    return question
+
+
 @cache
 def own_questions() -> Mapping[str, Question]:
-    """Attnlab's own questions by name: the folders of `attnlab.questions`."""
-    folders = pkgutil.iter_modules(import_module(GROUP).__path__)
-    return {one.name: import_module(f"{GROUP}.{one.name}").QUESTION for one in folders}
+    """Attnlab's own questions by name."""
+    return {name: own_question(name) for name in listed_questions()}
 
 
 @cache

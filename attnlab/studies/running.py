@@ -18,7 +18,6 @@ from statistics import mean
 from typing import Any
 
 import pandas as pd
-from filelock import FileLock, Timeout
 
 from attnlab.core import (
     MOST_FILE_BYTES,
@@ -29,6 +28,8 @@ from attnlab.core import (
     check_not_read,
     delete,
     inert_texts,
+    is_locked,
+    locked,
     open_regular,
     option_fields,
     options_of,
@@ -47,12 +48,10 @@ from attnlab.studies.study import Cell, Plan, RunningSettings, cell_of, labels, 
 
 PLAN, RECORD, ROWS = "study.json", "cell.json", "rows.csv"
 TABLE, CELLS = "table.csv", "cells.csv"
-# Folders, of cells that are finished and of those that failed.
+# Folders, of cells that are finished and of those that failed; the first is locked while a process computes.
 FINISHED, FAILED = "cells", "failed"
-# Locked while a process computes cells, and how many it computes at a time.
-LOCK, AT_A_TIME = ".running", ".at_a_time.json"
-# So long is tried to lock it, since somebody may be looking at it.
-LOCK_SECONDS = 0.2
+# How many cells it computes at a time.
+AT_A_TIME = ".at_a_time.json"
 
 
 @dataclass(frozen=True, repr=False)
@@ -210,23 +209,9 @@ def run_study(study: str, settings: RunningSettings) -> Collected:
 def _check_free(folder: Path) -> None:
     """Raises InputError where no study can be kept in `folder`, or files of others have its names."""
     check_no_links(folder, [f"{name}/*" for name in (FINISHED, FAILED)])
-    _lock_of(folder)
     names = (FINISHED, FAILED, AT_A_TIME)
-    files = replace(STUDY, others=(*STUDY.others, *names), marks=(PLAN, LOCK))
+    files = replace(STUDY, others=(*STUDY.others, *names), marks=(PLAN,))
     check_not_taken(folder, files, overwrite=True)
-
-
-def _lock_of(folder: Path) -> Path:
-    """The file that is locked while cells are computed.
-
-    Raises:
-        InputError: it is a link, which is not followed.
-    """
-    lock = folder / LOCK
-    if lock.is_symlink():
-        msg = f"{lock} is a link to {lock.readlink()}, which is not followed; delete the link."
-        raise InputError(msg)
-    return lock
 
 
 def plan_study(study: str, folder: str | Path, options: Mapping[str, Any] | None = None) -> Plan:
@@ -281,15 +266,8 @@ def _alone_in(folder: Path) -> Iterator[Callable[[int], None]]:
     Yields a function that tells them how many cells run at a time.
 
     Raises:
-        AttnlabError: one computes them already.
+        InputError: one computes them already.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(_lock_of(folder))
-    try:
-        lock.acquire(timeout=LOCK_SECONDS, poll_interval=0.02)
-    except Timeout as error:
-        msg = f"Another process computes the cells of {folder} now; wait for it or stop it."
-        raise AttnlabError(msg) from error
     announced = 0
 
     def tell(at_a_time: int) -> None:
@@ -298,27 +276,20 @@ def _alone_in(folder: Path) -> Iterator[Callable[[int], None]]:
             write_json(folder / AT_A_TIME, at_a_time)
         announced = at_a_time
 
-    try:
-        # What a process that was killed left half written.
-        for left in (folder / FINISHED).glob(".*"):
-            delete(left)
-        yield tell
-    finally:
-        (folder / AT_A_TIME).unlink(missing_ok=True)
-        lock.release()
+    with locked(folder / FINISHED):
+        try:
+            # What a process that was killed left half written.
+            for left in (folder / FINISHED).glob(".*"):
+                delete(left)
+            yield tell
+        finally:
+            (folder / AT_A_TIME).unlink(missing_ok=True)
 
 
 def _at_a_time(folder: Path) -> int:
     """How many cells a process computes in this folder now; 0 where none does."""
-    # Without a right to the lock nobody can tell.
-    lock = _lock_of(folder)
-    if not os.access(lock, os.W_OK):
+    if not is_locked(folder / FINISHED):
         return 0
-    try:
-        with FileLock(lock, blocking=False):
-            return 0
-    except Timeout:
-        pass
     try:
         return max(read_json(folder / AT_A_TIME, int), 1)
     except InputError:  # not told yet

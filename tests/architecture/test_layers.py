@@ -1,6 +1,7 @@
 """The rules of the code base that a machine can hold."""
 
 import ast
+import re
 import subprocess
 import sys
 from functools import cache
@@ -186,8 +187,8 @@ def test_no_circle() -> None:
 def test_command_line_imports_nothing_heavy_at_the_top() -> None:
     # What commands and options are made from, see `test_what_declares_and_the_program_import_nothing_heavy`.
     light = {
-        "attnlab.ablation.replacements", "attnlab.corpora.rows", "attnlab.results.question",
-        "attnlab.results.result", "attnlab.studies.study",
+        "attnlab.ablation.replacements", "attnlab.corpora.rows", "attnlab.results.listing",
+        "attnlab.results.question", "attnlab.results.result", "attnlab.studies.study",
     }  # fmt: skip
     for path in (PACKAGE / "cli").rglob("*.py"):
         for module in imported_by(path, top_only=True):
@@ -209,6 +210,41 @@ for name in sys.argv[1:]:
     if heavy:
         sys.exit(f"{name} imports {heavy}")
 """
+
+
+LISTING = """
+import contextlib, io, sys
+from attnlab.cli.app import main
+sys.argv = ["attnlab", *sys.argv[1:]]
+with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as listed:
+    main()
+assert "analyze" in listed.getvalue()
+print(*(name for name in sys.modules if name.partition(".")[0] in {"attnlab", "pydantic", "pandas"}))
+"""
+
+
+def modules_loaded_by(*words: str) -> set[str]:
+    """Modules of attnlab, pydantic and pandas that a command has loaded when it ends."""
+    done = subprocess.run(
+        [sys.executable, "-c", LISTING, *words],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
+    )
+    return set(done.stdout.split())
+
+
+def test_the_list_of_commands_needs_little_of_the_package() -> None:
+    loaded = modules_loaded_by("--help")
+    assert len(loaded) <= 45
+    assert not {name for name in loaded if name.endswith(("question", "settings", "pydantic"))}
+
+
+def test_the_help_of_a_question_needs_no_other() -> None:
+    loaded = modules_loaded_by("analyze", "--help")
+    declared = {name for name in loaded if re.fullmatch(r"attnlab\.questions\..*\.question", name)}
+    assert declared == {"attnlab.questions.analyze.question"}
 
 
 def test_what_declares_and_the_program_import_nothing_heavy() -> None:

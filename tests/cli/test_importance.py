@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from attnlab.cli.app import app
 from attnlab.core.errors import InputError
-from attnlab.questions.importance import QUESTION
+from attnlab.questions.importance.question import QUESTION
 from attnlab.results.result_files import check_not_taken, files_of
 
 WRITTEN = ["cumulative.csv", "figures", "importance.csv", "rank_agreement.csv", "replaced.csv"]

@@ -7,7 +7,6 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from attnlab.cli.command_classes import Listed
 from attnlab.cli.output import busy_share, output, print_json, results
 from attnlab.cli.progress import progress_bars
 from attnlab.core import (
@@ -37,7 +36,7 @@ def corpora(
         int, typer.Option(help="Number of consecutive sentences that are joined into a document.")
     ] = 1,
 ) -> None:
-    """List the corpora that can be used, or show the size of one."""
+    """Prints the table of corpora, or of the parts of one."""
     if corpus is None:
         if pair is not None or document != 1:
             msg = "--pair and --document are of one corpus; name it: attnlab corpora NAME."
@@ -103,7 +102,7 @@ def mechanisms(
         ),
     ] = None,
 ) -> None:
-    """List the attention mechanisms with their options and abilities, or show what one costs."""
+    """Prints the table of mechanisms, or the cost of one."""
     if mechanism is None:
         _print_catalogue()
     else:
@@ -171,7 +170,7 @@ def _print_cost(text: str) -> None:
 
 
 def doctor() -> None:
-    """Show versions, devices and optional parts, and what each is for."""
+    """Prints versions, devices, optional parts and how busy the machine is."""
     found = _facts()
     if output().as_json:
         print_json(**found)
@@ -232,10 +231,3 @@ def _devices() -> list[str]:
     if torch.backends.mps.is_available():
         found.append("mps")
     return found
-
-
-COMMANDS = (
-    Listed(corpora, "Lists, tables and studies"),
-    Listed(mechanisms, "Lists, tables and studies"),
-    Listed(doctor, "Lists, tables and studies"),
-)

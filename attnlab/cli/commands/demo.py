@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from attnlab.cli.command_classes import Listed
 from attnlab.cli.command_options import chosen, with_options
 from attnlab.cli.output import busy_share, messages, output, results
 from attnlab.cli.progress import progress_bars
@@ -59,11 +58,7 @@ def demo(
     ] = False,
     **options: Any,
 ) -> None:
-    """Train a small model on the embedded corpus, score it, say what its heads do, write the report.
-
-    A demo in the folder whose training was interrupted is trained to the end; with --overwrite a new one is
-    trained where that cannot be.
-    """
+    """Trains, scores and analyzes a small model, and prints what came out."""
     from attnlab.core import check_no_links, locked
     from attnlab.models import ANALYSIS, prepare_folder
 
@@ -183,6 +178,3 @@ def _translate(folder: Path, settings: DemoSettings, say: Callable[[str], None])
     translation = translate(run.model, run.tokenizers, [SENTENCE], beams=5)[0]
     say(f"{SENTENCE}  ->  {translation}")
     return scores
-
-
-COMMANDS = (Listed(demo, "Models"),)

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from attnlab.cli.command_classes import Listed
 from attnlab.cli.command_options import OVERWRITE
 from attnlab.cli.output import messages
 from attnlab.core import InputError
@@ -33,10 +32,7 @@ def export(
     ] = "layer-types",
     overwrite: OVERWRITE = False,
 ) -> None:
-    """Write a model with a plan so that plain transformers runs it.
-
-    Its scores are compared with those of the plan first; what differs is not written.
-    """
+    """Writes the folder of a model with a plan after comparing its scores."""
     if form not in FORMS:
         msg = f"--as must be one of {', '.join(FORMS)}, not '{form}'."
         raise InputError(msg)
@@ -54,6 +50,3 @@ def export(
     with quiet():
         export_layer_types(model_of(model), found, out, overwrite=overwrite)
     messages().print(f"Wrote {out}.", soft_wrap=True)
-
-
-COMMANDS = (Listed(export, "What could replace them", tables=False),)

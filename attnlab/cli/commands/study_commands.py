@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnlab.cli.command_classes import Command, Group, help_of
+from attnlab.cli.command_classes import Command, Group, help_of, made_command
 from attnlab.cli.command_options import chosen, typed, with_options
+from attnlab.cli.commands import STUDY
 from attnlab.cli.output import (
     messages,
     output,
@@ -30,12 +31,7 @@ SHOWN_CELLS = 12
 
 NAME = Annotated[str, typer.Argument(help="A study of: attnlab study list.")]
 
-study = typer.Typer(
-    name="study",
-    cls=Group,
-    help="Run studies of many independent cells, on one machine or many, and go on where they stopped.",
-    no_args_is_help=True,
-)
+study = typer.Typer(name=STUDY.name, cls=Group, help=STUDY.help, no_args_is_help=True)
 
 
 class _CommandPerStudy(Group):
@@ -59,10 +55,8 @@ class _CommandPerStudy(Group):
 
         wanted = study_named(cmd_name)
         command = type(self).make(wanted)
-        program = typer.Typer(add_completion=False)
         text = f"{wanted.summary}\n\n{help_of(command)}"
-        program.command(cmd_name, cls=Command, help=text)(with_output(command, tables=True))
-        return typer.main.get_command(program)
+        return made_command(command, cmd_name, text)
 
 
 def _plan_command(wanted: "Study") -> Callable[..., None]:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attnlab.cli.command_classes import Listed
 from attnlab.cli.output import (
     AS_TEXT,
     check_form,
@@ -45,7 +44,7 @@ def table(
     ] = "",
     label: Annotated[str, typer.Option(help="Label of a LaTeX table with a caption.")] = "",
 ) -> None:
-    """Print a table with headings and decimals as declared, as text, CSV, Markdown or LaTeX."""
+    """Prints a table that attnlab wrote in one of the forms of tables."""
     check_form(form)
     for name in (name for name, value in {"caption": caption, "label": label}.items() if value):
         if form != "latex":
@@ -159,11 +158,7 @@ def report(
         ),
     ],
 ) -> None:
-    """Make the page of a results folder again, from its tables and result.json.
-
-    Draws the figures and writes report.html as the command that made the results does at its end.
-    No model is loaded and nothing is computed again.
-    """
+    """Writes the page of a result and prints where."""
     from attnlab.results import check_record_there
 
     check_record_there(folder)
@@ -178,9 +173,3 @@ def report(
         print_json(report=page)
     else:
         results().print(f"Report: {page}", soft_wrap=True)
-
-
-COMMANDS = (
-    Listed(table, "Lists, tables and studies"),
-    Listed(report, "Lists, tables and studies"),
-)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnlab.cli.command_classes import Listed, first_of_several, warn_once
+from attnlab.cli.command_classes import first_of_several, warn_once
 from attnlab.cli.command_options import (
     OVERWRITE,
     check_corpus,
@@ -190,19 +190,7 @@ def train(
     overwrite: OVERWRITE_RUN = False,
     **options: Any,
 ) -> None:
-    """Train a translation model; validation loss, BLEU and chrF go to metrics.jsonl every epoch.
-
-    With --task language-model it learns the next token of the source side of the corpus, or of a .txt file
-    with a text per line; validation loss and perplexity go to metrics.jsonl.
-
-    The training loss beside the progress bar is above the validation loss of an equally good model: it is
-    computed with dropout and label smoothing (--label-smoothing: a share of each target goes to all words
-    alike). tokens/s are target tokens since the last evaluation, as in metrics.jsonl.
-
-    Several processes or GPUs share a training: torchrun --nproc-per-node N -m attnlab train FOLDER. Batches,
-    loss and weights are those of one process up to rounding, dropout aside; --resume takes any number.
-    Ctrl-C, SIGTERM and SIGHUP end a training after the current step, with a checkpoint.
-    """
+    """Trains a model into a run directory, or goes on with one."""
     device = chosen(DeviceSettings, options).device
     words = {
         name: value
@@ -423,12 +411,7 @@ def embed(
     overwrite: OVERWRITE = False,
     **options: Any,
 ) -> None:
-    """Train skip-gram embeddings on a corpus; written as safetensors and as word2vec text.
-
-    The corpus is cut into tokens as attnlab train does it with the same options, so that a model can start
-    from them: attnlab train RUN --embeddings FOLDER --dim N. Needs the extra embeddings; attnlab
-    doctor says how to install it.
-    """
+    """Trains skip-gram embeddings into a folder."""
     skip_gram = chosen(SkipGramSettings, options)
     corpus, side = chosen(CorpusSettings, options), chosen(SideSettings, options)
     tokenizer = chosen(TokenizerSettings, options)
@@ -449,9 +432,3 @@ def embed(
         f"Next: attnlab neighbours {folder} WORD",
         soft_wrap=True,
     )
-
-
-COMMANDS = (
-    Listed(train, "Models", tables=False),
-    Listed(embed, "Words", tables=False),
-)

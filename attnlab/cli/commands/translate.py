@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from attnlab.cli.command_classes import Listed
 from attnlab.cli.command_options import OVERWRITE, check_overwrite, chosen, with_options
 from attnlab.cli.output import messages, print_json, print_text
 from attnlab.cli.progress import progress_bars
@@ -53,7 +52,7 @@ def translate(
     ] = None,
     **options: Any,
 ) -> None:
-    """Translate sentences, one per line, to standard output; a blank line of a file stays blank."""
+    """Prints the translation of each sentence."""
     from attnlab.models import check_task, read_record, task_of
 
     settings = chosen(TranslateSettings, options)
@@ -138,7 +137,7 @@ def generate(
     ] = None,
     **options: Any,
 ) -> None:
-    """Let a language model go on with a text: samples, one per line, to standard output."""
+    """Prints samples of a language model."""
     from attnlab.models import check_task, read_record, task_of
 
     settings = chosen(GenerationSettings, options)
@@ -173,10 +172,7 @@ def score(
     overwrite: OVERWRITE = False,
     **options: Any,
 ) -> None:
-    """Score a run on a part of its corpus, as JSON: BLEU, chrF and their signatures.
-
-    Of a language model: loss per token in nats, perplexity, and bits per character.
-    """
+    """Prints the scores of a run as JSON."""
     from attnlab.models import corpus_paths_of, read_record, task_of
     from attnlab.results import check_file_free
 
@@ -203,10 +199,3 @@ def score(
     if out is not None:
         write_text(out, "".join(f"{text}\n" for text in texts))
     print_json(**scores)
-
-
-COMMANDS = (
-    Listed(translate, "Models", tables=False),
-    Listed(generate, "Models", tables=False),
-    Listed(score, "Models"),
-)

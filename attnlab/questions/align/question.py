@@ -1,13 +1,15 @@
 """What `attnlab align` can be told, and what its columns mean; nothing heavy is imported."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from attnlab.alignment import ENGINE_ROW, FromWord, Row, Symmetrization
 from attnlab.core import (
     BATCH_SIZE,
+    HEAD,
+    SHARED_COLUMNS,
     Column,
     Estimate,
     InputError,
@@ -28,6 +30,7 @@ from attnlab.evaluation import (
     Progress,
 )
 from attnlab.labels import AER
+from attnlab.questions.align import LISTED
 from attnlab.results import Question
 
 COLUMNS = read_columns(__file__)
@@ -70,15 +73,14 @@ SCORES = (AER, PRECISION, RECALL, F1)
 START_ERROR = Estimate(COLUMNS["start_error"], interval="over audio")
 START_CHANGE = Estimate(COLUMNS["start_error_change"], interval="over audio", tested=True)
 
-_LAYER = COLUMNS["layer"]
-_HEAD = COLUMNS["head"]
+_, _LAYER, _HEAD = HEAD
 _ROW = COLUMNS["row"]
 SYSTEMS = Table(
     "systems.csv",
     "way to align",
     (
         *COLUMNS.of("system kind"),
-        replace(_ROW, meaning=_ROW.meaning + " Empty where no attention is read."),
+        _ROW,
         *COLUMNS.of("heads pairs links"),
         *(column for estimate in SCORES for column in estimate),
         *AER_CHANGE,
@@ -108,8 +110,9 @@ STEPS = Table(
         _ROW,
         COLUMNS["step"],
         _LAYER,
-        replace(_HEAD, meaning="The head that is added at this step."),
-        *COLUMNS.of("calibration_aer aer"),
+        _HEAD,
+        COLUMNS["calibration_aer"],
+        AER.column,
     ),
     keys=("row", "step"),
 )
@@ -158,7 +161,11 @@ GENERATION = Table(
 WORDS = Table(
     "words.csv",
     "spoken word",
-    (*COLUMNS.of("pair audio position word start found_start"),),
+    (
+        *COLUMNS.of("pair audio position"),
+        SHARED_COLUMNS["word"],
+        *COLUMNS.of("start found_start"),
+    ),
     keys=("pair", "position"),
 )
 
@@ -519,14 +526,8 @@ def notes_on_intervals(scored: int) -> list[Note]:
 
 
 QUESTION = Question(
-    name="align",
+    **vars(LISTED),
     what="alignment",
-    panel="Heads",
-    help="Find the cross-attention heads that say what a word translates, and align words with them.\n\n"
-    "Heads are chosen by gold links on one half of the pairs and scored on the other, beside the heads that "
-    "engines take unless told otherwise, the diagonal, a statistical aligner and controls; without gold "
-    "links they are chosen by those of the statistical aligner. With --heads FILE --links FILE a corpus is "
-    "aligned with chosen heads.",
     settings=AlignmentSettings,
     tables=(SYSTEMS, HEADS, STEPS, CALIBRATION, GENERATION, WORDS),
     run="attnlab.questions.align.aligning:align",

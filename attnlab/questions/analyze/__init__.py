@@ -1,5 +1,10 @@
 """What every attention head does, what it looks like and what is lost without it."""
 
-from attnlab.questions.analyze.question import QUESTION
+from attnlab.results import Listed
 
-__all__ = ["QUESTION"]
+LISTED = Listed(
+    name="analyze",
+    panel="Heads",
+    help="Say what every attention head does, what it looks like and what is lost without it.\n\n"
+    "--quick leaves out the controls of labels and the loss without each head.",
+)

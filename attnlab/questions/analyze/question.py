@@ -11,6 +11,7 @@ from attnlab.core import (
     HEAD_KEYS,
     LOSS_CHANGE,
     SENTENCE_COUNT,
+    SHARED_COLUMNS,
     Column,
     Estimate,
     InputError,
@@ -21,15 +22,22 @@ from attnlab.core import (
 )
 from attnlab.evaluation import HELD_OUT, MEMORY, SEED, CorpusTextSettings, TextsAsked
 from attnlab.labels import (
-    BASELINE,
+    BEST_FAMILY,
+    CONTROL,
     CONTROLS,
     DETAIL,
     LABELS,
     RELATIONS,
+    SECOND_CONTROL,
+    SECOND_STATISTIC,
+    SECOND_VALUE,
+    STATISTIC,
+    STRENGTH,
     STRUCTURE,
-    STRUCTURE_SAID,
     TIE_BITS_PER_ROW,
+    VALUE,
 )
+from attnlab.questions.analyze import LISTED
 from attnlab.reading import AXES_OPTION, DISTANCES, HEADS, check_axes
 from attnlab.results import Question
 
@@ -42,11 +50,11 @@ FITS = Table(
         *HEAD,
         *COLUMNS.of("sentence queries keys rows approximation window"),
         LEVEL,
-        *COLUMNS.of("budget l1 mean_error relative"),
+        COLUMNS["budget"],
+        *SHARED_COLUMNS.of("l1 mean_error relative"),
     ),
     keys=(*HEAD_KEYS, "sentence", "approximation", "window"),
 )
-STATISTIC = COLUMNS["statistic"]
 GENERATION_CHANGE = Estimate(COLUMNS["generation_change"])
 GENERATED = Table(
     "generated.csv",
@@ -68,28 +76,14 @@ SUMMARY = Table(
         COLUMNS["role"],
         DETAIL,
         STATISTIC,
-        COLUMNS["value"],
-        Column(
-            "control",
-            BASELINE,
-            "What that figure would be without the role: by the best offset or by chance; of rare tokens, by "
-            "chance on the rows that see more uncommon tokens than the two rarest.",
-            2,
-        ),
-        *COLUMNS.of("second_statistic second_value"),
-        Column(
-            "second_control",
-            f"deciding figure, {BASELINE}",
-            "What that other figure would be without the role.",
-            2,
-        ),
-        *COLUMNS.of("strength confirmed significant"),
-        Column(
-            "structure",
-            "structure",
-            "The family of matrices that describes the head's matrices in the fewest bits: what they "
-            f"look like, not what for; {STRUCTURE_SAID}.",
-        ),
+        VALUE.column,
+        CONTROL,
+        SECOND_STATISTIC,
+        SECOND_VALUE.column,
+        SECOND_CONTROL,
+        STRENGTH,
+        *COLUMNS.of("confirmed significant"),
+        BEST_FAMILY,
         Column(
             "structure_tie",
             "tie",
@@ -265,11 +259,8 @@ class AnalysisSettings(CorpusTextSettings):
 
 
 QUESTION = Question(
-    name="analyze",
+    **vars(LISTED),
     what="analysis",
-    panel="Heads",
-    help="Say what every attention head does, what it looks like and what is lost without it.\n\n"
-    "--quick leaves out the controls of labels and the loss without each head.",
     settings=AnalysisSettings,
     tables=(
         SUMMARY,

@@ -5,27 +5,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from attnlab.core import Column, InputError, Option, Settings, Table, read_columns
+from attnlab.core import SHARED_COLUMNS, Column, InputError, Option, Settings, Table, read_columns
 from attnlab.evaluation import Progress
-from attnlab.labels import STRUCTURE_SAID
+from attnlab.labels import BEST_FAMILY, BITS_PER_ROW, FAMILY_MARGIN, MEMBER
 from attnlab.matrices import ERROR_BOUND, FAMILIES, FITTED, NUM_POS, WINDOW
+from attnlab.questions.approximate import LISTED
 from attnlab.reading import AXES_OPTION, check_axes
 from attnlab.results import Question
 
 COLUMNS = read_columns(__file__)
 
-BITS_PER_ROW = COLUMNS["bits_per_row"]
 APPROXIMATION = Table(
     "approximation.csv",
     "matrix and family",
     (
         *COLUMNS.of(
             "matrix family values window_left window_right num_pos dropout error_nnz "
-            "error_bound budget member nnz l1 mean_error relative frobenius kl"
+            "error_bound budget"
         ),
+        MEMBER,
+        COLUMNS["nnz"],
+        *SHARED_COLUMNS.of("l1 mean_error relative"),
+        *COLUMNS.of("frobenius kl"),
         BITS_PER_ROW,
-        Column("structure", "structure", f"The family of the fewest bits; {STRUCTURE_SAID}."),
-        *COLUMNS.of("structure_margin_bits_per_row structure_runner_up seconds"),
+        BEST_FAMILY,
+        *reversed(FAMILY_MARGIN),
+        COLUMNS["seconds"],
     ),
     keys=("matrix", "family"),
     further="attnlab.matrices.distances:further_columns",
@@ -182,13 +187,8 @@ class ApproximationSettings(Settings):
 
 
 QUESTION = Question(
-    name="approximate",
+    **vars(LISTED),
     what="approximation",
-    panel="Heads",
-    help="Fit every family exactly to the matrices of a file, at equal budget, with references beside "
-    "them.\n\nDistances are sums of absolute differences (l1); zero, uniform, mean by offset, svd and top "
-    "say what they mean. Support and values come from the matrix itself: a lower bound (level: oracle). "
-    "Which family describes a matrix is decided by bits per row, not by distance.",
     settings=ApproximationSettings,
     tables=(APPROXIMATION, BITS),
     run="attnlab.questions.approximate.approximation:approximate",

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from attnlab.core import Column, Note, Option, Table, read_columns
+from attnlab.core import HEAD, Column, Note, Option, Table, read_columns
 from attnlab.evaluation import SEED, DeviceSettings
+from attnlab.questions.check import LISTED
 from attnlab.results import Question
 
 COLUMNS = read_columns(__file__)
@@ -13,15 +14,13 @@ OK, MISMATCH, NOT_APPLICABLE = "ok", "mismatch", "not applicable"
 KEYS = "keys read"
 FEWEST_TOKENS = 8
 
-_SITE = COLUMNS["site"]
-_LAYER = COLUMNS["layer"]
+_LAYER = HEAD[:2]
 PROPERTIES = Table(
     "properties.csv",
     "property, of a layer or of the whole model",
     (
         COLUMNS["property"],
-        _SITE,
-        _LAYER,
+        *_LAYER,
         *COLUMNS.of("expected found"),
         Column("outcome", "outcome", f"{OK}, {MISMATCH} or {NOT_APPLICABLE}."),
         *COLUMNS.of("distance change"),
@@ -33,8 +32,7 @@ ABILITIES = Table(
     "abilities.csv",
     "attention layer",
     (
-        _SITE,
-        _LAYER,
+        *_LAYER,
         *COLUMNS.of("captured ablated replaced exported reason"),
     ),
     keys=("site", "layer"),
@@ -85,14 +83,8 @@ class CheckSettings(DeviceSettings):
 
 
 QUESTION = Question(
-    name="check",
+    **vars(LISTED),
     what="check",
-    panel="Heads",
-    help="Check whether a model attends to what its configuration says.\n\n"
-    "Tokens and states are changed at one position to see which rows move: keys that each layer reads, "
-    "causality, padding, packing, the cache, and kernels of attention against each other. Token ids are "
-    "drawn at random; no text is needed. The layers below the scores of tokens run (base_model), not the "
-    "forward of the class around them.",
     settings=CheckSettings,
     tables=(PROPERTIES, ABILITIES),
     run="attnlab.questions.check.checking:check",

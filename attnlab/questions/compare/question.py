@@ -21,6 +21,7 @@ from attnlab.budget import (
 )
 from attnlab.core import HEAD, HEAD_KEYS, LOSS, LOSS_CHANGE, InputError, Note, Option, Table
 from attnlab.evaluation import BudgetSettings, words_in
+from attnlab.questions.compare import LISTED
 from attnlab.results import Question
 
 MECHANISMS_BY_HEAD = Table(
@@ -165,14 +166,8 @@ class ComparisonSettings(BudgetSettings):
 
 
 QUESTION = Question(
-    name="compare",
+    **vars(LISTED),
     what="comparison",
-    panel="What could replace them",
-    help="Compare mechanisms at equal budgets of attended keys: error, loss, BLEU, time.\n\n"
-    "Every mechanism replaces all heads of each site where it can be, and of these sites together, without "
-    "retraining and with --fine-tune STEPS again after so many training batches. Its setting is the "
-    "nearest to full attention within the budget, chosen on validation sentences. The loss is "
-    "that of the tokens that a model scores; of an encoder without a head how far its final states move.",
     settings=ComparisonSettings,
     tables=(COMPARED, MECHANISMS_BY_HEAD),
     run="attnlab.questions.compare.comparison:compare",

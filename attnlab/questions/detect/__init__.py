@@ -1,5 +1,12 @@
 """Which heads have the names of the literature: previous token, induction, retrieval, copying."""
 
-from attnlab.questions.detect.question import QUESTION
+from attnlab.results import Listed
 
-__all__ = ["QUESTION"]
+LISTED = Listed(
+    name="detect",
+    panel="Heads",
+    help="Score heads as previous-token, duplicate-token, induction, streaming, retrieval and copy heads.\n\n"
+    "Random tokens that are read twice and needles in a text are generated; copy heads of cross-attention "
+    "alone need sentence pairs. Of a language model, sentences are what needles are planted in, instead of "
+    "random tokens. A second table says how far the detectors agree.",
+)

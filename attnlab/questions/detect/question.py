@@ -8,6 +8,7 @@ from attnlab.core import (
     HEAD,
     HEAD_COUNT,
     HEAD_KEYS,
+    SHARED_COLUMNS,
     Column,
     Estimate,
     Note,
@@ -16,6 +17,7 @@ from attnlab.core import (
     read_columns,
 )
 from attnlab.evaluation import SEED, SENTENCE_FLAGS, CorpusTextSettings, TextsAsked
+from attnlab.questions.detect import LISTED
 from attnlab.results import Question
 
 COLUMNS = read_columns(__file__)
@@ -137,7 +139,7 @@ TABLE = Table(
     keys=HEAD_KEYS,
     heading="Every head",
 )
-_SPEARMAN = COLUMNS["spearman"]
+_SPEARMAN = SHARED_COLUMNS["spearman"]
 AGREEMENT_OF = Estimate(
     _SPEARMAN,
     "a bootstrap over heads (none of few), as if these were independent, which those of one model are not",
@@ -147,7 +149,7 @@ AGREEMENT = Table(
     "site and pair of detectors",
     (
         HEAD[0],
-        *COLUMNS.of("measure other"),
+        *SHARED_COLUMNS.of("measure other"),
         *AGREEMENT_OF,
         HEAD_COUNT,
     ),
@@ -278,13 +280,8 @@ _SHORTENED = {
 
 
 QUESTION = Question(
-    name="detect",
+    **vars(LISTED),
     what="detection",
-    panel="Heads",
-    help="Score heads as previous-token, duplicate-token, induction, streaming, retrieval and copy heads.\n\n"
-    "Random tokens that are read twice and needles in a text are generated; copy heads of cross-attention "
-    "alone need sentence pairs. Of a language model, sentences are what needles are planted in, instead of "
-    "random tokens. A second table says how far the detectors agree.",
     settings=DetectSettings,
     tables=(TABLE, AGREEMENT),
     run="attnlab.questions.detect.detecting:detect",

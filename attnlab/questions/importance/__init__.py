@@ -1,5 +1,9 @@
 """How important every head is to a model."""
 
-from attnlab.questions.importance.question import QUESTION
+from attnlab.results import Listed
 
-__all__ = ["QUESTION"]
+LISTED = Listed(
+    name="importance",
+    panel="Heads",
+    help="Measure the importance of every head: gradients, heads removed alone, heads removed in turn.",
+)

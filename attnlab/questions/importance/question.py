@@ -14,6 +14,7 @@ from attnlab.core import (
     HEAD_KEYS,
     LOSS,
     LOSS_CHANGE,
+    SHARED_COLUMNS,
     InputError,
     Note,
     Option,
@@ -29,6 +30,7 @@ from attnlab.evaluation import (
     TextsAsked,
     words_in,
 )
+from attnlab.questions.importance import LISTED
 from attnlab.results import Question
 
 COLUMNS = read_columns(__file__)
@@ -83,7 +85,7 @@ RANK_AGREEMENT = Table(
     "rank_agreement.csv",
     "pair of measures",
     (
-        *COLUMNS.of("measure other spearman"),
+        *SHARED_COLUMNS.of("measure other spearman"),
         HEAD_COUNT,
     ),
     keys=("measure", "other"),
@@ -217,10 +219,8 @@ class ImportanceSettings(CorpusTextSettings):
 
 
 QUESTION = Question(
-    name="importance",
+    **vars(LISTED),
     what="importance study",
-    panel="Heads",
-    help="Measure the importance of every head: gradients, heads removed alone, heads removed in turn.",
     settings=ImportanceSettings,
     tables=(IMPORTANCE, REPLACED, CUMULATIVE, RANK_AGREEMENT),
     run="attnlab.questions.importance.importance:importance",

@@ -267,11 +267,11 @@ def _tokens(
                     "special": ids[position] in special or not mask,
                     "mask": mask,
                     "token_type": None if types is None else int(types[text, position]),
-                    "word": word_at.get(position),
+                    "word_index": word_at.get(position),
                 }
             )
     table = pd.DataFrame(rows)
-    return table.astype({"token_type": "Int64", "word": "Int64"})
+    return table.astype({"token_type": "Int64", "word_index": "Int64"})
 
 
 def _shapes(

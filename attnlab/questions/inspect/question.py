@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from attnlab.core import Column, InputError, Note, Option, Table, read_columns
+from attnlab.core import SHARED_COLUMNS, InputError, Note, Option, Table, read_columns
 from attnlab.evaluation import DeviceSettings
+from attnlab.questions.inspect import LISTED
 from attnlab.reading import HEADS
 from attnlab.results import Question
 
@@ -17,7 +18,7 @@ TOKENS = Table(
     "token",
     (
         _TEXT,
-        *COLUMNS.of("position token id special mask token_type word"),
+        *COLUMNS.of("position token id special mask token_type word_index"),
     ),
     keys=("text", "position"),
     heading="Tokens",
@@ -33,10 +34,11 @@ MOVES = Table(
     "moves.csv",
     "word in two contexts and layer",
     (
-        Column("word", "word", "A word that stands in both contexts."),
+        SHARED_COLUMNS["word"],
         *COLUMNS.of("first second"),
         _LAYER,
-        *COLUMNS.of("cosine anisotropy adjusted"),
+        SHARED_COLUMNS["cosine"],
+        *COLUMNS.of("anisotropy adjusted"),
     ),
     keys=("first", "second", "layer"),
     heading="Words in two contexts",
@@ -95,12 +97,8 @@ class InspectionSettings(DeviceSettings):
 
 
 QUESTION = Question(
-    name="inspect",
+    **vars(LISTED),
     what="inspection",
-    panel="Words",
-    help="Show what an encoder makes of a text: tokens, ids, mask, shapes, and each head, layer by layer.\n\n"
-    "With two texts also how far each word that stands in both moves between them: the cosine between its "
-    "contextual vectors in every layer, beside the mean cosine between different words (anisotropy).",
     settings=InspectionSettings,
     tables=(TOKENS, SHAPES, MOVES, HEADS),
     arrays={

@@ -4,18 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from attnlab.core import SIDES, Option, Settings, Table, read_columns
+from attnlab.core import SHARED_COLUMNS, SIDES, Option, Settings, Table, read_columns
+from attnlab.questions.neighbours import LISTED
 from attnlab.results import Question
 
 COLUMNS = read_columns(__file__)
 
-_WORD = COLUMNS["word"]
+_WORD = SHARED_COLUMNS["word"]
 NEIGHBOURS = Table(
     "neighbours.csv",
     "word and neighbour",
     (
         _WORD,
-        *COLUMNS.of("rank neighbour cosine"),
+        *COLUMNS.of("rank neighbour"),
+        SHARED_COLUMNS["cosine"],
     ),
     heading="Neighbours",
 )
@@ -43,11 +45,8 @@ class NeighbourSettings(Settings):
 
 
 QUESTION = Question(
-    name="neighbours",
+    **vars(LISTED),
     what="neighbours",
-    panel="Words",
-    help="Show the words nearest to others in the embeddings of a run, a file or a model, by cosine.\n\n"
-    "The map shows the first two principal components of all words that are shown.",
     settings=NeighbourSettings,
     tables=(NEIGHBOURS, MAP),
     run="attnlab.questions.neighbours.neighbours:neighbours",

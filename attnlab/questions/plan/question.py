@@ -14,6 +14,7 @@ from attnlab.budget import (
 )
 from attnlab.core import HEAD, HEAD_KEYS, InputError, Note, Option, Table, read_columns
 from attnlab.evaluation import HELD_OUT, BudgetSettings, TextsAsked, words_in
+from attnlab.questions.plan import LISTED
 from attnlab.results import Question
 
 COLUMNS = read_columns(__file__)
@@ -180,13 +181,8 @@ class PlanSettings(BudgetSettings):
 
 
 QUESTION = Question(
-    name="plan",
+    **vars(LISTED),
     what="plan search",
-    panel="What could replace them",
-    help="Search which mechanism each head should have under one budget of keys for all heads.\n\n"
-    "Candidates are learned on training sentences, chosen on validation sentences by what they cost, and "
-    "reported on held-out sentences beside one band, Longformer and BigBird for all heads. With --out each "
-    "budget's plan is written too, as OUT/plan_BUDGET.json, ready for `train --attention`.",
     settings=PlanSettings,
     tables=(COMPARED, MECHANISMS),
     run="attnlab.questions.plan.planning:plan",

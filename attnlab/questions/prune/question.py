@@ -29,6 +29,7 @@ from attnlab.evaluation import (
     CalibratedSettings,
     TextsAsked,
 )
+from attnlab.questions.prune import LISTED
 from attnlab.results import Question
 
 COLUMNS = read_columns(__file__)
@@ -235,12 +236,8 @@ class PruningSettings(CalibratedSettings):
 
 
 QUESTION = Question(
-    name="prune",
+    **vars(LISTED),
     what="pruning",
-    panel="What could replace them",
-    help="Learn which heads a model can do without: heads left against BLEU or loss by penalty.\n\n"
-    "Gates on the heads are trained along with the model; heads whose gate ends nearer to 0 than to 1 are "
-    "closed for good.",
     settings=PruningSettings,
     tables=(CURVE, GATES, TRAINING),
     run="attnlab.questions.prune.pruning:prune",

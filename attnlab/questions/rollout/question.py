@@ -5,6 +5,7 @@ from typing import Annotated
 
 from attnlab.core import InputError, Note, Option, Table, read_columns
 from attnlab.evaluation import DeviceSettings
+from attnlab.questions.rollout import LISTED
 from attnlab.results import Question
 
 COLUMNS = read_columns(__file__)
@@ -66,12 +67,8 @@ class RolloutSettings(DeviceSettings):
 
 
 QUESTION = Question(
-    name="rollout",
+    **vars(LISTED),
     what="rollout",
-    panel="Words",
-    help="Show how much of each token is in each position, through all layers (attention rollout).\n\n"
-    "Of an encoder-decoder with a translation: of the source, and of the words written so far, in each "
-    "position of the decoder.",
     settings=RolloutSettings,
     tables=(ROLLOUT,),
     arrays={

@@ -24,10 +24,11 @@ from attnlab.core.addresses import HEAD_COLUMNS, Head
 from attnlab.core.errors import InputError
 from attnlab.figures.canvas import INK, svg
 from attnlab.figures.heatmaps import draw_heads, short
-from attnlab.questions.analyze import QUESTION, view
+from attnlab.questions.analyze import view
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.figures import not_drawn
 from attnlab.questions.analyze.overview import highlights_of
+from attnlab.questions.analyze.question import QUESTION
 from attnlab.questions.analyze.summary import summarise_heads
 from attnlab.reading.keeping import KeptMatrices, load_kept_matrices
 from attnlab.reading.statistics_columns import HEADS
@@ -142,7 +143,7 @@ def test_the_page_says_what_the_run_was_and_what_to_beware_of(
     for value in analysis.about.values():
         assert value in text
     for note in analysis.notes:
-        assert note in text
+        assert str(note) in text
     assert "Heads of <b>a model</b>" in text, "the title is text, not markup"
     assert "4 MiB" in text
 

@@ -78,7 +78,7 @@ def test_tokens_and_shapes() -> None:
     assert second["token"].tolist() == ["<s>", *TEXTS[1].split(), "</s>", "<pad>"][: len(first)]
     assert first["id"].tolist() == tokenizer(TEXTS[0])["input_ids"]
     assert first["special"].tolist() == [True, *[False] * 8, True]
-    assert first["word"].dropna().tolist() == list(range(8))
+    assert first["word_index"].dropna().tolist() == list(range(8))
     assert bool((tokens.loc[tokens["mask"] == 0, "special"]).all())
     shapes = found.shapes.set_index("tensor")["shape"]
     assert shapes["input_ids"] == "2 x 10"

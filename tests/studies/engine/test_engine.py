@@ -1,6 +1,7 @@
 """Cells of a study: computed once, whole or not at all, with the same rows wherever they are computed."""
 
 import csv
+import fcntl
 import json
 import math
 import os
@@ -17,7 +18,6 @@ import pandas as pd
 import pytest
 from distributed import Client
 from engine_cluster import ENVIRONMENT, wait_until
-from filelock import FileLock
 
 from attnlab.core.errors import AttnlabError, InputError
 from attnlab.core.files import write_json
@@ -34,7 +34,7 @@ from attnlab.studies.computing import (
 from attnlab.studies.random_searches import SearchSettings, search_rows
 from attnlab.studies.running import (
     AT_A_TIME,
-    LOCK,
+    FINISHED,
     PLAN,
     _alone_in,
     cell_folder,
@@ -298,7 +298,7 @@ def test_two_processes_do_not_compute_one_folder(tmp_path: Path) -> None:
 
     def look(plan: Plan, _: Cell) -> None:
         seen.append(collect(tmp_path, plan).running)
-        with pytest.raises(AttnlabError, match="Another process computes the cells"):
+        with pytest.raises(AttnlabError, match="is writing to .*cells; wait until it ends"):
             toy(tmp_path)
 
     done = run_study("toy", folder=tmp_path, begun=look, options={"count": 2})
@@ -321,9 +321,9 @@ def test_as_many_cells_run_at_a_time_as_the_other_process_told(tmp_path: Path) -
 
 def test_who_looks_keeps_nobody_from_running(tmp_path: Path) -> None:
     toy(tmp_path, count=1)
-    looking = FileLock(tmp_path / LOCK, thread_local=False)
-    looking.acquire()
-    looked = threading.Timer(0.05, looking.release)
+    looking = os.open(tmp_path / FINISHED, os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    looked = threading.Timer(0.05, os.close, [looking])
     looked.start()
     assert toy(tmp_path, count=2).missing == 0
     looked.join()
