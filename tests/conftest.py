@@ -149,6 +149,15 @@ def pictures(
         )
 
 
+@pytest.fixture
+def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results are saved with an empty page and without figures, for tests that look at neither."""
+    from attnlab.results.page.result_page import Contents
+    from attnlab.results.result import Result
+
+    monkeypatch.setattr(Result, "contents", lambda _: Contents([], {}, [], []))
+
+
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any connection that leaves the machine fails at once."""
