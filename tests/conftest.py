@@ -12,13 +12,11 @@ from typing import Any
 import jaxtyping
 import pytest
 import shape_checks
-import torch
 from browser.skipped import skipped_browser_tests
 from filelock import FileLock
 from forks import Forks
 from grids import mark_rest_of_grids
 from hypothesis import HealthCheck, settings
-from second_device import register, second_device
 
 # Before anything of attnlab is imported, which is then decorated.
 jaxtyping.jaxtyped = shape_checks.jaxtyped
@@ -31,8 +29,18 @@ LOOPBACK = {"127.0.0.1", "::1"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tests of torture fork processes that train; beside a GPU torch would take the device for that."""
-    if config.option.markexpr != "torture" and not torch.cuda.is_available():
+    """Tests of torture fork processes that train; beside a GPU torch would take the device for that.
+
+    The process that hands tests to others goes without torch.
+    """
+    if config.option.markexpr == "torture" or (
+        getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput")
+    ):
+        return
+    import torch
+    from second_device import register
+
+    if not torch.cuda.is_available():
         register()
 
 
@@ -56,9 +64,16 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.write_line(line, yellow=True)
 
 
+def pytest_runtest_setup() -> None:
+    """Types and shapes are checked again in every test."""
+    shape_checks.begin_test()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def poisoned_memory() -> None:
     """`torch.empty` is filled with NaN, so that reading what was never written shows."""
+    import torch
+
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = True
 
@@ -66,6 +81,9 @@ def poisoned_memory() -> None:
 @pytest.fixture
 def gpu() -> Iterator[str]:
     """A GPU, or where there is none a device that stands in for it."""
+    import torch
+    from second_device import second_device
+
     if torch.cuda.is_available():
         yield "cuda"
         return
@@ -87,6 +105,8 @@ def heard_signals() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     """Two test processes share two cores."""
+    import torch
+
     torch.set_num_threads(1)
 
 
@@ -129,6 +149,15 @@ def pictures(
         )
 
 
+@pytest.fixture
+def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results are saved with an empty page and without figures, for tests that look at neither."""
+    from attnlab.results.page.result_page import Contents
+    from attnlab.results.result import Result
+
+    monkeypatch.setattr(Result, "contents", lambda _: Contents([], {}, [], []))
+
+
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any connection that leaves the machine fails at once."""
@@ -146,6 +175,8 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def untouched_randomness() -> Iterator[None]:
     """Fails a test whose code moves the global random state of torch."""
+    import torch
+
     before = torch.get_rng_state()
     yield
     assert torch.equal(before, torch.get_rng_state()), "the global random state was touched"

@@ -9,6 +9,12 @@ from itertools import groupby
 import pytest
 
 
+def slow(*cases: object) -> list[object]:
+    """Cases of a parametrisation that `make test` leaves to `make test-all`."""
+    rows = (case if isinstance(case, tuple) else (case,) for case in cases)
+    return [pytest.param(*row, marks=pytest.mark.slow) for row in rows]
+
+
 def mark_rest_of_grids(items: Iterable[pytest.Item]) -> None:
     """Marks those cases of tests marked `grid` as slow that `make test` leaves to `make test-all`."""
     marked = (

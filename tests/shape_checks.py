@@ -2,7 +2,8 @@
 
 jaxtyping binds the arguments of every call, checks them twice and, for a function inside of another,
 builds its checks each time that one is made. Here a function whose annotations hold no shape has
-beartype's checks alone, and one inside of another none: mypy reads those.
+beartype's checks alone, and one inside of another none: mypy reads those. Of each function a test has
+the first calls checked: a loop that passes a wrong shape passes it early.
 """
 
 import dataclasses
@@ -21,6 +22,16 @@ WITH_SHAPES = jaxtyping.jaxtyped
 everywhere = beartype
 # The same kind of error, a TypeError.
 AS_JAXTYPING = BeartypeConf(violation_type=jaxtyping.TypeCheckError)
+# Of one function in one test.
+CHECKED_CALLS = 20
+# Which test runs; its beginning starts the count anew.
+tests = 0
+
+
+def begin_test() -> None:
+    """Has the next calls of every function checked again."""
+    global tests  # noqa: PLW0603 - a counter that every checked function reads
+    tests += 1
 
 
 def has_shape(annotation: object) -> bool:
@@ -93,10 +104,15 @@ def checked_when_called(
 ) -> Callable[..., Any]:
     """The function with its checks, made at the first call: most are never called by one test file."""
     checks = functools.cache(lambda: typechecker(plain, conf=AS_JAXTYPING))
+    test, calls = tests, 0
 
     @functools.wraps(plain)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if jaxtyping.config.jaxtyping_disable:
+        nonlocal test, calls
+        if test != tests:
+            test, calls = tests, 0
+        calls += 1
+        if calls > CHECKED_CALLS or jaxtyping.config.jaxtyping_disable:
             return plain(*args, **kwargs)
         if not shaped:
             return checks()(*args, **kwargs)

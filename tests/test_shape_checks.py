@@ -7,7 +7,7 @@ import pytest
 import torch
 from beartype import beartype
 from jaxtyping import Float, TypeCheckError
-from shape_checks import jaxtyped
+from shape_checks import CHECKED_CALLS, begin_test, jaxtyped
 from torch import Tensor
 
 from attnlab.core.documents import parse_json
@@ -66,6 +66,18 @@ def test_names_that_are_not_loaded_are_not_checked() -> None:
 
     assert first([1], torch.zeros(2)) == 1
     refused(lambda: first([1], torch.zeros(2, 2)))
+
+
+def test_the_first_calls_of_a_test_are_checked() -> None:
+    @checked
+    def doubled(row: Float[Tensor, " row"]) -> Tensor:
+        return row * 2
+
+    for _ in range(CHECKED_CALLS):
+        refused(lambda: doubled(torch.zeros(2, 2)))
+    assert doubled(torch.zeros(2, 2)).shape == (2, 2)
+    begin_test()
+    refused(lambda: doubled(torch.zeros(2, 2)))
 
 
 def test_functions_of_attnlab_are_checked(pytestconfig: pytest.Config) -> None:

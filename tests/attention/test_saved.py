@@ -94,7 +94,6 @@ def test_tensors_of_mechanisms_are_not_reported_as_unexpected_and_others_are(
     save_file(tensors | extra, tmp_path / "model.safetensors", {"format": "pt"})
     before = dict(vars(hf.BertModel))
     logger, text = hf.utils.logging.get_logger("transformers"), io.StringIO()
-    # A handler of its own: that of caplog hears twice where a test before let messages on to the root.
     handler = logging.StreamHandler(text)
     logger.addHandler(handler)
     load_with_plan(tmp_path, kind=kind)

@@ -11,6 +11,7 @@ import torch
 from browser.conftest import until
 from browser.large_page import write_large_page
 from browser.planted_page import IMAGE_ALERT, SCRIPT_ALERT, WORDS, planted_analysis, remade
+from grids import slow
 
 from attnlab.labels.word_tokens import Alignment, gather_units, merge_tokens
 from attnlab.questions.analyze.viewer import viewer_data
@@ -384,12 +385,9 @@ def test_without_javascript_everything_can_be_read(open_page: Opened) -> None:
 @pytest.mark.parametrize(
     "address",
     [
-        "",
-        HEAD,
-        "#sentence=1",
         "#head=encoder.9.9",
-        "#heads",
         "#head=encoder.0.1&row=99&outline=x&keys=0&lines=7",
+        *slow("", HEAD, "#sentence=1", "#heads"),
     ],
 )
 def test_any_address_shows_a_page(open_page: Opened, address: str) -> None:
@@ -430,7 +428,7 @@ def test_narrow_cells_of_the_map_hold_letters_that_the_legend_names(open_page: O
     assert "P: 2 positional" in legend
 
 
-@pytest.mark.parametrize("width", [1280, 600, 500, 400])
+@pytest.mark.parametrize("width", [400, *slow(1280, 600, 500)])
 def test_the_button_of_colours_covers_nothing_of_a_head(open_page: Opened, width: int) -> None:
     page = open_page("#head=encoder.0.0", viewport={"width": width, "height": 800})
     button = page.locator("#theme").bounding_box()
@@ -440,8 +438,9 @@ def test_the_button_of_colours_covers_nothing_of_a_head(open_page: Opened, width
         assert beside or box["y"] >= button["y"] + button["height"], name
 
 
-@pytest.mark.parametrize("width", [1280, 400])
-@pytest.mark.parametrize("address", ["", HEAD])
+@pytest.mark.parametrize(
+    ("address", "width"), [(HEAD, 400), *slow(("", 400), (HEAD, 1280), ("", 1280))]
+)
 def test_nothing_is_wider_than_the_window(open_page: Opened, width: int, address: str) -> None:
     page = open_page(address, viewport={"width": width, "height": 800})
     page.wait_for_timeout(100)
@@ -449,8 +448,9 @@ def test_nothing_is_wider_than_the_window(open_page: Opened, width: int, address
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("address", ["", HEAD])
+@pytest.mark.parametrize(
+    ("address", "scheme"), [("", "dark"), (HEAD, "light"), *slow(("", "light"), (HEAD, "dark"))]
+)
 def test_no_barrier_that_axe_knows(open_page: Opened, address: str, scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     page = open_page(address, color_scheme=scheme)

@@ -13,6 +13,8 @@ from attnlab.cli.app import app
 from attnlab.labels.label_columns import NO_STRUCTURE_MEANS
 from attnlab.matrices.families import CODED
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 COLUMNS = (
     "matrix,family,values,window_left,window_right,num_pos,dropout,error_nnz,error_bound,budget,member,nnz,l1,"
     "mean_error,relative,frobenius,kl,bits_per_row,structure,structure_margin_bits_per_row,"

@@ -55,6 +55,7 @@ def test_writes_its_folder_and_says_what_it_found(
     assert "…" not in done.output
 
 
+@pytest.mark.usefixtures("no_page")
 def test_an_older_study_is_replaced_only_when_asked(model: Path, text: Path) -> None:
     words = [model, "--text", text, "--bleu", "none", "--replacements", "zero"]
     assert run(*words).exit_code == 0
@@ -74,6 +75,7 @@ def test_an_older_study_is_replaced_only_when_asked(model: Path, text: Path) -> 
     assert set(pd.read_csv(study / "importance.csv")["site"]) == {"cross"}
 
 
+@pytest.mark.usefixtures("no_page")
 def test_a_file_of_training_sentences_gives_the_mean(
     model: Path, text: Path, tmp_path: Path
 ) -> None:

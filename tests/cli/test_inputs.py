@@ -20,6 +20,8 @@ from attnlab.questions.align import aligning
 from attnlab.questions.align.aligning import align
 from attnlab.results.result import Result
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 RECORD = {
     "format": 1,
     "settings": {"corpus": {"name": "own.tsv"}},

@@ -67,6 +67,7 @@ def test_writes_a_plan_tables_and_a_figure(
     assert plan.tokenizer is None, "no family with token ids"
 
 
+@pytest.mark.usefixtures("no_page")
 def test_plans_of_an_older_search_go_with_it(small_run: Path, tmp_path: Path) -> None:
     words = small_run, "--out", tmp_path, "--quick", *QUICK
     assert run(*words, "--budget", 3, "--budget", 4).exit_code == 0
@@ -81,6 +82,7 @@ def test_plans_of_an_older_search_go_with_it(small_run: Path, tmp_path: Path) ->
         CliRunner().invoke(app, ["report", str(tmp_path)], catch_exceptions=False)
 
 
+@pytest.mark.usefixtures("no_page")
 def test_without_bleu_the_gain_is_that_of_the_loss(small_run: Path) -> None:
     done = run(small_run, "--budget", 3, "--quick", *QUICK)
     assert done.exit_code == 0, done.output

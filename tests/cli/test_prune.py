@@ -97,6 +97,7 @@ def test_quick_leaves_translations_out(
     assert "Heads left against loss" in (out / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("no_page")
 def test_overwrite_leaves_what_no_pruning_saved(small_run: Path, tmp_path: Path) -> None:
     (tmp_path / "curve.csv").write_text("")
     (tmp_path / "result.json").write_text('{"result": "pruning"}')

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
@@ -230,6 +231,13 @@ def test_where_full_attention_is_overtaken() -> None:
     assert np.isnan(crossover(timed(), "slow"))
 
 
+def test_settings_of_matplotlib_stay() -> None:
+    before = dict(mpl.rcParams)
+    plot.heads(pd.DataFrame({"site": ["encoder"], "layer": [0], "head": [0], "role": ["sink"]}))
+    assert dict(mpl.rcParams) == before
+
+
+@pytest.mark.slow
 def test_nothing_global_is_touched() -> None:
     code = """
 import attnlab, matplotlib, pandas, sys

@@ -228,6 +228,7 @@ assert sum(source.count(" ") >= 7 for source in repeated) <= 3, repeated
 """
 
 
+@pytest.mark.slow
 def test_target_trees_and_alignment_are_functions_of_the_english_text() -> None:
     """In a process of its own, where no annotations are checked: it needs many draws.
 

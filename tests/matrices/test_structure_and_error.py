@@ -198,6 +198,7 @@ def test_no_choice_of_band_entries_is_nearer_with_any_error(seed: int, values: s
             assert float(fit.lower_bound) >= float(free.l1) - 1e-10
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("nonzeros", "bound"), [(1, 0.1), (2, math.inf)])
 @pytest.mark.parametrize("seed", range(3))
 def test_no_choice_of_stochastic_band_entries_is_below_the_bound(

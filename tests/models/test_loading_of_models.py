@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def distilbert() -> PreTrainedModel:
 def bart(**options: bool) -> PreTrainedModel:
     return BartForConditionalGeneration(
         BartConfig(
-            vocab_size=TYPES, d_model=15, encoder_layers=2, decoder_layers=2,
+            vocab_size=TYPES, d_model=15, encoder_layers=2, decoder_layers=1,
             encoder_attention_heads=3, decoder_attention_heads=5, encoder_ffn_dim=11,
             decoder_ffn_dim=7, max_position_embeddings=19, decoder_start_token_id=1,
             forced_eos_token_id=None, **random_models.IDS, **options,
@@ -54,6 +55,7 @@ def bart(**options: bool) -> PreTrainedModel:
 
 FAMILIES: dict[str, Callable[[], PreTrainedModel]] = {
     **random_models.ALL, "distilbert": distilbert, "bart": bart,
+    "marian": partial(random_models.marian, decoder_layers=1),
 }  # fmt: skip
 LAYERS = {
     "bert": "num_hidden_layers", "llama": "num_hidden_layers", "gpt2": "n_layer",

@@ -10,6 +10,8 @@ from attnlab.core.files import file_checksum
 from attnlab.models.run import load
 from attnlab.results.question import questions
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 # What keeps each question short.
 SHORT: dict[str, dict[str, Any]] = {
     "align": {"sentences": 4},

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -65,7 +66,10 @@ from attnlab.questions.align.word_reading import AskedPairs, _knows, pairs_of
 from attnlab.reading.sentences import read_sentences
 from attnlab.results.result import Result
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 QUICK: dict[str, Any] = {"quick": True}
+marian = partial(random_models.marian, encoder_layers=1, decoder_layers=2, heads=3)
 ENCODER_DECODERS = ["marian", "bart", "t5"]
 
 
@@ -274,7 +278,7 @@ def engine_choices(part: Part, per_layer: int) -> dict[str, tuple[float, set[tup
 def test_what_engines_can_be_told_is_chosen_among_what_they_read(
     choose: str, tmp_path: Path
 ) -> None:
-    model = random_models.marian(decoder_layers=3).double(), tokenizer()
+    model = marian(decoder_layers=3).double(), tokenizer()
     gold = gold_file(tmp_path, [*PAIRS, *((target, source) for source, target in PAIRS)])
     found = align(model, gold=gold, choose=choose, **QUICK)
     loaded = Model(*model)
@@ -311,7 +315,7 @@ def test_engines_are_told_of_no_heads_of_a_row_that_they_do_not_read(small_run: 
 
 
 def test_given_heads_are_told_to_engines_where_they_can_take_them(tmp_path: Path) -> None:
-    model = random_models.marian(), tokenizer()
+    model = marian(), tokenizer()
     align(model, gold=gold_file(tmp_path, PAIRS), **QUICK).save(tmp_path / "found")
     heads = read_heads(tmp_path / "found" / "heads.json")
     for changed, layer in (((0, 1), None), ((1, 0), 2)):
@@ -353,7 +357,7 @@ def aer_of(shown: list[dict[str, Any]], name: str) -> float:
 def test_scores_are_those_of_the_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [*PAIRS, *((target, source) for source, target in PAIRS)]
     monkeypatch.setattr("attnlab.ablation.significance.FEWEST_FOR_INTERVAL", len(pairs) // 2)
-    found = align((random_models.marian(), tokenizer()), gold=gold_file(tmp_path, pairs), **QUICK)
+    found = align((marian(), tokenizer()), gold=gold_file(tmp_path, pairs), **QUICK)
     shown = found.details["pairs"]
     chosen = found.systems.iloc[0]
     assert chosen["pairs"] == len(shown) == len(pairs) // 2
@@ -365,14 +369,14 @@ def test_scores_are_those_of_the_links(tmp_path: Path, monkeypatch: pytest.Monke
     bound = found.systems.set_index("system").loc["greedy set on the reported pairs"]
     assert bound["aer"] <= found.heads["aer"].min() + 1e-12
     default = found.systems.set_index("system").loc["first head of the last layer"]
-    assert (default["heads"], default["row"]) == ("2.0", "output")
-    first = found.heads.query("layer == 2 and head == 0 and row == 'output'").iloc[0]
+    assert (default["heads"], default["row"]) == ("1.0", "output")
+    first = found.heads.query("layer == 1 and head == 0 and row == 'output'").iloc[0]
     assert default["aer"] == first["aer"]
 
 
 def test_heads_are_chosen_on_other_pairs_than_they_are_scored_on(tmp_path: Path) -> None:
     """Other gold links in the reported half change the scores, never the choice."""
-    model = random_models.marian(), tokenizer()
+    model = marian(), tokenizer()
     gold = gold_file(tmp_path, PAIRS)
     before = align(model, gold=gold, **QUICK)
     lines = gold.read_text(encoding="utf-8").splitlines()
@@ -390,9 +394,7 @@ def test_heads_are_chosen_on_other_pairs_than_they_are_scored_on(tmp_path: Path)
 def test_a_file_of_calibration_pairs(tmp_path: Path) -> None:
     """The same pairs in both files: chosen on all, scored on all, so the choice is the bound."""
     gold = gold_file(tmp_path, PAIRS)
-    found = align(
-        (random_models.marian(), tokenizer()), gold=gold, calibration=gold, choose="set", **QUICK
-    )
+    found = align((marian(), tokenizer()), gold=gold, calibration=gold, choose="set", **QUICK)
     systems = found.systems.set_index("system")
     assert systems["pairs"].eq(len(PAIRS)).all()
     bound, chosen = systems.loc["greedy set on the reported pairs"], systems.iloc[0]
@@ -429,7 +431,7 @@ def test_a_calibration_file_counts_words_as_gold_of_its_form_does(
 
 
 def test_pairs_that_heads_are_chosen_on_and_scored_on_are_counted(tmp_path: Path) -> None:
-    model, other = (random_models.marian(), tokenizer()), tmp_path / "other"
+    model, other = (marian(), tokenizer()), tmp_path / "other"
     other.mkdir()
     gold = gold_file(tmp_path, PAIRS)
     # One pair of three, the same source with another target, and the target with another source.
@@ -444,7 +446,7 @@ def test_pairs_that_heads_are_chosen_on_and_scored_on_are_counted(tmp_path: Path
 
 
 def test_chosen_heads_align_a_corpus_line_by_line(tmp_path: Path) -> None:
-    model = random_models.marian(), tokenizer()
+    model = marian(), tokenizer()
     found = align(model, gold=gold_file(tmp_path, PAIRS), **QUICK)
     found.save(tmp_path / "out")
     heads = tmp_path / "out" / "heads.json"
@@ -480,7 +482,7 @@ def test_controls_and_the_statistical_aligner(small_run: Path) -> None:
     assert found.calibration["pairs"].is_monotonic_increasing
 
 
-def saved_model(folder: Path, build: Callable[[], Any] = random_models.marian) -> Path:
+def saved_model(folder: Path, build: Callable[[], Any] = marian) -> Path:
     build().save_pretrained(folder)
     tokenizer().save_pretrained(folder)
     return folder
@@ -509,7 +511,7 @@ def turned_gold(gold: Path, folder: Path) -> Path:
 @pytest.mark.parametrize("how", [None, "intersection", "union"])
 def test_both_directions(how: str | None, tmp_path: Path) -> None:
     """As if each model were asked alone, the other one of the exchanged pairs, and the links made one."""
-    model, back = random_models.marian(), saved_model(tmp_path / "back", random_models.bart)
+    model, back = marian(), saved_model(tmp_path / "back", random_models.bart)
     gold = gold_file(tmp_path, PAIRS[:-1])
     given = {"gold": gold, "reverse": back, **QUICK}
     found = align((model, tokenizer()), symmetrize=how, **given)
@@ -548,8 +550,8 @@ def test_a_corpus_in_both_directions(
     size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With heads of both that were chosen before; a pair that one cannot read has the links of the other."""
-    model, back = (random_models.marian(), tokenizer()), tmp_path / "back"
-    config = random_models.marian().config
+    model, back = (marian(), tokenizer()), tmp_path / "back"
+    config = marian().config
     config.max_position_embeddings = 22
     saved_model(back, lambda: MarianMTModel(config))
     long = " ".join(["the cat"] * 12)
@@ -580,7 +582,7 @@ def test_a_corpus_in_both_directions(
 
 
 def test_both_directions_without_gold_links(tmp_path: Path) -> None:
-    model, back = (random_models.marian(), tokenizer()), saved_model(tmp_path / "back")
+    model, back = (marian(), tokenizer()), saved_model(tmp_path / "back")
     found = align(model, PAIRS, reverse=back, symmetrize="union", **QUICK)
     alone = align(model, PAIRS, **QUICK)
     for name, one in (("both", found), ("alone", alone)):
@@ -597,7 +599,7 @@ def test_both_directions_without_gold_links(tmp_path: Path) -> None:
 def test_a_pair_that_the_other_direction_reads_is_not_told_to_have_no_links(
     given: bool, tmp_path: Path
 ) -> None:
-    config = random_models.marian().config
+    config = marian().config
     config.max_position_embeddings = 22
     model, back = (MarianMTModel(config), tokenizer()), saved_model(tmp_path / "back")
     long = " ".join(["the cat"] * 12)
@@ -628,7 +630,7 @@ def test_each_direction_reads_texts_in_its_own_case(
     build = _Lowercase if reads == "backward" else Model
     back = build(MarianMTModel.from_pretrained(folder), tokenizer())
     monkeypatch.setattr(other_direction, "model_of_languages", lambda *_: back)
-    forward = (_Lowercase if reads == "forward" else Model)(random_models.marian(), tokenizer())
+    forward = (_Lowercase if reads == "forward" else Model)(marian(), tokenizer())
     read: dict[int, set[str]] = {}
     sentences = word_reading.read_sentences
 
@@ -647,7 +649,7 @@ def test_each_direction_reads_texts_in_its_own_case(
 
 
 def test_which_of_two_files_of_heads_does_not_fit_is_told(tmp_path: Path) -> None:
-    config = random_models.marian().config
+    config = marian().config
     config.max_position_embeddings, config.decoder_layers = 22, 2
     model = saved_model(tmp_path / "forward", random_models.bart)
     back = saved_model(tmp_path / "back", lambda: MarianMTModel(config))
@@ -769,7 +771,7 @@ def test_heads_of_the_other_direction_are_chosen_alike(
 
 
 def test_without_gold(tmp_path: Path) -> None:
-    model = random_models.marian(), tokenizer()
+    model = marian(), tokenizer()
     found = align(model, PAIRS, **QUICK)
     assert any(isinstance(note, NoGold) for note in found.notes)
     assert "aer" not in found.systems
@@ -781,7 +783,7 @@ def test_without_gold(tmp_path: Path) -> None:
 
 
 def test_saved_and_loaded(tmp_path: Path) -> None:
-    found = align((random_models.marian(), tokenizer()), gold=gold_file(tmp_path, PAIRS), **QUICK)
+    found = align((marian(), tokenizer()), gold=gold_file(tmp_path, PAIRS), **QUICK)
     found.save(tmp_path / "out")
     again = attnlab.load(tmp_path / "out")
     assert isinstance(again, Result)
@@ -789,7 +791,7 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     assert set(again.extra) == {"heads.json", "links.pharaoh"}
     with pytest.raises(InputError, match="overwrite"):
         found.save(tmp_path / "out")
-    assert json.loads((tmp_path / "out" / "heads.json").read_text())["layers"] == 3
+    assert json.loads((tmp_path / "out" / "heads.json").read_text())["layers"] == 2
 
 
 @pytest.fixture
@@ -824,7 +826,7 @@ def unchecked() -> Iterator[None]:
 )
 @pytest.mark.usefixtures("unchecked")
 def test_what_is_refused(options: dict[str, Any], message: str | None) -> None:
-    model = random_models.marian(), tokenizer()
+    model = marian(), tokenizer()
     pairs = options.pop("pairs")
     if message is None:
         assert len(align(model, pairs, **options, **QUICK).systems) == 1
@@ -839,16 +841,16 @@ def test_a_model_without_cross_attention() -> None:
 
 
 def test_heads_of_another_model(tmp_path: Path) -> None:
-    found = align((random_models.marian(), tokenizer()), PAIRS, **QUICK)
+    found = align((marian(), tokenizer()), PAIRS, **QUICK)
     found.save(tmp_path / "out")
-    other = random_models.marian(decoder_layers=1), tokenizer()
+    other = marian(decoder_layers=1), tokenizer()
     with pytest.raises(InputError, match="choose heads for it"):
         align(other, PAIRS, heads=tmp_path / "out" / "heads.json", links=tmp_path / "links")
     assert not (tmp_path / "links").exists()
 
 
 def test_padding_and_batches_change_nothing(tmp_path: Path) -> None:
-    model = random_models.marian().double(), tokenizer()
+    model = marian().double(), tokenizer()
     gold = gold_file(tmp_path, PAIRS)
     one, other = (align(model, gold=gold, batch_size=size, **QUICK) for size in (1, 7))
     pd.testing.assert_frame_equal(one.systems, other.systems)
@@ -882,7 +884,7 @@ def writing(monkeypatch: pytest.MonkeyPatch, written: Callable[[str], str]) -> N
 
 
 def generation_of(tmp_path: Path) -> Any:
-    model = random_models.marian(), tokenizer()
+    model = marian(), tokenizer()
     gold = tmp_path / "links.pharaoh"
     gold.write_text("0-0 1-1\n" * len(PAIRS))
     return align(model, PAIRS, gold=gold).generation.iloc[0]
@@ -928,7 +930,7 @@ def test_translations_that_cannot_be_aligned_are_left_out_of_both_sides(
         }
 
     monkeypatch.setattr(generated_words, "translations_of", translations)
-    model = random_models.marian(), tokenizer()
+    model = marian(), tokenizer()
     gold = tmp_path / "links.pharaoh"
     gold.write_text("0-0 1-1\n" * len(PAIRS))
     found = align(model, PAIRS, gold=gold)
@@ -951,7 +953,7 @@ def test_translations_that_cannot_be_aligned_are_left_out_of_both_sides(
 
 def planted_part(shares: dict[str, list[float]], words: list[tuple[str, str]]) -> Part:
     """Heads that link that share of the words of each pair at the same place, and the others to the next."""
-    model = Model(random_models.marian(), tokenizer())
+    model = Model(marian(), tokenizer())
     pairs = pairs_of(model, AskedPairs(pairs=words))
     size = len(words[0][0].split())
     there = torch.ones(len(words), size, dtype=torch.bool)
@@ -1004,7 +1006,7 @@ def test_one_standard_error_decides_which_heads_are_as_good(count: int, near: bo
 def test_pairs_of_single_words_tell_no_heads_apart(tmp_path: Path) -> None:
     pairs = [("cat", "gatto"), ("dog", "cane")]
     with pytest.raises(InputError, match="No pair has two words with tokens on both sides"):
-        align((random_models.marian(), tokenizer()), pairs, **QUICK)
+        align((marian(), tokenizer()), pairs, **QUICK)
 
 
 def chosen_heads(folder: Path) -> tuple[Any, Path]:
@@ -1070,14 +1072,14 @@ def test_a_pair_that_one_model_cannot_read_leaves_the_halves_as_they_are(tmp_pat
     long = " ".join(["the cat"] * 12)
     pairs = [(long, long), *PAIRS]
     gold = gold_file(tmp_path, pairs)
-    config = random_models.marian().config
+    config = marian().config
     config.max_position_embeddings = 22
     torch.manual_seed(1)
     reverse = MarianMTModel(config)
     folder = tmp_path / "reverse"
     reverse.save_pretrained(folder)
     tokenizer().save_pretrained(folder)
-    whole = align((random_models.marian(), tokenizer()), gold=gold, reverse=folder, **QUICK)
+    whole = align((marian(), tokenizer()), gold=gold, reverse=folder, **QUICK)
     numbers = range(1, len(pairs), 2)
     words = [(" ".join(one["source"]), " ".join(one["target"])) for one in whole.details["pairs"]]
     assert words == [pairs[number] for number in numbers]
@@ -1107,7 +1109,7 @@ def test_too_little_memory_is_told_and_is_no_reason_to_leave_pairs_out(tmp_path:
 
 
 def test_what_needs_gold_links_is_refused_without() -> None:
-    model = random_models.marian(), tokenizer()
+    model = marian(), tokenizer()
     with pytest.raises(InputError, match=r"calibration needs gold links .* leave calibration out"):
         align(model, PAIRS, calibration="c.tsv", **QUICK)
     with pytest.raises(InputError, match="heads are given, so none are chosen"):
@@ -1115,7 +1117,7 @@ def test_what_needs_gold_links_is_refused_without() -> None:
 
 
 def test_what_heads_were_chosen_by_is_said(tmp_path: Path) -> None:
-    model = random_models.marian(), tokenizer()
+    model = marian(), tokenizer()
     gold = gold_file(tmp_path, PAIRS)
     chosen = {
         "gold links": align(model, gold=gold, **QUICK),
@@ -1128,7 +1130,7 @@ def test_what_heads_were_chosen_by_is_said(tmp_path: Path) -> None:
 
 
 def test_few_pairs_are_told(tmp_path: Path) -> None:
-    model = random_models.marian(), tokenizer()
+    model = marian(), tokenizer()
     gold = gold_file(tmp_path, PAIRS)
     scored = align(model, gold=gold, sentences=40, **QUICK)
     assert FewForIntervals(len(PAIRS) // 2) in scored.notes
@@ -1203,7 +1205,7 @@ def test_what_is_written_is_said(tmp_path: Path) -> None:
 
 
 def test_gold_links_that_count_from_1_in_any_form_give_the_same(tmp_path: Path) -> None:
-    model = random_models.marian(), tokenizer()
+    model = marian(), tokenizer()
     pairs = [(a, b) for a, b in PAIRS]
     lines = ["0-0 1-1"] * len(pairs)
     (tmp_path / "plain.gold").write_text("".join(f"{line}\n" for line in lines))

@@ -84,7 +84,7 @@ def test_a_model_without_a_decoder_for_translations_says_that_it_does_not_read_t
 
 def test_batch_size_changes_nothing() -> None:
     model = random_models.small_marian().double()
-    options = {"sentences": PAIRS, "fit_sentences": 2, "labels": False}
+    options = HEADS_ALONE | {"sentences": PAIRS, "fit_sentences": 2}
     one = analyze((model, tokenizer()), batch_size=1, **options)
     all_at_once = analyze((model, tokenizer()), batch_size=99, **options)
     pd.testing.assert_frame_equal(one.heads, all_at_once.heads, rtol=1e-9, atol=1e-12)

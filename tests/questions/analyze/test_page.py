@@ -86,7 +86,11 @@ def read(page: str) -> Reader:
 @pytest.fixture(scope="module")
 def analysis() -> Result:
     return analyze(
-        (random_models.marian(), tokenizer()), sentences=PAIRS, labels=False, keep_matrices=1
+        (random_models.marian(), tokenizer()),
+        sentences=PAIRS,
+        labels=False,
+        keep_matrices=1,
+        fit_sentences=3,
     )
 
 

@@ -44,7 +44,7 @@ from attnlab.reading.observing import Observed
 from attnlab.results.result import Result
 
 LENGTHS = (13, 9, 11, 5)
-QUICK: dict[str, Any] = {"sentences": 8, "validation": 5, "calibration": 12}
+QUICK: dict[str, Any] = {"sentences": 8, "validation": 3, "calibration": 8}
 
 
 def planted(seed: int) -> Observed:
