@@ -160,7 +160,7 @@ _PANELS = ("Models", "Words", "Heads", "What could replace them", "Lists, tables
 
 def _own_commands() -> dict[str, Any]:
     """Attnlab's commands by name, in the order of the help."""
-    commands = [
+    commands: list[DeferredCommand | DeferredGroup] = [
         *(
             DeferredCommand(one, partial(_made_question, name))
             for name, one in listed_questions().items()

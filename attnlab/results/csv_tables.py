@@ -55,7 +55,9 @@ def read_table(
     texts = _texts_of(path, AGAIN)
     _check_columns(path, texts, kinds)
     # The index is the line, until nothing more can be wrong.
-    frame = pd.DataFrame({name: _column(path, texts[name], kinds[name]) for name in texts})
+    frame = pd.DataFrame({name: _column(path, texts[name], kinds[name]) for name in kinds})[
+        [*texts]
+    ]
     _check_head_addresses(path, frame)
     _check_distinct_rows(path, frame, list(keys))
     if rows is not None and rows != len(frame):
@@ -129,9 +131,9 @@ def _check_columns(path: str | Path, texts: pd.DataFrame, kinds: Mapping[str, Ki
     for name in kinds:
         if name not in texts:
             raise _fault(path, f"lacks the column {briefly(name)}")
-    for name in texts:
+    for name in map(str, texts):
         if name not in kinds:
-            raise _fault(path, f"has the column {briefly(str(name))}, which was not written")
+            raise _fault(path, f"has the column {briefly(name)}, which was not written")
 
 
 def _column(path: str | Path, texts: "pd.Series[Any]", kind: Kind) -> "pd.Series[Any]":
@@ -139,11 +141,11 @@ def _column(path: str | Path, texts: "pd.Series[Any]", kind: Kind) -> "pd.Series
         return pd.Series(map(read_text_cell, texts), texts.index, dtype=object)
     expected, value_of, dtype = _READ[kind]
     values = []
-    for line, text in texts.items():
+    for line, text in zip(texts.index.tolist(), texts, strict=True):
         try:
             values.append(None if text == "" else value_of(text))
         except (ValueError, KeyError) as error:
-            raise _cell_fault(path, (line, texts.name), expected, text) from error
+            raise _cell_fault(path, (line, str(texts.name)), expected, text) from error
     is_whole = kind == NUMBER or None not in values
     return pd.Series(values, texts.index, dtype=dtype if is_whole else object)
 
@@ -191,7 +193,8 @@ def _check_distinct_rows(path: str | Path, frame: pd.DataFrame, keys: list[str])
     if not keys or not (again := frame.duplicated(keys)).any():
         return
     groups = frame.groupby(keys, dropna=False, sort=False).ngroup()
-    second = again.idxmax()
-    first = groups.eq(groups[second]).idxmax()
-    row = ", ".join(f"{name} {briefly(frame[name].astype(object)[second])}" for name in keys)
-    raise _fault(path, f"has two rows of {row}, in lines {first} and {second}")
+    second = int(again.to_numpy().argmax())
+    first = int(groups.eq(groups.iloc[second]).to_numpy().argmax())
+    row = ", ".join(f"{name} {briefly(frame[name].astype(object).iloc[second])}" for name in keys)
+    lines = f"{frame.index[first]} and {frame.index[second]}"
+    raise _fault(path, f"has two rows of {row}, in lines {lines}")

@@ -182,8 +182,8 @@ def readme(folder: Path) -> str:
     """The README of the result, from its table."""
     table = read_table(folder, "table")
     table["rejected"] *= 100
-    held = table.query("rule == @USED and sentences >= 20").set_index("distribution")
-    held = held.drop(["lognormal", "effect"]).groupby("weighting", sort=False)["rejected"].max()
+    used = table.query("rule == @USED and sentences >= 20").set_index("distribution")
+    held = used.drop(["lognormal", "effect"]).groupby("weighting", sort=False)["rejected"].max()
     table["rejected"] = table["rejected"].map("{:.1f}".format)
     wide = table.pivot_table(
         index=["weighting", "sentences", "rule"], columns="distribution", values="rejected",
