@@ -183,7 +183,7 @@ def readme(folder: Path) -> str:
     table = read_table(folder, "table")
     table["rejected"] *= 100
     held = table.query("rule == @USED and sentences >= 20").set_index("distribution")
-    held = held.drop(["lognormal", "effect"]).groupby("weighting", sort=False)["rejected"].max()
+    most = held.drop(["lognormal", "effect"]).groupby("weighting", sort=False)["rejected"].max()
     table["rejected"] = table["rejected"].map("{:.1f}".format)
     wide = table.pivot_table(
         index=["weighting", "sentences", "rule"], columns="distribution", values="rejected",
@@ -191,7 +191,7 @@ def readme(folder: Path) -> str:
     )  # fmt: skip
     return render(
         __file__, read_facts(folder), used=USED, replications=REPLICATIONS, draws=DRAWS, effect=EFFECT,
-        length=LENGTH, tables={name: wide.loc[name].reset_index() for name in WEIGHTINGS}, most=held,
+        length=LENGTH, tables={name: wide.loc[name].reset_index() for name in WEIGHTINGS}, most=most,
     )  # fmt: skip
 
 
