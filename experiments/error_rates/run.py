@@ -182,8 +182,8 @@ def readme(folder: Path) -> str:
     """The README of the result, from its table."""
     table = read_table(folder, "table")
     table["rejected"] *= 100
-    used = table.query("rule == @USED and sentences >= 20").set_index("distribution")
-    held = used.drop(["lognormal", "effect"]).groupby("weighting", sort=False)["rejected"].max()
+    held = table.query("rule == @USED and sentences >= 20").set_index("distribution")
+    most = held.drop(["lognormal", "effect"]).groupby("weighting", sort=False)["rejected"].max()
     table["rejected"] = table["rejected"].map("{:.1f}".format)
     wide = table.pivot_table(
         index=["weighting", "sentences", "rule"], columns="distribution", values="rejected",
@@ -191,7 +191,7 @@ def readme(folder: Path) -> str:
     )  # fmt: skip
     return render(
         __file__, read_facts(folder), used=USED, replications=REPLICATIONS, draws=DRAWS, effect=EFFECT,
-        length=LENGTH, tables={name: wide.loc[name].reset_index() for name in WEIGHTINGS}, most=held,
+        length=LENGTH, tables={name: wide.loc[name].reset_index() for name in WEIGHTINGS}, most=most,
     )  # fmt: skip
 
 
