@@ -279,7 +279,10 @@ COLUMN = Addition(
     3,
     edits={
         "questions/neighbours/columns.txt": [
-            before("group            | group", "length | letters | | | Number of letters of the neighbour.\n")
+            before(
+                "group            | group",
+                "length | letters | | | Number of letters of the neighbour.\n",
+            )
         ],
         "questions/neighbours/question.py": [("rank neighbour", "rank neighbour length")],
         "questions/neighbours/neighbours.py": [

@@ -148,12 +148,25 @@ def _answers(result: Result) -> list[str]:
 
 def _needed(replaced: pd.DataFrame, unit: str, *, distance: bool = False) -> list[str]:
     """How many heads the model needs when each is replaced alone, and which most, as sentences."""
-    answer = _moved if distance else _raised
-    return [
-        f"Replaced alone ({way}), {answer(rows, unit)}"
-        for way in REPLACEMENTS
-        if not (rows := replaced[replaced["way"] == way]).empty
+    by_way = {way: rows for way in REPLACEMENTS if len(rows := replaced[replaced["way"] == way])}
+    if distance:
+        return [f"Replaced alone ({way}), {_moved(rows, unit)}" for way, rows in by_way.items()]
+    if not by_way:
+        return []
+    (first, rows), *others = by_way.items()
+    counts = [
+        f"with {way} {len(_raising(rows))} of {len(rows)}"
+        for way, rows in others
+        if rows[LOSS_TESTED.significant].notna().any()
     ]
+    beside = f" Replaced in other ways: {', '.join(counts)}." if counts else ""
+    return [f"Replaced alone ({first}), {_raised(rows, unit)}{beside}"]
+
+
+def _raising(rows: pd.DataFrame) -> pd.DataFrame:
+    """The heads that raise the loss beyond chance."""
+    # Significance may be missing.
+    return rows[(rows[LOSS_TESTED.significant] == True) & (rows[LOSS_TESTED.name] > 0)]  # noqa: E712
 
 
 def _moved(rows: pd.DataFrame, unit: str) -> str:
@@ -167,8 +180,7 @@ def _moved(rows: pd.DataFrame, unit: str) -> str:
 def _raised(rows: pd.DataFrame, unit: str) -> str:
     """How many heads raise the loss, and which most."""
     change = LOSS_TESTED
-    changed = rows[rows[change.significant] == True]  # noqa: E712 - may be missing
-    needed = changed[changed[change.name] > 0]
+    needed = _raising(rows)
     first = (rows if needed.empty else needed).nlargest(1, change.name)
     largest, of = first[change.name].item(), counted(len(rows), "head")
     head = head_names(first)[0]
@@ -180,7 +192,7 @@ def _raised(rows: pd.DataFrame, unit: str) -> str:
         )
     if not needed.empty:
         raises = "raises" if len(needed) == 1 else "raise"
-        lower = len(changed) - len(needed)
+        lower = int((rows[change.significant] == True).sum()) - len(needed)  # noqa: E712
         others = (
             f"; {counted(lower, 'other')} {'lowers' if lower == 1 else 'lower'} it" if lower else ""
         )

@@ -129,6 +129,10 @@ def test_the_answer_names_the_head_that_the_loss_rises_most_without() -> None:
     most = "encoder.0.2 (+0.2000 nats per token)"
     raised = f"1 of 4 heads raises the loss beyond chance, most {most}"
     assert said() == [f"{raised}; 1 other lowers it."]
+    both = pd.concat([heads.assign(**columns), heads.assign(**columns, way="uniform")[:3]])
+    assert _needed(both, unit)[0].endswith(
+        "1 other lowers it. Replaced in other ways: with uniform 1 of 3."
+    )
     columns[zero.significant] = [True, True, True, True]
     most = "encoder.0.1 (+0.3000 nats per token)"
     raised = f"3 of 4 heads raise the loss beyond chance, most {most}"
