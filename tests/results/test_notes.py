@@ -8,7 +8,7 @@ from importlib import import_module
 import pytest
 
 import attnlab
-from attnlab.core.errors import Note
+from attnlab.core.errors import Note, kinds_of_notes
 from attnlab.questions.analyze.analysis_notes import TooLittleCounted, UndecidedLabel
 from attnlab.questions.prune.question import AllHeadsClosed
 from attnlab.reading.reading_notes import SentencesDropped
@@ -54,6 +54,13 @@ def test_every_note_has_words(kind: type[Note]) -> None:
     assert text[0].isupper() or text[0].isdigit() or types.get("site") is not None
     assert text[-1] in ".)" or text.endswith("word")
     assert "None" not in text
+
+
+def test_no_two_kinds_of_notes_have_one_name() -> None:
+    """By the name a result finds its notes again."""
+    names = [kind.__name__ for kind in kinds()]
+    assert len(names) == len(set(names))
+    assert set(names) <= set(kinds_of_notes())
 
 
 @pytest.mark.parametrize(("count", "verb"), [(1, "was"), (2, "were")])
