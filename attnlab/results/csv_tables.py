@@ -185,7 +185,7 @@ def _check_head_addresses(path: str | Path, frame: pd.DataFrame) -> None:
         )
         wrong = frame.loc[~frame[name].isin(allowed), name]
         if len(wrong):
-            raise _cell_fault(path, (wrong.index[0], name), expected, wrong.tolist()[0])
+            raise _cell_fault(path, (wrong.index.tolist()[0], name), expected, wrong.tolist()[0])
 
 
 def _check_distinct_rows(path: str | Path, frame: pd.DataFrame, keys: list[str]) -> None:

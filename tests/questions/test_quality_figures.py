@@ -25,6 +25,7 @@ def bars(axes: Axes) -> set[tuple[float, float]]:
 
 
 def check_text_fits(figure: Figure) -> None:
+    figure.draw_without_rendering()
     drawn = figure.get_tightbbox(FigureCanvasAgg(figure).get_renderer())
     assert drawn.x0 >= 0
     assert drawn.y0 >= 0
@@ -72,8 +73,8 @@ def test_sites_of_a_pruning_have_the_same_colour_whichever_are_there() -> None:
     every = every.assign(decoder_left=every["heads_left"], cross_left=every["heads_left"] / 2)
     for sites in (("encoder", "decoder", "cross"), ("cross",)):
         table = every.drop(columns=[f"{site}_left" for site in SITE_COLOURS if site not in sites])
-        lines = draw_pruning(table).axes[1].lines
-        drawn = {line.get_label(): line.get_color() for line in lines}
+        handles, labels = draw_pruning(table).axes[1].get_legend_handles_labels()
+        drawn = {label: handle.get_color() for label, handle in zip(labels, handles, strict=True)}
         assert drawn == {site: SITE_COLOURS[site] for site in sites}
 
 
