@@ -567,7 +567,7 @@ def test_a_plan_is_told_from_the_next_by_its_gain_and_one_with_more_keys_is_mark
 
 
 def test_gains_are_those_of_the_row_that_is_named(
-    small_run: Path, plans: tuple[Path, Path]
+    small_run: Path, plans: tuple[Path, Path], intervals_of_six: None
 ) -> None:
     compared = compare(
         small_run, (3, 6), sentences=SENTENCES, **QUICK, mechanisms=("band", "top-k"), plans=plans[1:],
