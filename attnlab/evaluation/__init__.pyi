@@ -14,6 +14,7 @@ from .losses import final_states as final_states
 from .opened_model import Opened as Opened
 from .opened_model import opened as opened
 from .parts import Parts as Parts
+from .parts import calibrated_parts as calibrated_parts
 from .parts import observe_part as observe_part
 from .parts import parts_of as parts_of
 from .parts import training_texts as training_texts

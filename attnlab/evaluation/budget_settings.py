@@ -9,7 +9,6 @@ from attnlab.budget import DEFAULT_BUDGET, check_budgets
 from attnlab.core import Option
 from attnlab.evaluation.shared_settings import (
     HELD_OUT,
-    LOSS_OPTION,
     MEMORY,
     SEED,
     CalibratedSettings,
@@ -52,7 +51,6 @@ class BudgetSettings(CalibratedSettings):
         ),
     ] = None
     memory: Annotated[float | None, MEMORY] = None
-    loss: Annotated[str | None, LOSS_OPTION] = None
     seed: Annotated[int, SEED] = 0
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ from attnlab.core import Note, usable_device
 from attnlab.corpora import notes_on_tables
 from attnlab.evaluation.budget_settings import BudgetSettings
 from attnlab.evaluation.evaluator import Evaluator, evaluator_of
-from attnlab.evaluation.parts import Parts, observe_part, parts_of
+from attnlab.evaluation.parts import Parts, calibrated_parts, observe_part
 from attnlab.evaluation.shared_settings import ENOUGH_FOR_INTERVALS, FewForIntervals
 from attnlab.evaluation.sources import Texts, calibrated_texts, notes_on_texts
 from attnlab.models import Model, Source
@@ -91,15 +91,7 @@ def opened(
     model.move_to(device)
     has_loss = isinstance(texts.texts[0], tuple) or not model.model.config.is_encoder_decoder
     check(model, has_loss)
-    parts = parts_of(
-        model,
-        texts,
-        calibration=settings.calibration,
-        validation=settings.validation,
-        calibration_text=settings.calibration_text,
-        with_loss=has_loss,
-        loss=settings.loss,
-    )
+    parts = calibrated_parts(model, texts, settings, with_loss=has_loss)
     return Opened(model, texts, parts, _sites(model, parts, settings), settings, has_loss)
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from attnlab.core import InputError
 from attnlab.evaluation.evaluator import loss_kind, scored
-from attnlab.evaluation.shared_settings import Progress, TextsAsked
+from attnlab.evaluation.shared_settings import CalibratedSettings, Progress, TextsAsked
 from attnlab.evaluation.sources import Texts, first_pairs, read_texts
 from attnlab.models import Model
 from attnlab.reading import Observed, Sentences, Text, observe, read_sentences, source_of
@@ -75,6 +75,21 @@ def parts_of(
         )
         raise InputError(msg)
     return Parts(test, read(chosen, "validation sentences"), read(learning, "training sentences"))
+
+
+def calibrated_parts(
+    model: Model, texts: Texts, settings: CalibratedSettings, *, with_loss: bool
+) -> Parts:
+    """`parts_of` with what the settings of a study say."""
+    return parts_of(
+        model,
+        texts,
+        calibration=settings.calibration,
+        validation=settings.validation,
+        calibration_text=settings.calibration_text,
+        with_loss=with_loss,
+        loss=settings.loss,
+    )
 
 
 def training_texts(

@@ -48,6 +48,12 @@ MEMORY = Option(
     above=0,
     shown="what is free",
 )
+LOSS_OPTION = Option(
+    "What the model is evaluated by: how far its final states move from those of the untouched model, as "
+    "cosine or squared distance.",
+    choices=("cosine", "squared"),
+    shown="the loss of the tokens that it scores; cosine where it scores none",
+)
 
 
 def words_in(text: str) -> tuple[str, ...]:
@@ -146,6 +152,7 @@ class CalibratedSettings(TextSettings):
     calibration: TextsAsked
     validation: TextsAsked
     calibration_text: Annotated[str | Path | None, CALIBRATION_TEXT] = None
+    loss: Annotated[str | None, LOSS_OPTION] = None
 
     @property
     def learns_apart(self) -> bool:
@@ -179,12 +186,6 @@ class CalibratedSettings(TextSettings):
             raise InputError(msg, options=["calibration_text"])
 
 
-LOSS_OPTION = Option(
-    "What the model is evaluated by: how far its final states move from those of the untouched model, as "
-    "cosine or squared distance.",
-    choices=("cosine", "squared"),
-    shown="the loss of the tokens that it scores; cosine where it scores none",
-)
 ENOUGH_FOR_MEANS = 30
 ENOUGH_FOR_INTERVALS = 100
 # Share of sentences that repeat others, from which on intervals are visibly too narrow.

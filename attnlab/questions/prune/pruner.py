@@ -31,9 +31,9 @@ from attnlab.evaluation import (
     Quality,
     ScoredBatch,
     Texts,
+    calibrated_parts,
     calibrated_texts,
     evaluator_of,
-    parts_of,
 )
 from attnlab.models import IGNORED_LABEL, Model, Run, Source, read_record
 from attnlab.questions.prune.question import PruningSettings
@@ -268,15 +268,7 @@ def _of_model(
     model: Model, texts: Texts, settings: PruningSettings
 ) -> tuple[dict[str, Evaluator], Training]:
     """Any other model is trained on training sentences by what it is evaluated by."""
-    parts = parts_of(
-        model,
-        texts,
-        calibration=settings.calibration,
-        validation=settings.validation,
-        calibration_text=settings.calibration_text,
-        with_loss=True,
-        loss=settings.loss,
-    )
+    parts = calibrated_parts(model, texts, settings, with_loss=True)
     test, validation, training = (
         evaluator_of(model, part, settings.batch_size, loss=settings.loss, seed=settings.seed)
         for part in parts

@@ -23,7 +23,6 @@ from attnlab.core import (
     read_columns,
 )
 from attnlab.evaluation import (
-    LOSS_OPTION,
     SEED,
     SENTENCE_FLAGS,
     CalibratedSettings,
@@ -173,7 +172,6 @@ class PruningSettings(CalibratedSettings):
         TextsAsked,
         Option("Maximum number of training sentences of a model that is no run.", least=1),
     ] = 10_000
-    loss: Annotated[str | None, LOSS_OPTION] = None
     steps: Annotated[
         int | None,
         Option("Number of training batches at each penalty.", above=0, shown=str(STEPS)),

@@ -336,7 +336,7 @@ def test_a_plan_that_does_not_fit_is_refused_before_anything_is_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write_plan(tmp_path / "unfit.json", plan_of(entries))
-    monkeypatch.setattr(opened_model, "parts_of", None)
+    monkeypatch.setattr(opened_model, "calibrated_parts", None)
     with pytest.raises(InputError, match=message):
         compare(small_run, sentences=4, plans=(tmp_path / "unfit.json",))
 
@@ -623,7 +623,7 @@ def test_a_plan_for_a_site_that_is_not_compared_is_refused(
 ) -> None:
     entries = {address: "band(window=1)", "decoder": "full", "cross.0.0": "band(window=1)"}
     write_plan(tmp_path / "wide.json", plan_of(entries))
-    monkeypatch.setattr(opened_model, "parts_of", None)
+    monkeypatch.setattr(opened_model, "calibrated_parts", None)
     said = r"replaces heads of encoder, which are not among the sites that are compared \(cross\)"
     with pytest.raises(InputError, match=said):
         compare(small_run, sentences=4, sites=("cross",), plans=(tmp_path / "wide.json",))
