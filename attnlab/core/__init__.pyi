@@ -143,7 +143,9 @@ from .signals import noting_written as noting_written
 from .signals import repeated as repeated
 from .signals import stopped_by_signals as stopped_by_signals
 from .terminal import Terminal as Terminal
+from .terminal import is_terminal as is_terminal
 from .terminal import new_table as new_table
+from .terminal import print_prose as print_prose
 from .terminal import print_table as print_table
 from .texts import SENTENCES as SENTENCES
 from .texts import TREEBANK as TREEBANK

@@ -45,9 +45,22 @@ class Column:
         >>> Column("l1", "l1", "Sum of all differences.").explained
         'l1: sum of all differences'
         """
-        meaning = self.meaning.removesuffix(".")
+        return self._explained(self.meaning)
+
+    @property
+    def brief(self) -> str:
+        """The same by the first sentence of its meaning alone.
+
+        >>> Column("l1", "l1", "Sum of all differences. Of rows that are measured.").brief
+        'l1: sum of all differences'
+        """
+        return self._explained(self.meaning.partition(". ")[0])
+
+    def _explained(self, meaning: str) -> str:
+        meaning = meaning.removesuffix(".")
         begins = meaning[:1] if meaning[1:2].isupper() else meaning[:1].lower()
-        return f"{self.narrow}: {begins}{meaning[1:]}"
+        heading = self.narrow.replace("\n", " ")
+        return f"{heading}: {begins}{meaning[1:]}"
 
     def shown(self, value: float, *, signed: bool = False) -> str:
         """A number with the decimals of this column, as `rounded` writes it."""

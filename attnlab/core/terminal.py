@@ -1,5 +1,6 @@
 """Tables on a terminal, in the one style of all commands."""
 
+import sys
 import textwrap
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,16 @@ def new_table(
         side: JustifyMethod = "right" if heading in numbers else "left"
         table.add_column(heading, justify=side, no_wrap=heading not in prose)
     return table
+
+
+def is_terminal() -> bool:
+    """Whether standard output is read as it is written, not kept in a file."""
+    return sys.stdout.isatty()
+
+
+def print_prose(text: str) -> None:
+    """A paragraph on standard output, broken between words."""
+    Terminal().print(text, highlight=False)
 
 
 def print_table(table: Drawn, legend: str | None = None) -> None:

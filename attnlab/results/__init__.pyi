@@ -53,7 +53,6 @@ from .records import notes_on_weights as notes_on_weights
 from .records import older_results as older_results
 from .records import write_record as write_record
 from .report import write_report as write_report
-from .result import MOST_ROWS as MOST_ROWS
 from .result import Result as Result
 from .result_files import PAGE as PAGE
 from .result_files import PARETO_FIGURE as PARETO_FIGURE
@@ -67,6 +66,9 @@ from .result_files import check_record_there as check_record_there
 from .result_files import check_writes as check_writes
 from .result_files import files_of as files_of
 from .result_files import inputs_of as inputs_of
+from .terminal_tables import MOST_ROWS as MOST_ROWS
 from .terminal_tables import TerminalTable as TerminalTable
+from .terminal_tables import first_rows as first_rows
 from .terminal_tables import print_shown as print_shown
+from .terminal_tables import readable as readable
 from .terminal_tables import rows_shown as rows_shown

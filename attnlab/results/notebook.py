@@ -8,10 +8,9 @@ from matplotlib.figure import Figure
 
 from attnlab.core import Column, Note
 from attnlab.figures import INK, svg
-from attnlab.results.export import cell, declared_columns, is_number
+from attnlab.results.export import declared_columns
+from attnlab.results.terminal_tables import MOST_ROWS, TerminalTable, rows_shown
 
-# A longer table fills the notebook; the result holds every row.
-MOST_ROWS = 24
 _CELL = "padding:1px 8px;text-align:{};white-space:nowrap"
 
 
@@ -25,19 +24,24 @@ def table_html(frame: pd.DataFrame, file: str = "") -> Markup:
     return frame_html(frame, declared_columns(frame, file))
 
 
-def table_with_notes(frame: pd.DataFrame, columns: Sequence[Column], notes: Sequence[Note]) -> str:
-    """The first rows of a table, these columns of it, and the notes."""
-    return together(frame_html(frame, columns), notes=notes)
+def first_screen(table: TerminalTable, notes: Sequence[Note]) -> str:
+    """The answers of a result, its rows as a terminal shows them, what the columns mean, and the notes."""
+    answers = Markup().join(Markup("<p>{}</p>").format(answer) for answer in table.answers)
+    legend = Markup("<p><small>{}</small></p>").format(table.legend) if table.legend else Markup()
+    return together(answers, _html(table), legend, notes=notes)
 
 
 def frame_html(frame: pd.DataFrame, columns: Sequence[Column]) -> Markup:
     """These columns of the first rows."""
-    sides = ["right" if is_number(frame[column.name]) else "left" for column in columns]
-    first = frame.head(MOST_ROWS)
-    cells = zip(*([cell(value, of) for value in first[of.name]] for of in columns), strict=True)
-    rows = [_row("td", row, sides) for row in cells]
-    headings = _row("th", [column.narrow for column in columns], sides)
-    more = len(frame) - len(first)
+    return _html(rows_shown(frame, columns))
+
+
+def _html(table: TerminalTable) -> Markup:
+    """The first rows of a table."""
+    sides = ["right" if heading in table.numbers else "left" for heading in table.headings]
+    rows = [_row("td", row, sides) for row in table.rows[:MOST_ROWS]]
+    headings = _row("th", table.headings, sides)
+    more = len(table.rows) - len(rows)
     left = Markup("<p>and {} more rows</p>").format(more) if more > 0 else Markup()
     return (
         Markup('<div style="overflow-x:auto"><table><thead>{}</thead><tbody>{}</tbody></table></div>{}')
@@ -45,7 +49,7 @@ def frame_html(frame: pd.DataFrame, columns: Sequence[Column]) -> Markup:
     )  # fmt: skip
 
 
-def _row(tag: str, texts: "list[str] | tuple[str, ...]", sides: list[str]) -> Markup:
+def _row(tag: str, texts: tuple[str, ...], sides: list[str]) -> Markup:
     made = (
         Markup('<{0} style="{1}">{2}</{0}>').format(Markup(tag), _CELL.format(side), text)  # noqa: S704 - th or td
         for text, side in zip(texts, sides, strict=True)

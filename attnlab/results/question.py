@@ -31,9 +31,13 @@ class Question(Listed):
         tables: what its result holds, the table that matters most to a reader first.
         arrays: the arrays that its result holds beside the tables, by name: their axes and what they mean.
         run: `module:function`, of a source and the settings as keyword arguments, which gives a `Result`.
-        view: `module`, with `contents(result)` for the page, and where the rows of the first table are not
-            what a terminal or a notebook shows best, `terminal(result)` and `notebook(result)`; None: `view`
-            beside the module of `run`.
+        view: `module`, with `contents(result)` for the page, `answers(result)` with what was found as
+            sentences, and where the rows of the first table are not what a terminal or a notebook shows best,
+            `terminal(result)` and `notebook(result)`; None: `view` beside the module of `run`.
+        shows: names of the columns of the first table that a first screen shows, eight at most; `head` is the
+            address of a head; empty: all.
+        leading: name of the figure among them that is shown with its interval, and by which rows are chosen
+            where they are too many.
         figures: names of its figures without the suffix, with * where they depend on what was found.
         source: help of the argument.
         sources: what it can be asked about.
@@ -52,6 +56,8 @@ class Question(Listed):
     tables: tuple[Table, ...]
     run: str
     view: str | None = None
+    shows: tuple[str, ...] = ()
+    leading: str = ""
     arrays: Mapping[str, str] = field(default_factory=dict)
     figures: tuple[str, ...] = ()
     source: str = (

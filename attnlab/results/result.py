@@ -1,7 +1,7 @@
 """The answer to a question: tables with notes, saved, loaded, shown and drawn in one way."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,6 +15,7 @@ from attnlab.core import (
     InputError,
     Note,
     briefly,
+    is_terminal,
     read_tensors,
     replacing_result,
     write_table,
@@ -23,7 +24,7 @@ from attnlab.core import (
 )
 from attnlab.reading import KeptMatrices, load_kept_matrices
 from attnlab.results.export import columns_chosen, declared_columns, formatted
-from attnlab.results.notebook import table_with_notes
+from attnlab.results.notebook import first_screen
 from attnlab.results.page.result_page import Contents, write_contents
 from attnlab.results.question import (
     ARRAYS,
@@ -35,10 +36,7 @@ from attnlab.results.question import (
 )
 from attnlab.results.records import ResultRecord, read_record, read_tables, write_record
 from attnlab.results.result_files import EXPLANATION, FIGURES, Extra, check_free, files_of
-from attnlab.results.terminal_tables import TerminalTable, print_shown, rows_shown
-
-# A longer table scrolls away; the file has every row.
-MOST_ROWS = 48
+from attnlab.results.terminal_tables import MOST_ROWS, TerminalTable, first_rows, print_shown
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,7 +111,7 @@ class Result:
         own = getattr(self.asked.viewer, "notebook", None)
         if own is not None:
             return str(own(self))
-        return table_with_notes(self.table, self._columns(), self.notes)
+        return first_screen(self._first_rows(), self.notes)
 
     @property
     def asked(self) -> Question:
@@ -134,6 +132,12 @@ class Result:
         """What its page shows."""
         contents: Contents = self.asked.contents(self)
         return contents
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """What was found, a sentence each, the most important one first."""
+        answers = getattr(self.asked.viewer, "answers", None)
+        return () if answers is None else tuple(answers(self))
 
     def plot(self, name: str | None = None) -> Figure:
         """One of its figures; None: the first.
@@ -199,6 +203,7 @@ class Result:
             self._tables_by_file(),
             self.contents(),
             declared=self.asked.tables,
+            first=self._first_rows() if self.asked.shows else None,
             figures=FIGURES,
         )
 
@@ -240,7 +245,19 @@ class Result:
         if own is not None:
             yield from own(self)
             return
-        yield rows_shown(self.table, self._columns())
+        yield self._first_rows(MOST_ROWS if is_terminal() else None)
+
+    def _first_rows(self, most: int | None = None) -> TerminalTable:
+        table = self.asked.tables[0]
+        shown = [name for name in self.asked.shows or map(str, self.table) if name in self.table]
+        rows = first_rows(
+            self.table,
+            self._columns(None, shown),
+            file=table.file,
+            leading=self.asked.leading,
+            most=most,
+        )
+        return replace(rows, answers=self.answers)
 
     def show(self) -> None:
         """Prints what its command prints: its tables, the answers below them, and the notes."""

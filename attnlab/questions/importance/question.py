@@ -229,4 +229,6 @@ QUESTION = Question(
     folder="importance",
     announced=True,
     printed=3,
+    shows=("head", GRADIENT.name, LOSS_CHANGE.name, BLEU_CHANGE.name),
+    leading=LOSS_CHANGE.name,
 )

@@ -1,9 +1,6 @@
-"""Importance drawn: how much each head matters alone, what is left without many; and both on a terminal."""
+"""Importance drawn: how much each head matters alone, and what is left without many."""
 
-import math
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -12,33 +9,26 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from attnlab.ablation import REPLACEMENTS
-from attnlab.core import BLEU, HEAD_COLUMNS, HEAD_KEYS, LOSS, LOSS_CHANGE, Column, counted
+from attnlab.core import BLEU, HEAD_KEYS, LOSS, LOSS_CHANGE, counted
 from attnlab.evaluation import DISTANCES, LOSS_UNITS
 from attnlab.figures import INK, PAGE, blank, check_table, style
 from attnlab.questions.importance.question import (
-    BLEU_TESTED,
-    CUMULATIVE,
-    GRADIENT,
-    IMPORTANCE,
     LOSS_TESTED,
 )
 from attnlab.results import (
-    MOST_ROWS,
     Contents,
     DrawnFigure,
     Result,
-    TerminalTable,
     head_names,
-    rows_shown,
+    readable,
 )
 
 WAY_COLOURS = {"zero": "#2178d9", "mean": "#c2571a", "uniform": "#6b7280"}
-# Colours, names in the figure and on a terminal.
+# Colours, and names in the figure.
 ORDERS = {
-    "gradient": ("#2178d9", "least gradient first", "by gradient"),
-    "loss": ("#c2571a", "least loss alone first", "by loss"),
-    "random": ("#6b7280", "random order", "at random"),
+    "gradient": ("#2178d9", "least gradient first"),
+    "loss": ("#c2571a", "least loss alone first"),
+    "random": ("#6b7280", "random order"),
 }
 _ALONE = (*HEAD_KEYS, "way", LOSS_CHANGE.name, LOSS_CHANGE.low, LOSS_CHANGE.high)
 _CURVES = ("order", "heads_removed", "replacement", LOSS.name, BLEU.name)
@@ -60,13 +50,7 @@ def contents(result: Result) -> Contents:
     )
     names = ("Model", "Sentences", "Loss of the whole model")
     facts = {name: str(result.about[name]) for name in names if name in result.about}
-    return Contents(_answers(result), [figure], facts)
-
-
-def terminal(result: Result) -> Iterator[TerminalTable]:
-    """Heads replaced alone, the first ones where a model has many; then heads removed in turn."""
-    yield _alone(result)
-    yield replace(_in_turn(result.cumulative), caption=" ".join(_answers(result)) or None)
+    return Contents(answers(result), [figure], facts)
 
 
 def loss_unit(result: Result) -> str:
@@ -74,136 +58,42 @@ def loss_unit(result: Result) -> str:
     return LOSS_UNITS[result.details["loss"]]
 
 
-def readable(column: Column, rows: pd.DataFrame) -> Column:
-    """The column with the decimals that show two digits of its largest figure, where its own do not."""
-    largest = rows[column.name].abs().max()
-    if not 0 < largest < math.inf:
-        return column
-    return replace(column, digits=max(column.digits or 0, 1 - math.floor(math.log10(largest))))
-
-
-def _alone(result: Result) -> TerminalTable:
-    """Gradient, and change of loss and BLEU by head, those first that are needed most."""
-    heads, replaced, unit = result.importance, result.replaced, loss_unit(result)
-    texts, order = pd.DataFrame({"head": head_names(heads)}), heads.index
-    if GRADIENT.name in heads:
-        texts[GRADIENT.narrow] = heads[GRADIENT.name].map(GRADIENT.shown)
-    counts: list[int] = []
-    changes = [change for change in (LOSS_TESTED, BLEU_TESTED) if change.name in replaced]
-    for change, way in product(changes, REPLACEMENTS):
-        rows = heads[HEAD_COLUMNS].merge(replaced[replaced["way"] == way], how="left")
-        if rows[change.name].isna().all():
-            continue
-        if not counts and len(heads) > MOST_ROWS:
-            order = rows.sort_values(change.name, ascending=False, kind="stable").index
-        counts.append(int(rows[change.name].notna().sum()))
-        column = readable(change.column, rows)
-        texts[f"{column.narrow}\n{way}"] = [
-            column.shown(row[change.name], signed=True)
-            + ("*" if row.get(change.significant) is True else " ")
-            for row in rows.to_dict("records")
-        ]
-    texts = texts.loc[order[:MOST_ROWS]]
-    of = counted(counts[0], "head") if len({*counts}) == 1 else "the heads that a column has"
-    slope = " gradient: how steeply a sentence's summed loss changes with the head, in nats."
-    more = len(heads) - MOST_ROWS
-    caption = (
-        f"Loss in {unit}: above 0 the head is needed. * beyond chance (5%, corrected for {of})."
-        if LOSS_TESTED.significant in replaced
-        else f"How far the final states move, as {unit}."
-    )
-    caption += slope if GRADIENT.name in heads else ""
-    caption += f"\nand {counted(more, 'more head')} in {IMPORTANCE.file}" if more > 0 else ""
-    rows_of_text = tuple(texts.itertuples(index=False, name=None))
-    numbers = tuple(texts.columns[1:])
-    return TerminalTable(tuple(texts), rows_of_text, numbers, "Each head replaced alone", caption)
-
-
-def _in_turn(curves: pd.DataFrame) -> TerminalTable:
-    """Loss and BLEU with none, all and at most about ten numbers of heads between removed."""
-    measured = curves.dropna(subset=[BLEU.name])
-    known, scores = (curves, [LOSS]) if measured.empty else (measured, [LOSS, BLEU])
-    counts = sorted(set(known["heads_removed"]))
-    step = max(1, round((len(counts) - 1) / 9))
-    rows = pd.DataFrame({"heads_removed": sorted({*counts[::step], counts[-1]})})
-    columns = [CUMULATIVE["heads_removed"]]
-    for score in scores:
-        column = readable(score, curves) if score is LOSS else score
-        for order, curve in curves.groupby("order", sort=False):
-            name, heading = f"{score.name} {order}", f"{column.narrow},\n{ORDERS[str(order)][2]}"
-            rows[name] = rows["heads_removed"].map(curve.set_index("heads_removed")[score.name])
-            columns.append(replace(column, name=name, heading=heading, short=""))
-    return replace(
-        rows_shown(rows, columns, title="\nHeads removed one after another"),
-        legend="Orders chosen on one half of the sentences, figures from the other.",
-    )
-
-
-def _answers(result: Result) -> list[str]:
-    """What was found, as sentences."""
-    distance = result.details["loss"] in DISTANCES
-    alone = _needed(result.replaced, loss_unit(result), distance=distance)
-    return alone if distance else [*alone, *removable(result.cumulative, loss_unit(result))]
-
-
-def _needed(replaced: pd.DataFrame, unit: str, *, distance: bool = False) -> list[str]:
-    """How many heads the model needs when each is replaced alone, and which most, as sentences."""
-    by_way = {way: rows for way in REPLACEMENTS if len(rows := replaced[replaced["way"] == way])}
-    if distance:
-        return [f"Replaced alone ({way}), {_moved(rows, unit)}" for way, rows in by_way.items()]
-    if not by_way:
+def answers(result: Result) -> list[str]:
+    """How many heads the model needs, and how many can be removed together."""
+    unit, way = loss_unit(result), next(iter(result.replaced["way"]), "")
+    alone = result.replaced[result.replaced["way"] == way]
+    if alone.empty:
         return []
-    (first, rows), *others = by_way.items()
-    counts = [
-        f"with {way} {len(_raising(rows))} of {len(rows)}"
-        for way, rows in others
-        if rows[LOSS_TESTED.significant].notna().any()
-    ]
-    beside = f" Replaced in other ways: {', '.join(counts)}." if counts else ""
-    return [f"Replaced alone ({first}), {_raised(rows, unit)}{beside}"]
+    if result.details["loss"] in DISTANCES:
+        return [f"{_largest(alone, unit)} moves the final states most, replaced by {way}."]
+    return [f"{_needed(alone, unit)}, replaced by {way}.", *removable(result.cumulative, unit)]
 
 
-def _raising(rows: pd.DataFrame) -> pd.DataFrame:
-    """The heads that raise the loss beyond chance."""
-    # Significance may be missing.
-    return rows[(rows[LOSS_TESTED.significant] == True) & (rows[LOSS_TESTED.name] > 0)]  # noqa: E712
+def _largest(rows: pd.DataFrame, unit: str) -> str:
+    """The head of the largest change of loss, with it."""
+    first = rows.nlargest(1, LOSS_TESTED.name)
+    change = readable(LOSS_TESTED.column, rows).shown(first[LOSS_TESTED.name].item(), signed=True)
+    return f"{head_names(first)[0]} ({change} {unit})"
 
 
-def _moved(rows: pd.DataFrame, unit: str) -> str:
-    """Which head moves the final states most."""
-    first = rows.nlargest(1, LOSS_CHANGE.name)
-    moved = readable(LOSS_CHANGE.column, rows).shown(first[LOSS_CHANGE.name].item())
-    of = counted(len(rows), "head")
-    return f"{head_names(first)[0]} moves the final states most: {moved} ({unit}), of {of}."
-
-
-def _raised(rows: pd.DataFrame, unit: str) -> str:
+def _needed(rows: pd.DataFrame, unit: str) -> str:
     """How many heads raise the loss, and which most."""
-    change = LOSS_TESTED
-    needed = _raising(rows)
-    first = (rows if needed.empty else needed).nlargest(1, change.name)
-    largest, of = first[change.name].item(), counted(len(rows), "head")
-    head = head_names(first)[0]
-    by = f"({readable(change.column, rows).shown(largest, signed=True)} {unit})"
-    if rows[change.significant].isna().all():
+    of, raising = counted(len(rows), "head"), rows[rows[LOSS_TESTED.name] > 0]
+    if rows[LOSS_TESTED.significant].isna().all():
         return (
-            f"the loss rises most with {head} {by}; of so few sentences it is not known whether beyond "
-            "chance."
+            f"The loss rises most without {_largest(rows, unit)}, of too few sentences to test that"
         )
-    if not needed.empty:
-        raises = "raises" if len(needed) == 1 else "raise"
-        lower = int((rows[change.significant] == True).sum()) - len(needed)  # noqa: E712
-        others = (
-            f"; {counted(lower, 'other')} {'lowers' if lower == 1 else 'lower'} it" if lower else ""
-        )
-        return f"{len(needed)} of {of} {raises} the loss beyond chance, most {head} {by}{others}."
-    if largest > 0:
-        return f"none of {of} raises the loss beyond chance; it rises most with {head} {by}."
-    return f"none of {of} raises the loss."
+    # Significance may be missing.
+    needed = raising[raising[LOSS_TESTED.significant] == True]  # noqa: E712
+    if needed.empty:
+        beside = "" if raising.empty else f"; it rises most without {_largest(rows, unit)}"
+        return f"None of {of} raises the loss beyond chance{beside}"
+    raises = "raises" if len(needed) == 1 else "raise"
+    return f"{len(needed)} of {of} {raises} the loss beyond chance, most {_largest(needed, unit)}"
 
 
 def removable(cumulative: pd.DataFrame, unit: str) -> list[str]:
-    """How many heads can go together at little loss, in the best order, as a sentence.
+    """How many heads can be removed together at little loss, in the best order, as a sentence.
 
     An interval that lies above 0 ends an order, even where a later one does not. Where none does, and that
     of a model without any head holds 0, sentences are too few to say what can go.
@@ -220,25 +110,18 @@ def removable(cumulative: pd.DataFrame, unit: str) -> list[str]:
     if not counts or cumulative[LOSS_CHANGE.low].isna().any():
         return []
     best = max(counts, key=counts.__getitem__)
-    where = ", on the half of the sentences that did not choose the order"
     if counts[best] < 1:
-        return [f"Already the first head that is removed raises the loss beyond chance{where}."]
+        return ["The first head removed, in an order chosen on other sentences, raises the loss."]
     total = cumulative["heads_removed"].max()
     at = (cumulative["order"] == best) & (cumulative["heads_removed"] == counts[best])
     last = cumulative[at].iloc[0].to_dict()
-    change = f"{LOSS_CHANGE.shown(last, signed=True)} {unit}"
+    change = replace(LOSS_CHANGE, column=readable(LOSS_CHANGE.column, cumulative))
     low, high = LOSS_CHANGE.ends(last)
     if counts[best] == total and high >= 0 and high - low > _NEARLY_NONE:
-        answer = (
-            f"Which heads can go these sentences cannot tell: with all {total} removed the loss changes by "
-            f"{change}, and that interval holds 0{where}."
-        )
-        return [answer]
-    of = f"; the best of {len(counts)} orders there" if len(counts) > 1 else ""
+        return [f"These sentences are too few to say which heads can be removed ({unit})."]
     answer = (
-        f"{counts[best]} of {counted(total, 'head')} can go, one after another (order: {best}), before the "
-        f"interval of the loss lies above that of the whole model; the loss changes by {change} till then"
-        f"{where}{of}."
+        f"{counts[best]} of {counted(total, 'head')} can be removed together (order: {best}) before the loss "
+        f"rises beyond chance: by {change.shown(last, signed=True)} {unit}."
     )
     return [answer]
 
@@ -326,8 +209,8 @@ def _draw_curves(figure: SubFigure, curves: pd.DataFrame, unit: str) -> None:
     measures = {LOSS.name: f"loss ({unit}{', logarithmic' if logarithmic else ''})"}
     measures |= {BLEU.name: "BLEU"} if curves[BLEU.name].notna().any() else {}
     panels = figure.subplots(1, len(measures), squeeze=False)[0]
-    orders = {order: called for order, (_, called, _) in ORDERS.items()}
-    colours = {called: colour for colour, called, _ in ORDERS.values()}
+    orders = {order: called for order, (_, called) in ORDERS.items()}
+    colours = {called: colour for colour, called in ORDERS.values()}
     named = curves.assign(order=curves["order"].map(orders))
     for axes, (name, label) in zip(panels, measures.items(), strict=True):
         sns.lineplot(

@@ -55,13 +55,14 @@ class PageTable:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with a text, tables and figures."""
+    """A heading with a text, tables and figures; folded where readers open it."""
 
     anchor: str
     heading: str
     text: str
     tables: tuple[PageTable, ...] = ()
     figures: tuple[PageFigure, ...] = field(default_factory=tuple)
+    folded: bool = False
 
 
 @dataclass(frozen=True)

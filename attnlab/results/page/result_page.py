@@ -22,6 +22,7 @@ from attnlab.results.page.rendering import (
 )
 from attnlab.results.records import ResultRecord, read_record, read_tables
 from attnlab.results.result_files import PAGE
+from attnlab.results.terminal_tables import TerminalTable
 
 # More rows make a page slow; the file has all of them.
 MOST_ROWS = 1000
@@ -131,6 +132,7 @@ def write_contents(
     found: Contents,
     *,
     declared: Sequence[Table] = (),
+    first: TerminalTable | None = None,
     figures: str = ".",
 ) -> Path:
     """Writes figures and a page of given contents, and returns the path of the page.
@@ -141,6 +143,7 @@ def write_contents(
         tables: by file.
         found: what the page shows.
         declared: tables whose columns are meant where several have one of a name.
+        first: the first of them as a first screen shows it; None: all of its columns are shown.
         figures: the folder in it to write the figures to.
 
     Raises:
@@ -168,11 +171,18 @@ def write_contents(
     facts = found.facts
     if facts is None:
         facts = {name: str(value) for name, value in record.about.items() if name != "Versions"}
-    sections += [
+    whole = [
         _section(shown, tables[shown.file] if shown.frame is None else shown.frame, declared)
         for shown in tables_shown
         if not tables.get(shown.file, pd.DataFrame()).empty
     ]
+    if first is not None and whole:
+        sections.append(replace(whole[0], anchor="first", tables=(_first_table(first),)))
+        whole[0] = replace(whole[0], heading="All columns")
+    else:
+        sections += whole[:1]
+        whole = whole[1:]
+    sections += [replace(section, folded=True) for section in whole]
     sections += [replace(part.section, figures=written(part.figures())) for part in found.parts]
     page = render_page(
         record.title,
@@ -200,6 +210,11 @@ def _in_words(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "none" if value is None else str(value)
+
+
+def _first_table(first: TerminalTable) -> PageTable:
+    numeric = tuple(heading in first.numbers for heading in first.headings)
+    return PageTable(first.columns, first.rows[:MOST_ROWS], numeric=numeric)
 
 
 def _section(shown: ShownTable, frame: pd.DataFrame, declared: Sequence[Table]) -> Section:

@@ -118,52 +118,44 @@ def test_orders_are_chosen_and_reported_apart(found: Result, planted) -> None:
 
 
 def test_the_answer_names_the_head_that_the_loss_rises_most_without() -> None:
-    zero = LOSS_TESTED
+    zero, unit = LOSS_TESTED, "nats per token"
     heads = pd.DataFrame({"site": "encoder", "layer": 0, "head": range(4), "way": "zero"})
-    columns = {zero.name: [0.01, 0.3, 0.2, -0.4], zero.significant: [False, False, True, True]}
-    unit, alone = "nats per token", "Replaced alone (zero), "
 
-    def said() -> list[str]:
-        return [one.removeprefix(alone) for one in _needed(heads.assign(**columns), unit)]
+    def said(changes: list[float], significant: list[bool | None]) -> str:
+        return _needed(
+            heads.assign(**zero.cells(math.nan), **{zero.significant: significant}).assign(
+                **{zero.name: changes}
+            ),
+            unit,
+        ).replace(unit, "nats")
 
-    most = "encoder.0.2 (+0.2000 nats per token)"
-    raised = f"1 of 4 heads raises the loss beyond chance, most {most}"
-    assert said() == [f"{raised}; 1 other lowers it."]
-    both = pd.concat([heads.assign(**columns), heads.assign(**columns, way="uniform")[:3]])
-    assert _needed(both, unit)[0].endswith(
-        "1 other lowers it. Replaced in other ways: with uniform 1 of 3."
-    )
-    columns[zero.significant] = [True, True, True, True]
-    most = "encoder.0.1 (+0.3000 nats per token)"
-    raised = f"3 of 4 heads raise the loss beyond chance, most {most}"
-    assert said() == [f"{raised}; 1 other lowers it."]
-    columns[zero.significant] = [False] * 4
-    most = "with encoder.0.1 (+0.3000 nats per token)"
-    assert said() == [f"none of 4 heads raises the loss beyond chance; it rises most {most}."]
-    columns[zero.name] = [0.0, -0.1, -0.2, 0.0]
-    assert said() == ["none of 4 heads raises the loss."]
-    assert _needed(heads.assign(**columns)[:0], unit) == []
-    columns = {zero.name: [0.01, 0.3, 0.2, -0.4], zero.significant: [None] * 4}
-    (untested,) = said()
-    assert untested.startswith(f"the loss rises most {most}; of so few sentences it is not known")
+    changes = [0.01, 0.3, 0.2, -0.4]
+    raised = "1 of 4 heads raises the loss beyond chance, most encoder.0.2 (+0.20 nats)"
+    assert said(changes, [False, False, True, True]) == raised
+    raised = "3 of 4 heads raise the loss beyond chance, most encoder.0.1 (+0.30 nats)"
+    assert said(changes, [True] * 4) == raised
+    none = "None of 4 heads raises the loss beyond chance"
+    most = f"{none}; it rises most without encoder.0.1 (+0.30 nats)"
+    assert said(changes, [False] * 4) == most
+    assert said([0.0, -0.1, -0.2, 0.0], [False] * 4) == none
+    assert said(changes, [None] * 4).endswith("(+0.30 nats), of too few sentences to test that")
 
 
 def test_heads_without_which_nothing_changes_can_all_go() -> None:
     curves = pd.DataFrame({"order": "loss", "heads_removed": range(4)})
     for width, said in (
-        (0.0, "3 of 3 heads can go, "),
-        (0.1, "Which heads can go these sentences cannot"),
+        (0.0, "3 of 3 heads can be removed together "),
+        (0.1, "These sentences are too few to say which heads can be removed"),
     ):
         cells = LOSS_CHANGE.cells(0.0, -width, width)
         assert removable(curves.assign(**cells), "nats")[0].startswith(said)
 
 
-def test_what_was_found_stands_below_the_last_table(found: Result) -> None:
-    *_, last = found.terminal()
-    assert str(last.caption).startswith("Replaced alone (zero), ")
-    assert list(found.contents().answers) == [
-        said for said in found.contents().answers if said in str(last.caption)
-    ]
+def test_the_answer_stands_first_everywhere(found: Result) -> None:
+    (table,) = found.terminal()
+    assert table.answers == found.answers == tuple(found.contents().answers)
+    assert found.answers[0].endswith(", replaced by zero.")
+    assert found._repr_html_().index(found.answers[0][:20]) < found._repr_html_().index("<table")
 
 
 def test_every_order_ends_with_all_heads_removed(found: Result) -> None:
@@ -213,14 +205,13 @@ def test_bleu_and_means_of_a_run(small_run: Path) -> None:
 def test_a_terminal_shows_the_heads_that_are_needed_most(
     found: Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, _ = found.terminal()
+    (whole,) = found.terminal()
     assert len(whole.rows) == len(found.importance) == 6
-    assert "more head" not in whole.caption
-    for shown, left_out in ((6, ""), (5, "and 1 more head in"), (2, "and 4 more heads in")):
-        monkeypatch.setattr("attnlab.questions.importance.view.MOST_ROWS", shown)
-        first, _ = found.terminal()
-        assert len(first.rows) == shown
-        assert left_out in first.caption
+    assert whole.caption is None, "all rows where the output is kept in a file"
+    monkeypatch.setattr("attnlab.results.result.is_terminal", lambda: True)
+    monkeypatch.setattr("attnlab.results.result.MOST_ROWS", 2)
+    (first,) = found.terminal()
+    assert first.caption == "and 4 more rows in importance.csv"
     needed = found.importance.sort_values("loss_change", ascending=False).head(2)
     expected = [f"{row.site}.{row.layer}.{row.head}" for row in needed.itertuples()]
     assert [row[0] for row in first.rows] == expected
