@@ -9,6 +9,7 @@ from .budget_columns import BUDGET as BUDGET
 from .budget_columns import COMPARED as COMPARED
 from .budget_columns import DEFAULT_BUDGET as DEFAULT_BUDGET
 from .budget_columns import ERROR as ERROR
+from .budget_columns import FIRST_COLUMNS as FIRST_COLUMNS
 from .budget_columns import FULL as FULL
 from .budget_columns import KEYS_OVER_BUDGET as KEYS_OVER_BUDGET
 from .budget_columns import L1_ERROR as L1_ERROR

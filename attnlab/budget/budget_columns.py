@@ -48,7 +48,7 @@ def _gain(name: str, measure: str, meaning: str, digits: int) -> Estimate:
         f"{meaning}, at the same heads and budget: the one that the result names, `searched` in a "
         "plan search. Above 0 that one is better."
     )
-    return Estimate(Column(name, heading, said, digits, short))
+    return Estimate(Column(name, heading, said, digits, short, signed=True))
 
 
 LOSS_GAIN = _gain("loss_gain", "loss", "Loss of this row less that of another", 4)
@@ -82,6 +82,20 @@ COMPARED = Table(
     "sites, mechanism, budget and steps, means over heads and rows",
     (SITES, *REPLACED, *LOSS_GAIN, *BLEU_GAIN),
     heading="Mechanisms by sites and budget",
+)
+
+# Those of a first screen.
+FIRST_COLUMNS = (
+    MECHANISM.name,
+    BUDGET.name,
+    STEPS.name,
+    SITES.name,
+    VISIBLE_KEYS.name,
+    LOSS_CHANGE.name,
+    LOSS_GAIN.name,
+    BLEU_CHANGE.name,
+    ERROR.name,
+    TIME.name,
 )
 
 

@@ -4,6 +4,7 @@ Headings, explanations and decimals wherever a table is shown come from these de
 """
 
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +14,7 @@ from typing import Any
 
 # How a table can be written, beside the text of a terminal.
 FORMATS = ("csv", "markdown", "latex")
+_CLAUSE = re.compile(r"[.:;] ")
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Column:
         meaning: one or two sentences for a reader who knows what attention is.
         digits: decimals shown; None for text and whole numbers.
         short: heading where a line has 80 characters; empty where `heading` will do.
+        signed: whether it is a change, which has a sign on a first screen.
     """
 
     name: str
@@ -32,6 +35,7 @@ class Column:
     meaning: str
     digits: int | None = None
     short: str = ""
+    signed: bool = False
 
     @property
     def narrow(self) -> str:
@@ -49,12 +53,12 @@ class Column:
 
     @property
     def brief(self) -> str:
-        """The same by the first sentence of its meaning alone.
+        """The same by the first clause of its meaning alone.
 
-        >>> Column("l1", "l1", "Sum of all differences. Of rows that are measured.").brief
+        >>> Column("l1", "l1", "Sum of all differences: of rows that are measured.").brief
         'l1: sum of all differences'
         """
-        return self._explained(self.meaning.partition(". ")[0])
+        return self._explained(_CLAUSE.split(self.meaning, maxsplit=1)[0])
 
     def _explained(self, meaning: str) -> str:
         meaning = meaning.removesuffix(".")
@@ -289,10 +293,11 @@ LOSS_CHANGE = Estimate(
     Column(
         "loss_change",
         "change of loss",
-        "Rise of the loss per token with what the row changes, in nats or the distance of the result: "
-        "above 0 is worse. Of a head alone: with its output set to zero before the output projection.",
+        "Rise of the loss per token, in nats or the distance of the result: with what the row changes, above "
+        "0 is worse. Of a head alone: with its output set to zero before the output projection.",
         4,
         "loss",
+        signed=True,
     )
 )
 BLEU = Column("bleu", "BLEU", "BLEU of greedy translations; empty where not translated.", 2)
@@ -300,10 +305,11 @@ BLEU_CHANGE = Estimate(
     Column(
         "bleu_change",
         "change of BLEU",
-        "Change of BLEU of greedy translations with what the row changes: below 0 is worse; empty where not "
+        "Change of BLEU: of greedy translations with what the row changes, below 0 is worse; empty where not "
         "translated. Of a head alone: with its output set to zero before the output projection.",
         2,
         "BLEU",
+        signed=True,
     )
 )
 

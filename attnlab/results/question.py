@@ -32,8 +32,9 @@ class Question(Listed):
         arrays: the arrays that its result holds beside the tables, by name: their axes and what they mean.
         run: `module:function`, of a source and the settings as keyword arguments, which gives a `Result`.
         view: `module`, with `contents(result)` for the page, `answers(result)` with what was found as
-            sentences, and where the rows of the first table are not what a terminal or a notebook shows best,
-            `terminal(result)` and `notebook(result)`; None: `view` beside the module of `run`.
+            sentences, `rows(result)` where not all rows of the first table are shown first, or not in their
+            order, and where other tables are shown best, `terminal(result)` and `notebook(result)`; None:
+            `view` beside the module of `run`.
         shows: names of the columns of the first table that a first screen shows, eight at most; `head` is the
             address of a head; empty: all.
         leading: name of the figure among them that is shown with its interval, and by which rows are chosen

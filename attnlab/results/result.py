@@ -250,8 +250,9 @@ class Result:
     def _first_rows(self, most: int | None = None) -> TerminalTable:
         table = self.asked.tables[0]
         shown = [name for name in self.asked.shows or map(str, self.table) if name in self.table]
+        chosen = getattr(self.asked.viewer, "rows", None)
         rows = first_rows(
-            self.table,
+            self.table if chosen is None else chosen(self),
             self._columns(None, shown),
             file=table.file,
             leading=self.asked.leading,

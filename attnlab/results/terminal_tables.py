@@ -80,7 +80,8 @@ def first_rows(
 
     Args:
         frame: rows of the table.
-        columns: those to show, of which empty ones are left out; `head` is the address of a head.
+        columns: those to show, `head` for the address of a head; left out is what is empty, or the same in
+            all rows.
         file: the name of that which has all rows.
         leading: name of the figure that is shown with its interval.
         most: number of rows to show, those with the largest leading figure; None: all.
@@ -90,13 +91,22 @@ def first_rows(
         rows = frame.nlargest(most, leading) if leading in frame else frame.head(most)
     texts: dict[str, list[str]] = {}
     numbers, explained, shown = [], [], []
+    same = {
+        column.name
+        for column in columns[1:]
+        if len(frame) > 1
+        and column.name != leading
+        and frame[column.name].nunique(dropna=False) == 1
+    }
     for declared in columns:
         name = declared.name
+        if name in same:
+            continue
         if name == "head" and set(HEAD_COLUMNS) <= set(frame):
             texts["head"] = head_names(rows)
             shown += columns_named(["head_name"], [])
         elif frame[name].notna().any():
-            column = readable(declared, frame)
+            column = readable(declared, frame) if Estimate(declared).low in frame else declared
             shown.append(column)
             texts[column.narrow] = _cells(column, rows, ends=name == leading)
             numbers += [column.narrow] * is_number(frame[name])
@@ -117,9 +127,9 @@ def first_rows(
 def readable(column: Column, rows: pd.DataFrame) -> Column:
     """The column with the decimals that its intervals carry, two digits of a usual one."""
     estimate = Estimate(column)
-    if column.digits is None or estimate.low not in rows:
-        return column
-    width = (rows[estimate.high] - rows[estimate.low]).median()
+    width = math.nan
+    if estimate.low in rows:
+        width = (rows[estimate.high] - rows[estimate.low]).median()
     if not 0 < width < math.inf:
         width = rows[column.name].abs().max()
     if not 0 < width < math.inf:
@@ -132,14 +142,13 @@ def _cells(column: Column, rows: pd.DataFrame, *, ends: bool) -> list[str]:
     estimate = Estimate(column)
     if estimate.low not in rows:
         return [cell(value, column) for value in rows[column.name]]
-    signed = bool((rows[estimate.low] < 0).any())
-    return [_estimated(estimate, row, signed=signed, ends=ends) for row in rows.to_dict("records")]
+    return [_estimated(estimate, row, ends=ends) for row in rows.to_dict("records")]
 
 
-def _estimated(estimate: Estimate, row: Mapping[Any, Any], *, signed: bool, ends: bool) -> str:
+def _estimated(estimate: Estimate, row: Mapping[Any, Any], *, ends: bool) -> str:
     if math.isnan(row[estimate.name]):
         return ""
-    value, _, interval = estimate.shown(row, signed=signed).partition(" ")
+    value, _, interval = estimate.shown(row, signed=estimate.column.signed).partition(" ")
     mark = MARK if row.get(estimate.significant) is True else " " * (estimate.significant in row)
     return f"{value}{mark} {interval}".rstrip(" " if interval else "") if ends else f"{value}{mark}"
 

@@ -25,15 +25,15 @@ def curve(order: str, lows: list[float]) -> pd.DataFrame:
     [
         (
             {"a": [0.0, -0.1, 0.2, 0.3], "b": [0.0, -0.1, -0.2, 0.3]},
-            r"2 of 3 heads .*order: b.* changes by \+0\.3000 \[-0\.2000, \+0\.8000\] nats till then",
+            r"2 of 3 heads .*order: b.* by \+0\.3 \[-0\.2, \+0\.8\] nats",
         ),
         # Behind an interval above 0 nothing goes, though the loss falls again.
         ({"a": [0.0, -0.1, 0.2, -0.3]}, "1 of 3 heads"),
-        ({"a": [0.0, 0.1, -0.2, -0.3]}, "Already the first head"),
+        ({"a": [0.0, 0.1, -0.2, -0.3]}, "The first head removed, "),
         # A model that is better without any head is no lack of sentences.
         (
             {"a": [0.0, -0.1, -0.2, -3.0]},
-            r"3 of 3 heads .* changes by -2\.5000 \[-3\.0000, -2\.0000\] nats",
+            r"3 of 3 heads .* by -2\.5 \[-3\.0, -2\.0\] nats",
         ),
     ],
 )
@@ -41,20 +41,12 @@ def test_heads_go_up_to_the_first_that_is_missed(lows: dict[str, list[float]], s
     cumulative = pd.concat([curve(order, own) for order, own in lows.items()])
     (sentence,) = removable(cumulative, "nats")
     assert re.search(said, sentence)
-    several = "; the best of 2 orders there" if len(lows) > 1 else ""
-    assert sentence.endswith(
-        f", on the half of the sentences that did not choose the order{several}."
-    )
 
 
 def test_sentences_that_would_let_all_heads_go_say_nothing_of_which_can() -> None:
     cumulative = pd.concat([curve("a", [0.0, -0.1, 0.2, 0.3]), curve("b", [0.0, -0.1, -0.3, -0.4])])
     (sentence,) = removable(cumulative, "nats")
-    assert sentence == (
-        "Which heads can go these sentences cannot tell: with all 3 removed the loss changes by "
-        "+0.1000 [-0.4000, +0.6000] nats, and that interval holds 0, on the half of the "
-        "sentences that did not choose the order."
-    )
+    assert sentence == "These sentences are too few to say which heads can be removed."
 
 
 def planned(
@@ -174,7 +166,7 @@ def test_one_head_is_no_heads() -> None:
 @pytest.mark.parametrize(
     ("changes", "shown"),
     [
-        ([0.5, 0.0004], ["0.5000", "0.0004"]),
+        ([0.5, 0.0004], ["0.50", "0.00"]),
         ([3e-5, -1.2e-6], ["0.000030", "-0.000001"]),
         ([0.0, 0.0], ["0.0000", "0.0000"]),
         ([math.nan, math.nan], ["", ""]),

@@ -9,6 +9,7 @@ from attnlab.budget import (
     BUDGET,
     COMPARED,
     ERROR,
+    FIRST_COLUMNS,
     KEYS_OVER_BUDGET,
     L1_ERROR,
     LEVEL,
@@ -174,4 +175,6 @@ QUESTION = Question(
     folder="comparison",
     announced=True,
     figures=("mechanisms_*", "pareto_*"),
+    shows=FIRST_COLUMNS,
+    leading=LOSS_CHANGE.name,
 )

@@ -1,5 +1,6 @@
-"""A comparison drawn: every mechanism by budget, the answer in a sentence, and its rows on a terminal."""
+"""A comparison drawn: every mechanism by budget, and the answer in a sentence."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,20 +12,17 @@ from matplotlib.lines import Line2D
 
 from attnlab.budget import (
     ALL,
-    BLEU_GAIN,
     ERROR,
     FULL,
     LOSS_GAIN,
     MASS,
     ORACLE,
-    TIME,
     VISIBLE_KEYS,
     keys_allowed,
     over_budget,
     same_figures,
 )
 from attnlab.core import (
-    BLEU,
     BLEU_CHANGE,
     LOSS_CHANGE,
     Estimate,
@@ -46,7 +44,7 @@ from attnlab.figures import (
     style,
 )
 from attnlab.figures import PAGE as PAGE_WIDTH
-from attnlab.results import Contents, DrawnFigure, Result, TerminalTable
+from attnlab.results import Contents, DrawnFigure, Result, readable
 
 # What is drawn, where the table has it, with what is written below.
 _AXES = {
@@ -100,139 +98,32 @@ def contents(result: Result) -> Contents:
         "Sites": ", ".join(name for name in sites if name != ALL or len(sites) == 1),
         **{name: str(value) for name, value in result.about.items() if "sentences" in name},
     }
+    return Contents(answers(result), figures, facts)
+
+
+def answers(result: Result) -> list[str]:
+    """Which mechanism costs least at each budget, and how a model gets it."""
     against = result.details.get("against")
-    said = [
+    said = (
         one
-        for _, _, rows in groups
+        for _, _, rows in _groups(result)
         for one in (answer_of(rows, against), installing_of(rows, result.tables, against))
-        if one is not None
-    ]
-    return Contents(said, figures, facts)
-
-
-def terminal(result: Result) -> Iterator[TerminalTable]:
-    """A row per mechanism at all sites where it can be; a table per budget and steps.
-
-    Those at most heads stand first, and of the same sites the best. Gains of the row that others are held
-    against stand in a table of their own.
-    """
-    against = result.details.get("against")
-    tables, more_keys = [], False
-    for budget, steps, rows in _groups(result):
-        more_keys |= any(_is_beyond(row, budget) for row in rows.to_dict("records"))
-        tables.append(_table_of(budget, steps, rows, against, result.tables))
-        if against is not None and (gains := _gains_table(rows, budget, against)) is not None:
-            tables.append(gains)
-    yield from tables[:-1]
-    for last in tables[-1:]:
-        yield replace(last, legend=_legend(result.summary, more_keys=more_keys))
-
-
-def _legend(summary: pd.DataFrame, *, more_keys: bool) -> str:
-    """What the columns of the tables mean."""
-    parts = [
-        "keys: attended per row, mean",
-        "output error: of the heads' outputs, 0 is exact, 1 as far as zeros",
-    ]
-    if LOSS_CHANGE.name in summary:
-        measures = "loss, BLEU (greedy)" if BLEU_CHANGE.name in summary else "loss"
-        parts.append(f"{measures}: change from full attention, with 95 % intervals")
-    if TIME.name in summary:
-        parts.append("time: of a pass, full attention is 1")
-    return f"{'; '.join([*parts, *_named(summary, more_keys=more_keys)])}."
-
-
-def _named(summary: pd.DataFrame, *, more_keys: bool) -> list[str]:
-    """What names of mechanisms mean that say it to few."""
-    there = summary["mechanism"]
-    said = []
-    if there.str.startswith("sigma").any():
-        said.append(
-            "sigma: a band with keys that are chosen as the name says (salience: most attended)"
-        )
-    if (there == "fixed").any():
-        said.append("fixed: the best pattern of one key")
-    if (summary["level"] == ORACLE).any():
-        said.append(f"{ORACLE}: chosen from the matrices that it replaces, so no method")
-    if more_keys:
-        said.append(f"{MORE_KEYS}: than the budget, on these sentences")
-    if summary[VISIBLE_KEYS.name].isna().any():
-        said.append("-: no keys to count")
-    return said
-
-
-def _table_of(
-    budget: int,
-    steps: int,
-    rows: pd.DataFrame,
-    against: str | None,
-    tables: Mapping[str, pd.DataFrame],
-) -> TerminalTable:
-    """The rows of one budget and number of steps."""
-    estimates = [one for one in (ERROR, LOSS_CHANGE, BLEU_CHANGE) if one.name in rows]
-    timed = [TIME] if TIME.name in rows else []
-    numbers = tuple(
-        one.narrow for one in (VISIBLE_KEYS, *(one.column for one in estimates), *timed)
     )
-    by = estimates[min(1, len(estimates) - 1)].name
-    # Of fewer sites less is lost, so rows are held only against those of the same sites.
-    ordered = rows.assign(heads=-rows["replaced_heads"].where(rows["replaced_heads"] > 0, 1e9))
-    ordered = ordered.sort_values(["heads", "sites", by, ERROR.name], kind="stable")
-    trained = f", after {counted(steps, 'batch')} of fine-tuning" if steps else ""
-    shown = [
-        (
-            _in_lines(_label(row, budget)),
-            VISIBLE_KEYS.shown(row[VISIBLE_KEYS.name]) or "-",
-            *(_two_lines(one, row) for one in estimates),
-            *(one.shown(row[one.name]) for one in timed),
-            row["sites"].replace(", ", ",\n"),
-        )
-        for row in ordered.to_dict("records")
-    ]
-    full = rows[rows["mechanism"] == FULL].iloc[0]
-    lost = f"; changes from loss {full['loss']:.3f}" if len(estimates) > 1 else ""
-    lost += f", BLEU {full['bleu']:.1f}" if len(estimates) > 2 else ""
-    return TerminalTable(
-        headings=("mechanism", *numbers, "sites"),
-        rows=tuple(shown),
-        numbers=numbers,
-        title=f"\n{counted(budget, 'key')} per row{trained}{lost}",
-        caption=" ".join(
-            filter(None, (answer_of(rows, against), installing_of(rows, tables, against)))
-        )
-        or None,
-        gap=1,
-    )
+    return [one for one in said if one is not None]
 
 
-def _gains_table(rows: pd.DataFrame, budget: int, against: str) -> TerminalTable | None:
-    """How much better the row that others are held against is; None where it is held against none."""
-    gains = [one for one in (LOSS_GAIN, BLEU_GAIN) if one.name in rows]
-    known = rows[rows[LOSS_GAIN.name].notna()] if gains else rows.iloc[:0]
-    if known.empty:
-        return None
-    ordered = known.sort_values(
-        ["replaced_heads", "sites", LOSS_GAIN.name], ascending=[False, True, True], kind="stable"
-    )
-    headings = tuple(one.column.heading.split(" gain ")[0] for one in gains)
-    shown = [
-        (_label(row, budget), *(one.shown(row, signed=True) for one in gains), row["sites"])
-        for row in ordered.to_dict("records")
-    ]
-    return TerminalTable(
-        headings=("over", *headings, "sites"),
-        rows=tuple(shown),
-        numbers=headings,
-        title=f"\nGain of {against} at the same sites over the others, above 0 where it is better",
-    )
-
-
-def _two_lines(estimate: Estimate, row: Mapping[Any, Any]) -> str:
-    """A figure and below it its interval, which would be too wide beside it."""
-    if row["mechanism"] == FULL:
-        return estimate.column.shown(row[estimate.name])
-    shown = estimate.shown(row, signed=estimate in {LOSS_CHANGE, BLEU_CHANGE})
-    return shown.replace(" [", "\n[")
+def rows(result: Result) -> pd.DataFrame:
+    """Each mechanism at all sites where it can be: those at most heads first, then what costs least."""
+    shown = []
+    for budget, _, group in _groups(result):
+        by = LOSS_CHANGE if LOSS_CHANGE.name in group else ERROR
+        names = [_label(row, budget) for row in group.to_dict("records")]
+        first = -group["replaced_heads"].where(group["mechanism"] != FULL, math.inf)
+        order = group.assign(mechanism=names, first=first, oracle=group["level"] == ORACLE)
+        # Of fewer sites less is lost, so rows are held only against those of the same sites.
+        order = order.sort_values(["oracle", "first", "sites", by.name, ERROR.name], kind="stable")
+        shown.append(order.drop(columns=["first", "oracle"]))
+    return pd.concat(shown, ignore_index=True)
 
 
 def _groups(result: Result) -> Iterator[tuple[int, int, pd.DataFrame]]:
@@ -269,31 +160,32 @@ def answer_of(rows: pd.DataFrame, against: str | None = None) -> str | None:
         return None
     known, alike = _apart(known, row, against)
     among = f" of {counted(len(known), 'mechanism')} that can be used" if len(known) > 1 else ""
-    error = f"output error {ERROR.shown(row)}"
     if lost is ERROR:
+        error = f"output error {_shown(ERROR, row, rows)}"
         said = f"is nearest to full attention{among}: {error}" if among else f"has {error}"
     else:
-        bleu = BLEU_CHANGE.shown(row, signed=True) if BLEU_CHANGE.name in row else ""
-        full = rows.loc[rows["mechanism"] == FULL, BLEU.name] if bleu else ()
-        of = "".join(f" of {value:.1f}" for value in full)
-        loss = f"{LOSS_CHANGE.shown(row, signed=True)} a token"
-        parts = (loss, f"{bleu}{of} BLEU" if bleu else "", error)
+        bleu = _shown(BLEU_CHANGE, row, rows) if BLEU_CHANGE.name in row else ""
         opening = f"costs least loss{among}:" if among else "changes the loss by"
-        said = f"{opening} {', '.join(filter(None, parts))}"
-    steps = int(row["steps"])
+        said = f"{opening} {_shown(LOSS_CHANGE, row, rows)} a token"
+        said += f", {bleu} BLEU" if bleu else ""
+    steps, keys = int(row["steps"]), row[VISIBLE_KEYS.name]
     tuned = f" and {counted(steps, 'batch')} of fine-tuning" if steps else ""
-    chosen = ", a figure that looks a little better for being the least of several" if among else ""
-    seen = row[VISIBLE_KEYS.name]
     beyond = (
-        f", whose rows see {VISIBLE_KEYS.shown(seen)} keys on these sentences,"
-        if over_budget(seen, int(row["budget"]))
+        f" with {VISIBLE_KEYS.shown(keys)} keys on these sentences"
+        if over_budget(keys, int(row["budget"]))
         else ""
     )
     same = f" (and what attends like it: {', '.join(alike)})" if alike else ""
     return (
         f"At {counted(int(row['budget']), 'key')} per row{tuned}, {row['mechanism']}{same}{beyond} in place "
-        f"of {counted(int(row['replaced_heads']), 'head')} {said}{chosen}.{_next(known, row, lost, against)}"
+        f"of {counted(int(row['replaced_heads']), 'head')} {said}.{_next(known, row, lost, against)}"
     )
+
+
+def _shown(estimate: Estimate, row: Mapping[Any, Any], rows: pd.DataFrame) -> str:
+    """A figure with its interval, with the decimals that this carries."""
+    column = readable(estimate.column, rows[rows["mechanism"] != FULL])
+    return replace(estimate, column=column).shown(row, signed=estimate is not ERROR)
 
 
 def _best(known: pd.DataFrame, estimate: Estimate, against: str | None) -> dict[Any, Any] | None:
@@ -386,8 +278,7 @@ def _next(
     second = winner(known[known["mechanism"] != first["mechanism"]], estimate)
     if second is None:
         return ""
-    signed = estimate is not ERROR
-    said = f" Next is {second['mechanism']} with {estimate.shown(second, signed=signed)}"
+    said = f" Next is {second['mechanism']}"
     if estimate is LOSS_CHANGE and against in {first["mechanism"], second["mechanism"]}:
         # The gain of the second over the first is what the first is better by, the other way round.
         is_first = first["mechanism"] == against
@@ -396,7 +287,7 @@ def _next(
             shown = LOSS_GAIN.shown(held if is_first else LOSS_GAIN.reversed(held), signed=True)
             chance = chance_in_words(*LOSS_GAIN.ends(held))
             return f"{said}, a loss that is higher by {shown}{chance}."
-    return f"{said}; that the two differ is not tested here."
+    return f"{said} ({_shown(estimate, second, known)}), a difference that is not tested here."
 
 
 def winner(rows: pd.DataFrame, estimate: Estimate) -> dict[Any, Any] | None:
@@ -434,11 +325,6 @@ def _label(row: Mapping[Any, Any], budget: int) -> str:
     if row["level"] == "" and row["mechanism"] != FULL and pd.isna(row[VISIBLE_KEYS.name]):
         return f"{row['mechanism']} (keys not counted)"
     return str(row["mechanism"])
-
-
-def _in_lines(label: str) -> str:
-    """What stands behind a name in a line of its own."""
-    return "\n(".join(label.split(" ("))
 
 
 def draw_comparison(summary: pd.DataFrame, sites: str | None = None) -> Figure:

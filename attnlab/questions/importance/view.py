@@ -118,7 +118,7 @@ def removable(cumulative: pd.DataFrame, unit: str) -> list[str]:
     change = replace(LOSS_CHANGE, column=readable(LOSS_CHANGE.column, cumulative))
     low, high = LOSS_CHANGE.ends(last)
     if counts[best] == total and high >= 0 and high - low > _NEARLY_NONE:
-        return [f"These sentences are too few to say which heads can be removed ({unit})."]
+        return ["These sentences are too few to say which heads can be removed."]
     answer = (
         f"{counts[best]} of {counted(total, 'head')} can be removed together (order: {best}) before the loss "
         f"rises beyond chance: by {change.shown(last, signed=True)} {unit}."

@@ -7,12 +7,13 @@ from typing import Annotated, ClassVar
 from attnlab.budget import (
     BUDGET,
     COMPARED,
+    FIRST_COLUMNS,
     L1_ERROR,
     LEVEL,
     MECHANISM,
     VISIBLE_KEYS,
 )
-from attnlab.core import HEAD, HEAD_KEYS, InputError, Note, Option, Table, read_columns
+from attnlab.core import HEAD, HEAD_KEYS, LOSS_CHANGE, InputError, Note, Option, Table, read_columns
 from attnlab.evaluation import HELD_OUT, BudgetSettings, TextsAsked, words_in
 from attnlab.questions.plan import LISTED
 from attnlab.results import Question
@@ -188,6 +189,8 @@ QUESTION = Question(
     run="attnlab.questions.plan.planning:plan",
     layout="attnlab.questions.plan.plan_files:PlanFiles",
     figures=("plan",),
+    shows=FIRST_COLUMNS,
+    leading=LOSS_CHANGE.name,
     announced=True,
     printed=2,
 )

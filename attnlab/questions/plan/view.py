@@ -1,7 +1,6 @@
 """A plan search drawn: error, change of loss and of BLEU by keys; its sentences; its rows on a terminal."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -20,13 +19,7 @@ from attnlab.budget import (
 from attnlab.core import BLEU_CHANGE, LOSS_CHANGE, Estimate, chance_in_words, counted
 from attnlab.figures import INK, blank, style
 from attnlab.questions.plan.question import EMPTY, MECHANISMS, NOTHING, SEARCHED
-from attnlab.results import (
-    Contents,
-    DrawnFigure,
-    Result,
-    TerminalTable,
-    question_named,
-)
+from attnlab.results import Contents, DrawnFigure, Result
 
 # Plans are told by marker too, for readers who cannot tell the colours apart.
 PLANS = {
@@ -54,15 +47,12 @@ def contents(result: Result) -> Contents:
         "Error, and changes against full attention, by the keys per row on the held-out sentences, with "
         "95 % intervals; those of the changes are paired.",
     )
-    return Contents(planning_answers(result.summary, result.mechanisms), [figure])
+    return Contents(answers(result), [figure])
 
 
-def terminal(result: Result) -> Iterator[TerminalTable]:
-    """The table of a comparison for each budget, and what it says of the searched plan."""
-    answers = planning_answers(result.summary, result.mechanisms)
-    tables = question_named("compare").viewer.terminal(result)
-    for table, answer in zip(tables, answers, strict=True):
-        yield replace(table, caption=answer)
+def answers(result: Result) -> list[str]:
+    """What the searched plan of each budget costs beside the best baseline."""
+    return planning_answers(result.summary, result.mechanisms)
 
 
 def planning_answers(summary: pd.DataFrame, heads: pd.DataFrame) -> list[str]:

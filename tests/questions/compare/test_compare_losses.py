@@ -360,10 +360,10 @@ def test_the_answer_names_the_cheapest_that_can_be_used_everywhere() -> None:
     assert said is not None
     assert said.startswith(
         "At 5 keys per row, band in place of 8 heads costs least loss of 2 mechanisms that can be used: "
-        "+0.4000 [0.0000, +1.0000] a token, output error 0.200 [0.100, 0.300]"
+        "+0.4 [0.0, +1.0] a token."
     )
     assert said.endswith(
-        " Next is linear with +0.5000 [0.0000, +1.0000]; that the two differ is not tested here."
+        " Next is linear (+0.5 [0.0, +1.0]), a difference that is not tested here."
     )
     fitting = mechanism("mine.json", "", 0.01)
     assert "mine.json in place of 8 heads" in str(answer_of(pd.DataFrame([*rows, fitting])))
@@ -386,19 +386,22 @@ def test_a_plan_may_see_as_many_keys_as_a_mechanism_that_was_set_for_the_budget(
     rows = pd.DataFrame([full, oracle, elsewhere, band, *plans]).astype({"budget": "Int64"})
     (table,) = Result("compare", "", {"summary": rows}, {}, (), {}).terminal()
     assert [row[0] for row in table.rows] == [
-        "full", "more.json\n(more keys)", "top-k\n(oracle)", "as.json\n(more keys)",
-        "band\n(more keys)", "bigbird\n(more keys)",
+        "full", "more.json (more keys)", "as.json (more keys)", "band (more keys)",
+        "bigbird (more keys)", "top-k (oracle)",
     ]  # fmt: skip
-    assert str(table.caption).startswith(
-        "At 5 keys per row, as.json, whose rows see 5.75 keys on these sentences, in place of 8 heads costs "
-        "least loss of 2 mechanisms that can be used: +0.2000"
+    (answer,) = table.answers
+    assert answer.startswith(
+        "At 5 keys per row, as.json with 5.75 keys on these sentences in place of 8 heads costs least loss of 2 "
+        "mechanisms that can be used: +0.2"
     )
-    assert " Next is band with +0.4000" in str(table.caption)
-    assert "more keys: than the budget" in str(table.legend)
+    assert " Next is band (+0.4" in answer
     alone = rows[rows["mechanism"].isin(["full", "more.json"])]
     tables = Result("compare", "", {"summary": alone}, {}, (), {"budgets": [6, 5]}).terminal()
-    labels = [[row[0] for row in table.rows] for table in tables]
-    assert labels == [["full", "more.json"], ["full", "more.json\n(more keys)"]]
+    (table,) = tables
+    labels = [row[:2] for row in table.rows]
+    assert labels == [
+        ("full", "6"), ("more.json", "6"), ("full", "5"), ("more.json (more keys)", "5")
+    ]  # fmt: skip
     drawn = draw_comparison(
         alone.assign(mass_fraction=0.5, mass_fraction_low=0.4, mass_fraction_high=0.6)
     )
@@ -454,10 +457,11 @@ def test_a_budget_that_only_plans_fit_has_its_table(small_run: Path, tmp_path: P
         small_run, (3, 5), sentences=SENTENCES, **QUICK, mechanisms=("bigbird",), sites=("encoder",),
         plans=(tmp_path / "mine.json",), quick=True,
     )  # fmt: skip
-    tables = list(found.terminal())
-    assert [str(table.title).split(" per")[0] for table in tables] == ["\n3 keys", "\n5 keys"]
-    assert [row[0] for row in tables[0].rows] == ["full", "mine.json"]
-    assert str(tables[0].caption).startswith("At 3 keys per row, mine.json in place of")
+    (table,) = found.terminal()
+    rows = [row[:2] for row in table.rows]
+    assert rows[:2] == [("full", "3"), ("mine.json", "3")]
+    assert {row[1] for row in rows[2:]} == {"5"}
+    assert table.answers[0].startswith("At 3 keys per row, mine.json in place of")
     alone = compare(
         small_run, (3,), sentences=SENTENCES, **QUICK, mechanisms=(), plans=(tmp_path / "mine.json",),
         quick=True,
@@ -489,7 +493,7 @@ def test_the_sentence_on_installing_gives_the_loss_of_the_row(
         mechanisms=[name], quick=True,
     )  # fmt: skip
     (_, said) = found.contents().answers
-    assert said in str(next(iter(found.terminal())).caption)
+    assert said in next(iter(found.terminal())).answers
     call = re.search(r"attnlab\.attention\.install\(model, (\{.*?\})\)", said)
     assert call is not None
     training = load_evaluator((model, words), sentences=texts[3:5])
@@ -533,20 +537,16 @@ def test_a_plan_is_told_from_the_next_by_its_gain_and_one_with_more_keys_is_mark
     result = Result(
         "compare", "", {"summary": pd.DataFrame(rows)}, {}, (), {"against": "mine.json"}
     )
-    table, gains = result.terminal()
+    (table,) = result.terminal()
     labels = [row[0] for row in table.rows]
-    assert labels == ["full", "wide.json\n(more keys)", "mine.json", "band"]
-    said = str(table.caption)
-    assert "+0.1000 [0.0000, +1.0000] a token, -2.00 [-3.00, -1.00] of 72.3 BLEU" in said
+    assert labels == ["full", "wide.json (more keys)", "mine.json", "band"]
+    (said,) = table.answers
+    assert "+0.1 [0.0, +1.0] a token, -2.0 [-3.0, -1.0] BLEU" in said
     assert said.endswith(
-        f" Next is band with +0.4000 [0.0000, +1.0000], a loss that is higher by +0.3000 "
-        f"[{low:+.4f}, +0.5000]{doubt}"
+        f" Next is band, a loss that is higher by +0.3000 [{low:+.4f}, +0.5000]{doubt}"
     )
-    assert gains.rows == (("band", f"+0.3000 [{low:+.4f}, +0.5000]", "all"),)
-    assert str(gains.title).startswith("\nGain of mine.json at the same sites")
-    assert table.legend is None
-    assert "BLEU (greedy)" in str(gains.legend)
-    assert "more keys: than the budget, on these sentences" in str(gains.legend)
+    (gain_at,) = (index for index, name in enumerate(table.headings) if "gain" in name)
+    assert [row[gain_at] for row in table.rows] == ["", "", "", "+0.30"]
     # The row that others are held against may be the second.
     held = [
         rows[0],
@@ -557,13 +557,13 @@ def test_a_plan_is_told_from_the_next_by_its_gain_and_one_with_more_keys_is_mark
     assert str(turned).endswith(f", a loss that is higher by +0.3000 [{low:+.4f}, +0.5000]{doubt}")
     # Of the keys of a plan with linear attention nothing is known.
     unknown = mechanism("linear.json", "", 0.0, sites="all", visible_keys=math.nan, **bleus)
-    (table, _) = Result(
+    (table,) = Result(
         "compare", "", {"summary": pd.DataFrame([*rows, unknown])}, {}, (), {"against": "mine.json"}
     ).terminal()
-    assert "linear.json\n(keys not counted)" in [row[0] for row in table.rows]
-    assert "mine.json in place of 8 heads" in str(table.caption)
+    assert "linear.json (keys not counted)" in [row[0] for row in table.rows]
+    assert "mine.json in place of 8 heads" in table.answers[0]
     (alone,) = Result("compare", "", result.tables, {}, (), {"against": None}).terminal()
-    assert "not tested here" in str(alone.caption)
+    assert "not tested here" in alone.answers[0]
 
 
 def test_gains_are_those_of_the_row_that_is_named(

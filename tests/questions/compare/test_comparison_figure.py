@@ -187,8 +187,8 @@ def test_the_page_names_the_nearest_that_can_be_used() -> None:
     (answer,) = answers(rows)
     assert answer == (
         "At 5 keys per row, band in place of 4 heads is nearest to full attention of 2 mechanisms that can "
-        "be used: output error 0.200 [0.500, 0.500], a figure that looks a little better for being the least "
-        "of several. Next is linear with 0.350 [0.500, 0.500]; that the two differ is not tested here."
+        "be used: output error 0.20 [0.50, 0.50]. Next is linear (0.35 [0.50, 0.50]), a difference that is "
+        "not tested here."
     )
     assert answers(rows[:2]) == []
 
