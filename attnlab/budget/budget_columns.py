@@ -43,7 +43,7 @@ LENGTH_RATIO = COLUMNS["length_ratio"]
 
 
 def _gain(name: str, measure: str, meaning: str, digits: int) -> Estimate:
-    heading, short = (f"{measure} gain of{space}another over this" for space in " \n")
+    heading, short = f"{measure} gain of another over this", f"{measure}\ngain"
     said = (
         f"{meaning}, at the same heads and budget: the one that the result names, `searched` in a "
         "plan search. Above 0 that one is better."

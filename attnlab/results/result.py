@@ -240,12 +240,13 @@ class Result:
         )
 
     def terminal(self) -> Iterator[TerminalTable]:
-        """Its rows as a terminal shows them: those of the first table, unless the question says otherwise."""
-        own = getattr(self.asked.viewer, "terminal", None)
-        if own is not None:
-            yield from own(self)
+        """Its answers, and the rows of its first table unless the question chooses others, for a terminal."""
+        tables = getattr(self.asked.viewer, "terminal", None)
+        if tables is None:
+            yield self._first_rows(MOST_ROWS if is_terminal() else None)
             return
-        yield self._first_rows(MOST_ROWS if is_terminal() else None)
+        for number, table in enumerate(tables(self)):
+            yield table if number else replace(table, answers=self.answers or table.answers)
 
     def _first_rows(self, most: int | None = None) -> TerminalTable:
         table = self.asked.tables[0]

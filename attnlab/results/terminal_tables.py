@@ -95,8 +95,8 @@ def first_rows(
         column.name
         for column in columns[1:]
         if len(frame) > 1
-        and column.name != leading
-        and frame[column.name].nunique(dropna=False) == 1
+        and Estimate(column).low not in frame
+        and frame[column.name].nunique() == 1
     }
     for declared in columns:
         name = declared.name

@@ -135,7 +135,7 @@ def test_a_run_is_told_what_its_loss_becomes_in_one_sentence(
     lines = done.stdout.splitlines()
     first = next(line for line in lines if line.startswith(("full", "top-k", "band")))
     assert first.startswith("full"), "what the others are compared with stands above them"
-    assert any(line.startswith("(oracle)") for line in lines)
+    assert any(line.startswith("top-k (oracle)") for line in lines)
     assert "BLEU" not in done.stdout, "none was asked for"
     assert "bigbird" not in done.output, "notes name mechanisms that were asked for"
     assert "mathdefault" not in (tmp_path / "out/figures/mechanisms_all.svg").read_text("utf-8")

@@ -10,7 +10,7 @@ from attnlab.core.columns import LOSS_CHANGE
 from attnlab.questions.analyze.head_phrases import count_labels
 from attnlab.questions.importance.view import readable, removable
 from attnlab.questions.plan.view import planning_answers
-from attnlab.questions.prune.view import answers
+from attnlab.questions.prune.view import curve_answers
 
 
 def curve(order: str, lows: list[float]) -> pd.DataFrame:
@@ -151,7 +151,9 @@ def pruning(measure: str, pruned: list[float], random: list[float | None]) -> pd
 def test_a_pruning_says_where_random_heads_do_as_well(
     measure: str, random: list[float | None], named: str | None
 ) -> None:
-    _, *said = answers(pruning(measure, [5.0, 6.5 if measure == "bleu" else 6.0, 6.0], random))
+    _, *said = curve_answers(
+        pruning(measure, [5.0, 6.5 if measure == "bleu" else 6.0, 6.0], random)
+    )
     sentence = (
         f"At {named} the heads that the gates closed cost no less on the test part than as many random ones "
         "(one draw)."

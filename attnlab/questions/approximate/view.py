@@ -43,15 +43,16 @@ def contents(result: Result) -> Contents:
     facts = {name: str(value) for name, value in result.about.items()}
     facts["Matrices"] = f"{table['matrix'].nunique():,}"
     tables = (ShownTable(APPROXIMATION.file, APPROXIMATION.heading, ("seconds",)),)
-    return Contents(_answers(table), facts=facts, tables=tables)
+    return Contents(answers(result), facts=facts, tables=tables)
 
 
-def _answers(table: pd.DataFrame) -> list[str]:
+def answers(result: Result) -> list[str]:
     """Which family needs the fewest bits, and which is nearest, a sentence each."""
+    table = result.approximation
     counts = table.drop_duplicates("matrix")["structure"].value_counts()
     named = ", ".join(f"{family_words(str(name))} {n}" for name, n in counts.items() if name)
     none = f" {NO_STRUCTURE}: {NO_STRUCTURE_MEANS}." if NO_FAMILY in counts.index else ""
-    answers = (
+    said = (
         [f"The family of the fewest bits per row, by number of matrices: {named}.{none}"]
         if named
         else []
@@ -65,8 +66,8 @@ def _answers(table: pd.DataFrame) -> list[str]:
             f"{family_words(str(name))} {rounded(mean, 3)}"
             for name, mean in means.sort_values().items()
         )
-        answers.append(f"Mean relative l1 distance, the nearest family first: {listed}{beside}.")
-    return answers
+        said.append(f"Mean relative l1 distance, the nearest family first: {listed}{beside}.")
+    return said
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:

@@ -21,14 +21,14 @@ _WHAT = Column(
 
 def contents(result: Result) -> Contents:
     """What the page of a check shows."""
-    return Contents(_answers(result))
+    return Contents(answers(result))
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:
     """The properties, layers that are alike in one row, then what can be done with the layers."""
     first = ["what", "expected", "found", "distance", "outcome", "change"]
     shown = _shown(result.properties, first, PROPERTIES.columns, None)
-    yield replace(shown, caption="\n".join([*_answers(result), *_legend(result.properties)]))
+    yield replace(shown, caption="\n".join(_legend(result.properties)) or None)
     if len(result.abilities):
         names = ["what", *(name for name in ABILITIES if name not in {"site", "layer", "reason"})]
         shown = _shown(result.abilities, names, ABILITIES.columns, "\nLayers")
@@ -88,7 +88,7 @@ def _sentence(row: dict[Any, Any]) -> str:
     return f"{row['property'].capitalize()}: {row['found']}, where {row['expected']} is expected{change}."
 
 
-def _answers(result: Result) -> list[str]:
+def answers(result: Result) -> list[str]:
     """Whether all is as expected, and what is not."""
     outcomes = result.properties["outcome"]
     wrong, checked = mismatches(result), int((outcomes != NOT_APPLICABLE).sum())

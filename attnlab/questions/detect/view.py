@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from attnlab.core import HEAD_KEYS, Column, InputError, counted, layer_name
 from attnlab.figures import check_table, draw_heads
 from attnlab.questions.detect.question import (
-    AGREEMENT,
     DETECTORS,
     GATE,
     GATE_UNTRAINED,
@@ -25,7 +24,6 @@ from attnlab.results import (
     Result,
     TerminalTable,
     head_names,
-    rows_shown,
 )
 
 _MARK = "*"
@@ -44,11 +42,11 @@ def contents(result: Result) -> Contents:
         # Of cross-attention that had nothing to copy there is no score.
         if _columns(own)
     ]
-    return Contents(_answers(result), figures)
+    return Contents(answers(result), figures)
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:
-    """The scores of all heads, or of those that lead in a detector where a model has many; then agreement."""
+    """The scores of all heads, or of those that lead in a detector where a model has many."""
     there, figures = _there(result.detectors), _columns(result.detectors)
     heads = _first(result.detectors, there)
     more = len(result.detectors) - len(heads)
@@ -63,11 +61,7 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
         if any(one.above in heads for one in there)
         else ""
     )
-    caption = "\n".join([*_answers(result), marked]) + left
-    yield TerminalTable(("head", *headings), rows, headings, None, caption)
-    columns = [one for one in AGREEMENT.columns if one.name != "site"]
-    for site, own in result.agreement.groupby("site", sort=False):
-        yield rows_shown(own, columns, title=f"\nRank correlation over heads, {site}", gap=1)
+    yield TerminalTable(("head", *headings), rows, headings, None, f"{marked}{left}" or None)
 
 
 def _there(heads: pd.DataFrame) -> list[Detector]:
@@ -92,7 +86,7 @@ def _cell(column: Column, row: dict[Any, Any]) -> str:
     return shown + (_MARK if above else " ") if shown else ""
 
 
-def _answers(result: Result) -> list[str]:
+def answers(result: Result) -> list[str]:
     """How many heads are above their controls, and the first of each detector, as sentences."""
     found = []
     heads = result.detectors

@@ -42,7 +42,7 @@ def contents(result: Result) -> Contents:
         "Model": str(result.about["Model"]),
         "Words": " and ".join(str(len(words)) for words in result.details["words"]),
     }
-    return Contents(_answers(result), figures, facts)
+    return Contents(answers(result), figures, facts)
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:
@@ -65,14 +65,14 @@ def _rows(
     return replace(shown_rows, caption="\n".join(said) or None)
 
 
-def _answers(result: Result) -> list[str]:
+def answers(result: Result) -> list[str]:
     """How many tokens the words are, and which word moves most, as sentences."""
     tokens = result.tokens[result.tokens["mask"] == 1]
     words = sum(map(len, result.details["words"]))
     special = int(tokens["special"].sum())
     are = "is" if words == 1 else "are"
     counts = f"{counted(words, 'word')} {are} {counted(len(tokens) - special, 'token')}"
-    answers = [f"{counts}, beside {counted(special, 'special token')}."]
+    said = [f"{counts}, beside {counted(special, 'special token')}."]
     moved = result.moves
     if not moved.empty:
         last = moved[moved["layer"] == moved["layer"].max()]
@@ -81,11 +81,11 @@ def _answers(result: Result) -> list[str]:
         others = digits.shown(last["anisotropy"].iloc[0])
         beside = f", where different words have {others} on average" if others else ""
         most = " most" if len(cosines) > 1 else ""
-        answers.append(
+        said.append(
             f"Of {counted(len(cosines), 'word')} in two contexts, '{shown(str(cosines.index[0]))}' moves"
             f"{most} by the last layer: cosine {digits.shown(cosines.iloc[0])}{beside}."
         )
-    return answers
+    return said
 
 
 def draw_moves(moves: pd.DataFrame, *, width: float = COLUMN) -> Figure:

@@ -241,6 +241,15 @@ QUESTION = Question(
     run="attnlab.questions.prune.pruning:prune",
     layout="attnlab.questions.prune.pruned_runs:PruningFiles",
     figures=("curve",),
+    shows=(
+        "kind",
+        "penalty",
+        "heads_left",
+        *(f"{site}_left" for site in SITES),
+        LOSS_CHANGE.name,
+        BLEU_CHANGE.name,
+    ),
+    leading=BLEU_CHANGE.name,
     folder="pruning",
     announced=True,
 )

@@ -1,8 +1,5 @@
 """A pruning drawn: change of BLEU or loss by heads left, heads left of each site; its rows on a terminal."""
 
-from collections.abc import Iterator
-from dataclasses import replace
-from math import isnan
 from typing import Literal, NamedTuple
 
 import pandas as pd
@@ -12,18 +9,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from attnlab.core import (
-    BLEU,
     BLEU_CHANGE,
-    LOSS,
     LOSS_CHANGE,
     SITES,
     Estimate,
-    counted,
     rounded,
 )
 from attnlab.figures import INK, PAGE, blank, check_table, style
-from attnlab.questions.prune.question import CURVE
-from attnlab.results import Contents, DrawnFigure, Result, TerminalTable
+from attnlab.results import Contents, DrawnFigure, Result
 
 # Voita et al. 2019 prune as far as 0.15 BLEU below; 1,000 sentences cannot tell less than this apart.
 TOLERANCE = 0.5
@@ -72,45 +65,20 @@ def contents(result: Result) -> Contents:
         "Loss": str(result.about["loss"]),
         "Seed": str(curve["seed"].iloc[0]),
     }
-    return Contents(answers(curve), [figure], facts)
+    return Contents(answers(result), [figure], facts)
 
 
-def terminal(result: Result) -> Iterator[TerminalTable]:
-    """The test part of the curve in at most 80 columns, and what it says."""
-    test = result.curve[result.curve["split"] == "test"]
-    heads, sentences = (test[name].iloc[0] for name in ("heads", "sentences"))
-    translates = has_bleu(test)
-    measure = MEASURES[translates]
-    change = replace(measure.change, column=replace(measure.change.column, digits=measure.digits))
-    kind, penalty = CURVE["kind"], CURVE["penalty"]
-    sites = (f"{site}_left" for site in SITES if f"{site}_left" in test)
-    left = [CURVE[name] for name in ("heads_left", *sites)]
-    # Nine columns fit 80 characters only with fewer decimals.
-    loss, bleu = replace(LOSS, digits=2), replace(BLEU, digits=1)
-    scores = [loss, bleu] if translates else [loss]
-    headings = (column.narrow for column in (penalty, *left, *scores))
-    numbers = (*headings, change.column.heading)
-    rows = tuple(
-        (
-            row[kind.name],
-            "" if isnan(row[penalty.name]) else f"{row[penalty.name]:g}",
-            *(str(row[column.name]) for column in left),
-            *(column.shown(row[column.name]) for column in scores),
-            "" if row[kind.name] == "unpruned" else change.shown(row, signed=True),
-        )
-        for row in test.to_dict("records")
-    )
-    yield TerminalTable(
-        (kind.narrow, *numbers),
-        rows,
-        numbers,
-        f"{counted(heads, 'head')}, {counted(sentences, 'test sentence')}",
-        "\n".join(answers(result.curve)),
-        gap=1,
-    )
+def rows(result: Result) -> pd.DataFrame:
+    """The test part of the curve."""
+    return result.curve[result.curve["split"] == "test"]
 
 
-def answers(curve: pd.DataFrame) -> list[str]:
+def answers(result: Result) -> list[str]:
+    """The smallest model, and where random heads do as well."""
+    return curve_answers(result.curve)
+
+
+def curve_answers(curve: pd.DataFrame) -> list[str]:
     """The smallest model, and where random heads do as well, as sentences."""
     penalties = no_better_than_random(curve)
     if not penalties:

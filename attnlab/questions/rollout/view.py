@@ -37,20 +37,22 @@ def contents(result: Result) -> Contents:
         if len({side for side, _ in keys}) > 1:
             caption += " Columns are the tokens of the source, then those of the target."
         figures.append(DrawnFigure("rollout", figure, caption))
-    return Contents([_answer(result)], figures)
+    return Contents(answers(result), figures)
 
 
-def _answer(result: Result) -> str:
+def answers(result: Result) -> list[str]:
+    """Which token of the source has the largest share."""
     source = [token for side, token in result.details["keys"] if side == "source"]
     mean, key = result.shares[-1, :, : len(source)].mean(0).max(0)
-    return (
+    answer = (
         f"Of the source '{shown(source[int(key)])}' has the largest mean share over all positions, "
         f"{ROLLOUT['share'].shown(float(mean))}."
     )
+    return [answer]
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:
-    """A row per position, with a column for the tokens of each side, and the answer."""
+    """A row per position, with a column for the tokens of each side."""
     sides = list(dict.fromkeys(side for side, _ in result.details["keys"]))
     headings = [f"largest shares of the {side}" for side in sides]
     rows = []
@@ -59,7 +61,7 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
         rows.append((name, *(_largest(own[own["key_side"] == side]) for side in sides)))
     named = int(result.rollout.groupby("query").size().max())
     yield TerminalTable(
-        ("position", *headings), tuple(rows), caption=_answer(result), prose=tuple(headings),
+        ("position", *headings), tuple(rows), prose=tuple(headings),
         legend=f"Named are those of the {named} largest shares of a position, of both sides together, "
         f"at most {_PRINTED} of a side." if len(sides) > 1 else None,
     )  # fmt: skip

@@ -41,7 +41,7 @@ from attnlab.questions.detect.question import (
     NoPairs,
     Shortened,
 )
-from attnlab.questions.detect.view import _answers, draw_detectors
+from attnlab.questions.detect.view import answers, draw_detectors
 from attnlab.reading import prepare, read_sentences, ready_to_show
 from attnlab.results.result import Result
 
@@ -389,7 +389,7 @@ def test_few_texts_do_not_tell_heads_from_controls() -> None:
         (random_models.gpt2(), random_models.tokenizer()), sequences=3, tokens=8, context=16
     )
     assert "Previous token: too few texts to tell heads from controls, highest" in " ".join(
-        _answers(found)
+        answers(found)
     )
     assert not any("*" in cell for row in next(iter(found.terminal())).rows for cell in row)
 
@@ -403,11 +403,11 @@ def test_the_highest_head_is_one_of_those_above_controls() -> None:
          INDUCTION.above: [False, True, True]},
     )  # fmt: skip
     result = Result("detect", "", {"detectors": table, "agreement": table[:0]}, {}, (), {})
-    assert _answers(result)[0] == (
+    assert answers(result)[0] == (
         "Induction: 2 of 3 heads above controls, of these the highest decoder.0.2 (0.50 [0.45, 0.55])."
     )
     none = replace(result, tables={"detectors": table.assign(**{INDUCTION.above: False})})
-    assert _answers(none)[0].startswith(
+    assert answers(none)[0].startswith(
         "Induction: 0 of 3 heads above controls, highest decoder.0.0"
     )
 
@@ -511,8 +511,8 @@ def test_a_result_is_saved_with_its_maps_and_read_again(tmp_path: Path) -> None:
     again = Result.load(tmp_path / "found")
     both = (one.detectors.astype(object) for one in (again, found))
     pd.testing.assert_frame_equal(*(one.where(one.notna(), None) for one in both))
-    shown = list(again.terminal())
-    assert [len(one.rows) for one in shown] == [8, len(found.agreement)]
+    (shown,) = again.terminal()
+    assert len(shown.rows) == 8
 
 
 @pytest.mark.parametrize("sites", [None, ["cross"]])
@@ -530,7 +530,6 @@ def test_pairs_without_a_copied_word_leave_cross_attention_without_scores(
     found.save(tmp_path / "found")
     drawn = [path.stem for path in (tmp_path / "found" / "figures").glob("*.svg")]
     assert sorted(drawn) == ([] if sites else ["detectors_decoder", "detectors_encoder"])
-    assert len(list(found.terminal())) == (1 if sites else 3)
     with pytest.raises(InputError, match="No head has a score"):
         draw_detectors(cross)
 
@@ -654,7 +653,7 @@ def test_the_control_of_a_gate_is_the_gate_of_the_untrained_model() -> None:
     assert not heads["learned_gate_untrained"].equals(heads["learned_gate"])
     assert "learned_gate_untrained" not in alone.detectors
     highest, untrained = heads["learned_gate"].max(), heads["learned_gate_untrained"].max()
-    said = next(one for one in _answers(found) if one.startswith("Learned gate"))
+    said = next(one for one in answers(found) if one.startswith("Learned gate"))
     assert f"({highest:.2f}); in the untrained model at most {untrained:.2f}." in said
 
 

@@ -144,7 +144,7 @@ def test_a_run_that_cannot_translate_yet_is_named(small_run: Path) -> None:
     assert table.legend is None
     (both,) = attnlab.rollout(small_run, "The old cat sleeps.", "Il gatto dorme.", top=3).terminal()
     assert "3 largest shares of a position, of both sides together" in str(both.legend)
-    assert "has the largest mean share over all positions" in (table.caption or "")
+    assert "has the largest mean share over all positions" in table.answers[0]
 
 
 def test_a_run_has_the_bleu_of_the_weights_that_were_kept(
