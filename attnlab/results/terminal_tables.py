@@ -21,6 +21,7 @@ from attnlab.results.export import cell, columns_named, head_names, is_number
 # A longer table scrolls away on a terminal and fills a notebook; the result holds every row.
 MOST_ROWS = 48
 MARK = "*"
+_MARKED = f"{MARK} significant at 5 % after Holm's correction"
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class TerminalTable:
         gap: spaces between columns.
         answers: what was found, a sentence each, above the title.
         columns: what is declared of its columns, where that is known.
+        marked: what the mark behind a figure says; empty without marks.
     """
 
     headings: tuple[str, ...]
@@ -50,6 +52,7 @@ class TerminalTable:
     prose: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
+    marked: str = ""
 
 
 def rows_shown(
@@ -90,7 +93,9 @@ def first_rows(
     if most is not None and len(frame) > most:
         rows = frame.nlargest(most, leading) if leading in frame else frame.head(most)
     texts: dict[str, list[str]] = {}
-    numbers, explained, shown = [], [], []
+    numbers: list[str] = []
+    explained: list[str] = []
+    shown: list[Column] = []
     same = {
         column.name
         for column in columns[1:]
@@ -113,7 +118,7 @@ def first_rows(
             explained += [column.brief] if column.digits is not None else []
     more = len(frame) - len(rows)
     if any(Estimate(column).significant in frame for column in columns):
-        explained.append(f"{MARK} significant at 5 % after Holm's correction")
+        explained.append(_MARKED)
     return TerminalTable(
         tuple(texts),
         tuple(zip(*texts.values(), strict=True)),
@@ -121,6 +126,7 @@ def first_rows(
         caption=f"and {counted(more, 'more row')} in {file}" if more else None,
         legend="; ".join(explained) + "." if explained else None,
         columns=tuple(shown),
+        marked=_MARKED if _MARKED in explained else "",
     )
 
 

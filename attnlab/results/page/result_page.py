@@ -164,7 +164,7 @@ def write_contents(
         )
 
     drawn = written(found.figures)
-    sections = [Section("figures", "Figures", "", figures=drawn)] if drawn else []
+    sections = [Section("figures", "Figure", "", figures=drawn[:1])] if drawn else []
     tables_shown = found.tables
     if tables_shown is None:
         tables_shown = [ShownTable(one.file, one.heading) for one in declared if one.heading]
@@ -182,6 +182,8 @@ def write_contents(
     else:
         sections += whole[:1]
         whole = whole[1:]
+    if drawn[1:]:
+        sections.append(Section("more", "More figures", "", figures=drawn[1:], folded=True))
     sections += [replace(section, folded=True) for section in whole]
     sections += [replace(part.section, figures=written(part.figures())) for part in found.parts]
     page = render_page(
@@ -214,7 +216,7 @@ def _in_words(value: Any) -> str:
 
 def _first_table(first: TerminalTable) -> PageTable:
     numeric = tuple(heading in first.numbers for heading in first.headings)
-    return PageTable(first.columns, first.rows[:MOST_ROWS], numeric=numeric)
+    return PageTable(first.columns, first.rows[:MOST_ROWS], first.marked, numeric)
 
 
 def _section(shown: ShownTable, frame: pd.DataFrame, declared: Sequence[Table]) -> Section:
