@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from attnlab.alignment.links import GoldLinks, Link, gold_links
-from attnlab.core import InputError, briefly, check_there, counted, iterate_lines, replacing
+from attnlab.core import InputError, briefly, check_file_exists, counted, iterate_lines, replacing
 
 Words: TypeAlias = tuple[str, ...]
 LinkForm: TypeAlias = Literal["pharaoh", "naacl", "xlwa", "giza"]
@@ -66,7 +66,7 @@ def form_of(path: str | Path) -> LinkForm:
     ending = Path(path).name.removesuffix(".gz").rpartition(".")[2].lower()
     if ending in _ENDINGS and ending not in _UNSURE:
         return _ENDINGS[ending]
-    check_there(path, "name a file of word alignments")
+    check_file_exists(path, "name a file of word alignments")
     line = next(line for _, line in _lines(path) if line.strip())
     form = _form_of_line(line) or _ENDINGS.get(ending)
     if form is None:
@@ -115,7 +115,7 @@ def read_links(
         InputError: the file cannot be read, is empty or not UTF-8, a line is not of the form, a link is
             outside its sentence, or there are more or fewer sentences than pairs; with the line.
     """
-    check_there(path, "name a file of word alignments")
+    check_file_exists(path, "name a file of word alignments")
     form = form or form_of(path)
     first = int(form in ("naacl", "giza")) if first_index is None else first_index
     if form == "giza" and first == 0:
@@ -138,7 +138,7 @@ def read_pairs(path: str | Path) -> Iterator[tuple[Words, Words]]:
     Raises:
         InputError: the file cannot be read, is empty or not UTF-8, or a line has no tab or an empty side.
     """
-    check_there(path, "name a file with source, tab, target on each line")
+    check_file_exists(path, "name a file with source, tab, target on each line")
     for where, line in _to_the_last(_lines(path)):
         yield _pair(line.split("\t"), where)
 

@@ -16,8 +16,8 @@ from attnlab.core import (
     InputError,
     OptionField,
     Settings,
+    check_file_exists,
     check_has_lines,
-    check_there,
     option_fields,
     read_json,
 )
@@ -278,6 +278,6 @@ def check_texts_there(settings: Settings) -> None:
         if (path := getattr(settings, name, None)) is not None:
             check_has_lines(path)
     if (path := getattr(settings, "treebank", None)) is not None:
-        check_there(path, TREEBANK)
+        check_file_exists(path, TREEBANK)
     check_plans(map(str, getattr(settings, "plans", ())))
     check_corpus(getattr(settings, "corpus", None))

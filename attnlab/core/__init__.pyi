@@ -124,9 +124,9 @@ from .pretrained import READ_WITH_PLAN as READ_WITH_PLAN
 from .pretrained import read_pretrained as read_pretrained
 from .processes import Processes as Processes
 from .processes import Sums as Sums
+from .processes import device_of_process as device_of_process
 from .processes import input_device as input_device
 from .processes import launched_processes as launched_processes
-from .processes import own_device as own_device
 from .processes import usable_device as usable_device
 from .processors import BUSY_SHARE as BUSY_SHARE
 from .processors import ProcessorTimes as ProcessorTimes
@@ -151,8 +151,8 @@ from .texts import SENTENCES as SENTENCES
 from .texts import TREEBANK as TREEBANK
 from .texts import briefly as briefly
 from .texts import check_characters as check_characters
+from .texts import check_file_exists as check_file_exists
 from .texts import check_has_lines as check_has_lines
-from .texts import check_there as check_there
 from .texts import counted as counted
 from .texts import duration as duration
 from .texts import iterate_lines as iterate_lines

@@ -60,7 +60,7 @@ def site_order(site: Site) -> int:
 
 
 def sides_of(site: str, pair: Mapping[Side, Value]) -> tuple[Value, Value]:
-    """What belongs to the queries and to the keys of a site, given by side.
+    """The values that belong to the queries and to the keys of a site, of values by side.
 
     Without a target, as in a model of one stack, the source is both.
 

@@ -117,13 +117,11 @@ def read_tensors(path: str | Path, names: Collection[str]) -> "dict[str, Tensor]
         raise InputError(msg)
     try:
         with opened_tensors(path, copies=2) as file:
-            held = sorted(file.keys())
-            if set(held) != set(names):
-                msg = (
-                    f"{path} holds {', '.join(held)}, and {', '.join(names)} was written; {advice}."
-                )
+            tensor_names = sorted(file.keys())
+            if set(tensor_names) != set(names):
+                msg = f"{path} holds {', '.join(tensor_names)}, and {', '.join(names)} was written; {advice}."
                 raise InputError(msg)
-            return {name: file.get_tensor(name) for name in held}
+            return {name: file.get_tensor(name) for name in tensor_names}
     except (OSError, SafetensorError) as error:
         msg = f"{path} cannot be read ({reason(error)}); {advice}."
         raise InputError(msg) from error

@@ -75,7 +75,7 @@ class Columns(dict[str, Column]):
     """Columns by name."""
 
     def of(self, names: str) -> tuple[Column, ...]:
-        """Those of these names, which are separated by spaces, in this order.
+        """The columns of these names, separated by spaces, in this order.
 
         Raises:
             KeyError: there is none of a name.
@@ -204,7 +204,7 @@ class Estimate:
 
 
 def chance_in_words(low: float, high: float) -> str:
-    """What stands behind a difference that may be chance; empty where its interval lacks 0.
+    """Words to follow a difference that may be chance; empty where its interval lacks 0.
 
     >>> chance_in_words(-1.0, 2.0), chance_in_words(math.nan, math.nan), chance_in_words(1.0, 2.0)
     (', an interval that includes 0', ', of too few sentences to tell it from chance', '')
@@ -249,26 +249,26 @@ class Table:
         Raises:
             KeyError: there is none.
         """
-        found = next((column for column in self.columns if column.name == name), None)
-        if found is None:
+        column = next((column for column in self.columns if column.name == name), None)
+        if column is None:
             raise KeyError(name)
-        return found
+        return column
 
-    def beside(self, there: Collection[str]) -> tuple[Column, ...]:
-        """The `further` columns of those that are there."""
-        if not self.further or set(there) <= set(self):
+    def further_columns(self, present: Collection[str]) -> tuple[Column, ...]:
+        """The `further` columns among those of these names."""
+        if not self.further or set(present) <= set(self):
             return ()
         module, _, name = self.further.partition(":")
         return tuple(
-            column for column in getattr(import_module(module), name)() if column.name in there
+            column for column in getattr(import_module(module), name)() if column.name in present
         )
 
-    def explained(self, there: Collection[str] | None = None) -> str:
+    def explained(self, present: Collection[str] | None = None) -> str:
         """A heading and a line per column, in Markdown; of the columns that are there, or of all."""
         lines = [
             f"- `{column.name}`: {column.meaning}"
-            for column in (*self.columns, *self.beside(there or ()))
-            if there is None or column.name in there
+            for column in (*self.columns, *self.further_columns(present or ()))
+            if present is None or column.name in present
         ]
         return "\n".join([f"## {self.file}, a row per {self.row}", "", *lines, ""])
 

@@ -23,7 +23,7 @@ MOST_DEPTH = 40
 _NO_TOML, _TOML_ADVICE = "is not a TOML file that can be read", "the README shows one"
 _MOST_DIGITS = 40
 # What a value must be, by the name that pydantic gives to a fault.
-_WANTED = {
+_EXPECTED = {
     "int_type": "a whole number",
     "float_type": "a number",
     "finite_number": "a finite number",
@@ -52,7 +52,7 @@ def read_json(
     advice: str = "restore it",
     finite: bool = True,
 ) -> Document:
-    """What a JSON file holds, as the schema has it.
+    """The content of a JSON file, in the type of the schema.
 
     Args:
         path: of the file.
@@ -81,13 +81,13 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     """
     text = document_text(path)
     try:
-        found = tomllib.loads(text)
-        _check_finite(found, finite=True)
+        tables = tomllib.loads(text)
+        _check_finite(tables, finite=True)
     except RecursionError as error:
         raise _refused(path, _NO_TOML, _too_deep(), _TOML_ADVICE) from error
     except (ValueError, InputError) as error:
         raise _refused(path, _NO_TOML, error, _TOML_ADVICE) from error
-    return found
+    return tables
 
 
 def parse_json(text: str, *, finite: bool = True) -> Any:
@@ -98,14 +98,14 @@ def parse_json(text: str, *, finite: bool = True) -> Any:
             a character or, where `finite`, a number beyond 64 bits; without a word of where it comes from.
     """
     try:
-        found = json.loads(text, object_pairs_hook=_distinct, parse_int=_whole)
+        value = json.loads(text, object_pairs_hook=_distinct, parse_int=_whole)
     except ValueError as error:
         msg = f"it is not JSON: {error}"
         raise InputError(msg) from error
     except RecursionError as error:
         raise _too_deep() from error
-    _check_finite(found, finite=finite)
-    return found
+    _check_finite(value, finite=finite)
+    return value
 
 
 def fitting(schema: Callable[..., Document], value: Any) -> Document:
@@ -118,10 +118,10 @@ def fitting(schema: Callable[..., Document], value: Any) -> Document:
 
     try:
         # As text, since only then are lists tuples and tables dataclasses where nothing else is converted.
-        found: Document = _adapter(schema).validate_json(json.dumps(value), strict=True)
+        document: Document = _adapter(schema).validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
         raise InputError(_message_of(error.errors(include_url=False)[0])) from error
-    return found
+    return document
 
 
 @cache
@@ -137,12 +137,12 @@ def _message_of(fault: Any) -> str:
     field = ".".join(str(part) for part in fault["loc"] if not _names_type(part)) or "it"
     if fault["type"] in {"missing", "missing_argument"}:
         return f"{field} is missing"
-    template = _WANTED.get(fault["type"])
+    template = _EXPECTED.get(fault["type"])
     if template is None:
-        wanted = fault["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+        expected = fault["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
     else:
-        wanted = template.format(**fault.get("ctx", {}))
-    return f"{field} must be {wanted}, not {briefly(fault['input'])}"
+        expected = template.format(**fault.get("ctx", {}))
+    return f"{field} must be {expected}, not {briefly(fault['input'])}"
 
 
 def _names_type(part: object) -> bool:
@@ -177,24 +177,24 @@ def _too_large(where: str) -> InputError:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    table = dict(pairs)
+    if len(table) < len(pairs):
         names = [name for name, _ in pairs]
         (twice, _), *_ = Counter(names).most_common(1)
         msg = f"it has the key {briefly(twice)} twice"
         raise InputError(msg)
-    return found
+    return table
 
 
 def _check_finite(value: Any, *, finite: bool) -> None:
-    for path, one in _parts(value):
-        if isinstance(one, str) and has_half_character(one):
-            msg = f"{path} holds {briefly(one)}, in which half a character stands"
+    for path, item in _parts(value):
+        if isinstance(item, str) and has_half_character(item):
+            msg = f"{path} holds {briefly(item)}, in which half a character stands"
             raise InputError(msg)
-        if isinstance(one, int) and finite and abs(one) > LARGEST_NUMBER:
+        if isinstance(item, int) and finite and abs(item) > LARGEST_NUMBER:
             raise _too_large(f"{path} is")
-        if isinstance(one, float) and finite and not math.isfinite(one):
-            msg = f"{path} must be a finite number, not {one}"
+        if isinstance(item, float) and finite and not math.isfinite(item):
+            msg = f"{path} must be a finite number, not {item}"
             raise InputError(msg)
 
 
@@ -202,14 +202,14 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     """Every value in nested tables and lists, keys among them, with its path."""
     left: list[tuple[tuple[Any, ...], Any]] = [((), value)]
     while left:
-        path, one = left.pop()
-        if isinstance(one, dict | list):
+        path, item = left.pop()
+        if isinstance(item, dict | list):
             if len(path) >= MOST_DEPTH:
                 raise _too_deep()
-            inner = one.items() if isinstance(one, dict) else enumerate(one)
+            inner = item.items() if isinstance(item, dict) else enumerate(item)
             left += [((*path, name), part) for name, part in inner]
-            if isinstance(one, dict):
-                for name in one:
+            if isinstance(item, dict):
+                for name in item:
                     yield "a key", name
         else:
-            yield ".".join(map(str, path)) or "it", one
+            yield ".".join(map(str, path)) or "it", item

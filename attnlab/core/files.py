@@ -113,14 +113,14 @@ def check_files_in(folder: str | Path) -> None:
                 check_regular(path)
 
 
-def _check_status(path: str | Path, found: os.stat_result, most_bytes: int | None) -> None:
-    kind = stat.S_IFMT(found.st_mode)
+def _check_status(path: str | Path, status: os.stat_result, most_bytes: int | None) -> None:
+    kind = stat.S_IFMT(status.st_mode)
     if kind != stat.S_IFREG:
         msg = f"{path} is {_KINDS.get(kind, 'something else')} and no regular file; name a regular file."
         raise InputError(msg)
-    if most_bytes is not None and found.st_size > most_bytes:
+    if most_bytes is not None and status.st_size > most_bytes:
         msg = (
-            f"{path} has {found.st_size:,} bytes, more than the {most_bytes:,} that are read; check the "
+            f"{path} has {status.st_size:,} bytes, more than the {most_bytes:,} that are read; check the "
             "path."
         )
         raise InputError(msg)
@@ -355,7 +355,7 @@ def inert_texts(table: "pd.DataFrame") -> "pd.DataFrame":
     """
     others = table.select_dtypes(exclude=["number", "bool"])
     # `map` would make floats of whole numbers among which some are missing.
-    texts = [name for name in others if any(isinstance(one, str) for one in others[name])]
+    texts = [name for name in others if any(isinstance(cell, str) for cell in others[name])]
     return (
         table.assign(**{str(name): table[name].map(_inert) for name in texts}) if texts else table
     )

@@ -244,7 +244,7 @@ def _put_in_place(
             delete_leftovers((folder / path).parent, [path.name])
         superfluous = replaced - set(new)
         changed = True
-        for path in (Path(last), *sorted(one for one in replaced if one.name in MARKS)):
+        for path in (Path(last), *sorted(mark for mark in replaced if mark.name in MARKS)):
             _delete(folder / path)
         for path in sorted(superfluous):
             (folder / path).unlink(missing_ok=True)
@@ -282,8 +282,12 @@ def similar_folder(path: str | Path) -> str:
     """A question that names the folder nearby whose name is most like that of `path`; empty where none is."""
     path = Path(path)
     try:
-        beside = [one.name for one in path.parent.iterdir() if one.is_dir() and one != path]
+        names = [
+            sibling.name
+            for sibling in path.parent.iterdir()
+            if sibling.is_dir() and sibling != path
+        ]
     except OSError:
         return ""
-    near = nearest(path.name, sorted(beside))
+    near = nearest(path.name, sorted(names))
     return f" Did you mean {path.parent / near}?" if near else ""

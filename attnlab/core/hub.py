@@ -29,8 +29,8 @@ def model_source(name: str | Path) -> str:
     if text and Path(text).is_dir():
         return text
     if not HUB_NAME.fullmatch(text) or Path(text).exists():
-        found = "is a file" if Path(text).is_file() else "does not exist"
-        msg = f"{text!r} {found} and is no name of a model on the hub; give a folder with a model."
+        state = "is a file" if Path(text).is_file() else "does not exist"
+        msg = f"{text!r} {state} and is no name of a model on the hub; give a folder with a model."
         raise InputError(msg)
     if hub_answers():
         return text

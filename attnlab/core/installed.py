@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 def with_plugins(
     group: str,
-    own: Mapping[str, T],
-    wanted: str,
+    built_in: Mapping[str, T],
+    expected: str,
     accepts: Callable[[Any], bool],
     name_of: Callable[[T], str] | None = None,
 ) -> dict[str, T]:
@@ -25,28 +25,28 @@ def with_plugins(
 
     Args:
         group: the group of entry points.
-        own: attnlab's own, by name.
-        wanted: what must be registered, in words, for the error.
+        built_in: attnlab's own, by name.
+        expected: what must be registered, in words, for the error.
         accepts: whether an object is such a thing.
         name_of: its name; without it that of the entry point.
 
     Raises:
         InputError: what is registered cannot be imported, is not accepted, or has the name of another.
     """
-    found = dict(own)
+    objects = dict(built_in)
     for entry, thing in plugins(group).items():
         if not accepts(thing):
-            msg = f"'{entry}', registered under {group}, must be {wanted}, not {thing!r}."
+            msg = f"'{entry}', registered under {group}, must be {expected}, not {thing!r}."
             raise InputError(msg)
         name = entry if name_of is None else name_of(thing)  # type: ignore[arg-type]
-        if name in found:
+        if name in objects:
             msg = (
                 f"'{entry}', registered under {group}, is called '{name}', which exists already; "
                 "uninstall what registers it."
             )
             raise InputError(msg)
-        found[name] = thing  # type: ignore[assignment]
-    return found
+        objects[name] = thing  # type: ignore[assignment]
+    return objects
 
 
 @cache
@@ -61,18 +61,18 @@ def plugins(group: str) -> dict[str, object]:
     Raises:
         InputError: one of them cannot be imported, or two distributions register one name.
     """
-    found: dict[str, object] = {}
+    objects: dict[str, object] = {}
     for point in entry_points(group=group):
         origin = "an unnamed distribution" if point.dist is None else point.dist.name
-        if point.name in found:
+        if point.name in objects:
             msg = f"'{point.name}' is registered twice under {group}; uninstall one, such as {origin}."
             raise InputError(msg)
         try:
-            found[point.name] = point.load()
+            objects[point.name] = point.load()
         except Exception as error:
             msg = f"'{point.name}' of {origin} cannot be imported from {point.value}: {error}"
             raise InputError(msg) from error
-    return found
+    return objects
 
 
 __version__ = "0.1.0"
@@ -85,9 +85,8 @@ LIBRARIES = (
 
 def versions(libraries: Sequence[str] = LIBRARIES) -> dict[str, str]:
     """Versions by name: Python, attnlab, and those of the libraries that are installed."""
-    found = {name: version_of(name) for name in libraries}
-    own = {"python": platform.python_version(), "attnlab": __version__}
-    return own | {name: version for name, version in found.items() if version is not None}
+    installed = {name: version for name in libraries if (version := version_of(name)) is not None}
+    return {"python": platform.python_version(), "attnlab": __version__} | installed
 
 
 # Of a small cell of a study, reading what is installed would be most of the work.

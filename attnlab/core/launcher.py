@@ -32,9 +32,9 @@ def with_launcher() -> bool:
 
 def one_of_several() -> bool:
     """Whether this process was started with others, as the libraries that train see it too."""
-    found = launched()
-    if found is not None:
-        return found[1] > 1
+    placement = launched()
+    if placement is not None:
+        return placement[1] > 1
     return bool(os.environ.get("LOCAL_RANK") and os.environ.get("WORLD_SIZE")) and (
         _number("WORLD_SIZE") > 1
     )

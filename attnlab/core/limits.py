@@ -71,7 +71,7 @@ class Limit:
     unit: str
 
     def value(self) -> int:
-        """The limit that holds now.
+        """The limit in force: that of the environment variable, or the default.
 
         Raises:
             InputError: the environment variable is no whole number from 1 up.
@@ -84,13 +84,13 @@ class Limit:
             raise InputError(msg)
         return int(text)
 
-    def refuse(self, found: int, where: str) -> None:
-        """Raises InputError where `found` is beyond the limit; `where` is what has so many."""
+    def refuse(self, count: int, where: str) -> None:
+        """Raises InputError where `count` is beyond the limit; `where` is what has so many."""
         limit = self.value()
-        if found > limit:
+        if count > limit:
             msg = (
-                f"{where} has {found:,} {self.unit}, beyond the limit of {limit:,}; shorten it, or set "
-                f"{self.variable}={found}."
+                f"{where} has {count:,} {self.unit}, beyond the limit of {limit:,}; shorten it, or set "
+                f"{self.variable}={count}."
             )
             raise InputError(msg)
 
@@ -129,7 +129,7 @@ def free_bytes(device: "torch.device | str") -> int:
 
 
 def check_memory(
-    wanted: int | float,
+    needed: int | float,
     what: str,
     advice: str,
     *,
@@ -139,7 +139,7 @@ def check_memory(
     """Refuses work that needs more memory than there is.
 
     Args:
-        wanted: bytes.
+        needed: bytes.
         what: needs them, to begin the sentence.
         advice: what to do, to end it.
         memory: the most in GB; None: what is free.
@@ -148,21 +148,21 @@ def check_memory(
     Raises:
         InputError: it needs more.
     """
-    there = _bytes_there(memory, device)
-    if wanted > there:
+    available = _available_bytes(memory, device)
+    if needed > available:
         limit = "are free" if memory is None else "are allowed"
-        msg = f"{what} needs {_gigabytes(wanted)} of memory, and {_gigabytes(there)} {limit}; {advice}."
+        msg = f"{what} needs {_gigabytes(needed)} of memory, and {_gigabytes(available)} {limit}; {advice}."
         raise InputError(msg)
 
 
 def exceeds_memory(
-    wanted: int | float, *, memory: int | float | None = None, device: "torch.device | str" = "cpu"
+    needed: int | float, *, memory: int | float | None = None, device: "torch.device | str" = "cpu"
 ) -> bool:
     """Whether `check_memory` would refuse so many bytes."""
-    return wanted > _bytes_there(memory, device)
+    return needed > _available_bytes(memory, device)
 
 
-def _bytes_there(memory: int | float | None, device: "torch.device | str") -> int | float:
+def _available_bytes(memory: int | float | None, device: "torch.device | str") -> int | float:
     return free_bytes(device) if memory is None else memory * GIGABYTE
 
 

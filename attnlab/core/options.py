@@ -54,7 +54,7 @@ KIND_NAMES: dict[type, tuple[str, type]] = {
 
 @dataclass(frozen=True)
 class Option:
-    """What a field of `Settings` says beside its type and default.
+    """Help text, range and names on the command line of a field of `Settings`.
 
     Attributes:
         help: what is set, with its unit; it serves the command line and a notebook.
@@ -88,14 +88,14 @@ class Option:
     def refuse(self, name: str, value: Any) -> None:
         """Raises InputError for a value outside the range or the choices, or a sequence of such."""
         several = isinstance(value, Sequence) and not isinstance(value, str)
-        for one in value if several else (value,):
-            if isinstance(one, Real) and not self._holds(_plain(one)):
-                msg = f"{name} must be {self._range()}, not {briefly(one)}."
+        for item in value if several else (value,):
+            if isinstance(item, Real) and not self._holds(_plain(item)):
+                msg = f"{name} must be {self._range()}, not {briefly(item)}."
                 raise InputError(msg)
-            if self.choices and isinstance(one, str) and one not in self.choices:
+            if self.choices and isinstance(item, str) and item not in self.choices:
                 chosen = "among" if several else "one of"
                 choices = ", ".join(self.choices) + (f", or {self.none}" if self.none else "")
-                msg = f"{name} must be {chosen} {choices}, not '{one}'."
+                msg = f"{name} must be {chosen} {choices}, not '{item}'."
                 raise InputError(msg)
 
     def _bounds(self) -> list[tuple[str, int | float]]:
@@ -227,13 +227,13 @@ def option_fields(settings: type[Settings]) -> tuple[OptionField, ...]:
 @functools.cache
 def _read_fields(settings: type[Settings]) -> tuple[OptionField, ...]:
     kinds = get_type_hints(settings, include_extras=True)
-    found = []
+    fields = []
     for field in dataclasses.fields(settings):
-        kind, *said = get_args(kinds[field.name]) or (kinds[field.name],)
-        options = [one for one in said if isinstance(one, Option)]
+        kind, *metadata = get_args(kinds[field.name]) or (kinds[field.name],)
+        options = [item for item in metadata if isinstance(item, Option)]
         if get_origin(kinds[field.name]) is Annotated and options:
-            found.append(OptionField(field.name, kind, field.default, options[0]))
-    return tuple(found)
+            fields.append(OptionField(field.name, kind, field.default, options[0]))
+    return tuple(fields)
 
 
 def options_of(
@@ -255,25 +255,28 @@ def options_of(
     ) -> Callable[Concatenate[Source, Keywords], Result]:
         def call(source: Source, /, *args: Keywords.args, **keywords: Keywords.kwargs) -> Result:
             check_keywords(study.__name__, keywords, settings)
-            known = {field.name: field.several for field in option_fields(settings)}  # type: ignore[arg-type]
+            converters = {field.name: field.several for field in option_fields(settings)}  # type: ignore[arg-type]
             order = [*inspect.signature(settings).parameters]
-            first: Any = [known[name](one) if name in known else one
-                          for name, one in zip(order, args, strict=False)]  # fmt: skip
+            first: Any = [converters[name](value) if name in converters else value
+                          for name, value in zip(order, args, strict=False)]  # fmt: skip
             named: Any = {
-                name: known[name](one) if name in known else one for name, one in keywords.items()
+                name: converters[name](value) if name in converters else value
+                for name, value in keywords.items()
             }
             rest: Any = args[len(order) :]
             return study(source, settings(*first, *rest, **named))
 
         functools.update_wrapper(call, study)
-        own = inspect.signature(study)
-        first = next(iter(own.parameters.values())).replace(kind=inspect.Parameter.POSITIONAL_ONLY)
+        study_signature = inspect.signature(study)
+        first = next(iter(study_signature.parameters.values())).replace(
+            kind=inspect.Parameter.POSITIONAL_ONLY
+        )
         kinds = get_type_hints(settings)
         fields = [
             parameter.replace(annotation=kinds[parameter.name])
             for parameter in inspect.signature(settings).parameters.values()
         ]
-        signature = own.replace(parameters=[first, *fields])
+        signature = study_signature.replace(parameters=[first, *fields])
         call.__signature__ = signature  # type: ignore[attr-defined]
         call.__doc__ = _documented(inspect.getdoc(study) or "", settings)
         return call
@@ -329,19 +332,19 @@ def _plain(number: Real) -> int | float:
 
 
 def _name_of(kind: Any) -> str | None:
-    """What values of a kind are called; None for one that is not told from others here."""
+    """The words for values of a kind; None for a kind that has none."""
     if kind in KIND_NAMES:
         return KIND_NAMES[kind][0]
     if get_origin(kind) is tuple:
         return f"{len(get_args(kind))} values"
-    inner = [_name_of(one) for one in _inner_kinds(kind)]
+    inner = [_name_of(inner_kind) for inner_kind in _inner_kinds(kind)]
     return (
         None if None in inner or not inner else "a list, each of it " + " or ".join(map(str, inner))
     )
 
 
 def _inner_kinds(kind: Any) -> tuple[Any, ...]:
-    """What the values of a sequence are; nothing for other kinds."""
+    """The types of the values of a sequence; empty for other kinds."""
     if get_origin(kind) is not abc.Sequence:
         return ()
     inner = get_args(kind)[0]
@@ -359,7 +362,7 @@ def _is_kind(value: Any, kind: Any) -> bool:
         listed = not isinstance(value, str | dict | Real | None)
         return listed and (
             not isinstance(value, Sequence)
-            or all(any(_is_kind(one, kind) for kind in inner) for one in value)
+            or all(any(_is_kind(item, kind) for kind in inner) for item in value)
         )
     if get_origin(kind) is tuple:
         kinds = get_args(kind)

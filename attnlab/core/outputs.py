@@ -39,15 +39,15 @@ def paths_in(settings: Mapping[str, Any]) -> dict[Path, str]:
 
     A link to nothing is none. Words such as `plan=plan.json` name one too.
     """
-    found: dict[Path, str] = {}
+    paths: dict[Path, str] = {}
     for name, value in settings.items():
-        for one in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(one, str | Path):
-                words = (str(one), str(one).partition("=")[2])
+        for item in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(item, str | Path):
+                words = (str(item), str(item).partition("=")[2])
                 # A text may be too long for the name of a file, which `Path.exists` raises for.
-                there = (word for word in words if word and os.path.exists(word))  # noqa: PTH110
-                found |= {Path(word): name for word in there}
-    return found
+                existing = (word for word in words if word and os.path.exists(word))  # noqa: PTH110
+                paths |= {Path(word): name for word in existing}
+    return paths
 
 
 def check_not_read(

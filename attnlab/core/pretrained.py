@@ -60,24 +60,24 @@ def read_pretrained(kind: Any, source: str | Path, **options: Any) -> Any:
             options = {"attn_implementation": None, **options}
             silent = nullcontext() if model is None else _mechanisms_expected(type(model))
     with silent:
-        found = kind.from_pretrained(str(source), trust_remote_code=False, **options)
-    if isinstance(found, PreTrainedConfig):
-        if found._attn_implementation == READ_WITH_PLAN:  # noqa: SLF001 - it has no public name
-            found._attn_implementation = None  # noqa: SLF001
-        _check_own_attention(found)
+        loaded = kind.from_pretrained(str(source), trust_remote_code=False, **options)
+    if isinstance(loaded, PreTrainedConfig):
+        if loaded._attn_implementation == READ_WITH_PLAN:  # noqa: SLF001 - it has no public name
+            loaded._attn_implementation = None  # noqa: SLF001
+        _check_attention_code(loaded)
     elif _makes_models(kind):
-        model = found[0] if isinstance(found, tuple) else found
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
         for config in _configurations(model.config):
             # What is read by name here has no name in a tuple.
             config.return_dict = True
         _check_floating(model, source)
-    return found
+    return loaded
 
 
 def _has_plan(source: str | Path) -> bool:
     """Whether a folder holds a model that was saved with a plan."""
-    found, _ = PreTrainedConfig.get_config_dict(str(source))
-    return found.get("attn_implementation") == READ_WITH_PLAN
+    configuration, _ = PreTrainedConfig.get_config_dict(str(source))
+    return configuration.get("attn_implementation") == READ_WITH_PLAN
 
 
 @contextmanager
@@ -87,8 +87,8 @@ def _mechanisms_expected(kind: Any) -> Iterator[None]:
     Args:
         kind: the class that is loaded; its list of names that are ignored is as it was afterwards.
     """
-    name, own = "_keys_to_ignore_on_load_unexpected", vars(kind)
-    before = {name: own[name]} if name in own else {}
+    name, attributes = "_keys_to_ignore_on_load_unexpected", vars(kind)
+    before = {name: attributes[name]} if name in attributes else {}
     setattr(kind, name, [*(getattr(kind, name, None) or ()), rf"\.{MECHANISM_NAME}\."])
     try:
         yield
@@ -100,10 +100,10 @@ def _mechanisms_expected(kind: Any) -> Iterator[None]:
 
 def _configuration(source: str | Path) -> Mapping[str, Any]:
     try:
-        found, _ = PreTrainedConfig.get_config_dict(str(source))
+        configuration, _ = PreTrainedConfig.get_config_dict(str(source))
     except Exception:  # noqa: BLE001 - what reads it next says what is wrong with it
         return {}
-    return found
+    return configuration
 
 
 def _check_plausible_values(configuration: Mapping[str, Any], source: str | Path) -> None:
@@ -115,12 +115,12 @@ def _check_plausible_values(configuration: Mapping[str, Any], source: str | Path
         allowed = SIZES.get(name, TOKEN_IDS if name.endswith("_token_id") else None)
         if allowed is not None and (type(value) not in (int, float) or value not in allowed):
             kind = "an odd" if allowed.step == 2 else "a whole"
-            wanted = f"{kind} number from {allowed[0]} to {allowed[-1]:,}"
+            expected = f"{kind} number from {allowed[0]} to {allowed[-1]:,}"
         elif name.endswith(_SHARES) and not (isinstance(value, int | float) and 0 <= value <= 1):
-            wanted = "a number from 0 to 1"
+            expected = "a number from 0 to 1"
         else:
             continue
-        msg = f"{source}/config.json: {path} must be {wanted}, not {briefly(value)}; restore the file."
+        msg = f"{source}/config.json: {path} must be {expected}, not {briefly(value)}; restore the file."
         raise InputError(msg)
     if configuration.get("model_type") not in SINUSOIDAL:
         return
@@ -142,7 +142,7 @@ def _values(configuration: Mapping[str, Any], within: str = "") -> Iterator[tupl
         else:
             # Models for images have a list, with a size for each stage.
             values = value if isinstance(value, list) else [value]
-            yield from ((f"{within}{name}", name, one) for one in values if one is not None)
+            yield from ((f"{within}{name}", name, entry) for entry in values if entry is not None)
 
 
 def _check_weight_files(configuration: Mapping[str, Any], folder: Path) -> None:
@@ -208,7 +208,7 @@ def _check_model_size(model: Any, source: str | Path) -> None:
     """
     if model is None:
         return
-    count = sum(one.numel() for one in model.parameters())
+    count = sum(parameter.numel() for parameter in model.parameters())
     size = getattr(model.config.dtype, "itemsize", torch.float32.itemsize)
     what = f"The model of {count:,} parameters that {source}/config.json describes"
     check_memory(count * size, what, "check its sizes, or use a machine with more")
@@ -224,7 +224,9 @@ def _check_floating(model: PreTrainedModel, source: str | Path) -> None:
         return
     prefix = f"{model.base_model_prefix}."
     parameters = model.named_parameters(remove_duplicate=False)
-    floating = {name.removeprefix(prefix) for name, one in parameters if one.is_floating_point()}
+    floating = {
+        name.removeprefix(prefix) for name, parameter in parameters if parameter.is_floating_point()
+    }
     for path in _files_of_weights(Path(folder)):
         whole = [name for name in _whole_numbers(path) if name.removeprefix(prefix) in floating]
         if whole:
@@ -247,9 +249,11 @@ def _files_of_weights(folder: Path) -> list[Path]:
 def _whole_numbers(path: Path) -> list[str]:
     """The names of the tensors of a file that hold whole numbers or truth values; no tensor is read."""
     if path.suffix == ".bin":
-        held = torch.load(path, map_location="meta", weights_only=True)
-        tensors = {name: one for name, one in held.items() if isinstance(one, torch.Tensor)}
-        return [name for name, one in tensors.items() if not one.is_floating_point()]
+        contents = torch.load(path, map_location="meta", weights_only=True)
+        tensors = {
+            name: value for name, value in contents.items() if isinstance(value, torch.Tensor)
+        }
+        return [name for name, tensor in tensors.items() if not tensor.is_floating_point()]
     with opened_tensors(path, copies=0) as file:
         kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
     return [name for name, kind in kinds.items() if "F" not in kind]
@@ -258,12 +262,12 @@ def _whole_numbers(path: Path) -> list[str]:
 def _configurations(config: PreTrainedConfig) -> list[PreTrainedConfig]:
     """A configuration and those inside it."""
     parts = [getattr(config, name, None) for name in config.sub_configs]
-    return [config, *(one for one in parts if isinstance(one, PreTrainedConfig))]
+    return [config, *(part for part in parts if isinstance(part, PreTrainedConfig))]
 
 
-def _check_own_attention(config: PreTrainedConfig) -> None:
-    for one in _configurations(config):
-        name = getattr(one, "_attn_implementation", None)
+def _check_attention_code(config: PreTrainedConfig) -> None:
+    for part in _configurations(config):
+        name = getattr(part, "_attn_implementation", None)
         if name not in KNOWN_IMPLEMENTATIONS:
             msg = (
                 f"config.json names {name!r} as the code of its attention, which attnlab does not run; "

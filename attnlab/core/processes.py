@@ -52,21 +52,21 @@ class Sums(dict[Key, Value]):
         return result
 
 
-def _added(one: Any, other: Any) -> Any:
-    if isinstance(one, Tensor) and one.shape != other.shape:
+def _added(first: Any, other: Any) -> Any:
+    if isinstance(first, Tensor) and first.shape != other.shape:
         msg = (
-            f"Sums of different models do not add up: one has shape {tuple(one.shape)}, the "
+            f"Sums of different models do not add up: one has shape {tuple(first.shape)}, the "
             f"other {tuple(other.shape)}."
         )
         raise InputError(msg)
-    return add(one, other)
+    return add(first, other)
 
 
 # What can be sent: None, bool, int, float, str, tensors, dataclasses, and tuples, lists, sets,
 # dictionaries and `Sums` of these.
 Plain = Any
-CONTAINERS = {one.__name__: one for one in (tuple, list, frozenset, set)}
-MAPPINGS = {one.__name__: one for one in (dict, Sums)}
+CONTAINERS = {kind.__name__: kind for kind in (tuple, list, frozenset, set)}
+MAPPINGS = {kind.__name__: kind for kind in (dict, Sums)}
 _PLAIN = "plain"
 
 
@@ -133,7 +133,7 @@ class Processes:
         try:
             distributed.all_reduce(holds, distributed.ReduceOp.MAX)
         except RuntimeError as error:
-            raise _FailedTogether(_LOST, 1, lost=True) from error
+            raise _FailedTogether(_LOST, 1, disconnected=True) from error
         return bool(holds)
 
     def by_first(self, action: Callable[[], object]) -> None:
@@ -213,7 +213,7 @@ class Processes:
         try:
             self._exchanged(b"!" + wrapped(mine))
         except _FailedTogether as failure:
-            return mine if failure.lost else (failure.message, failure.exit_status)
+            return mine if failure.disconnected else (failure.message, failure.exit_status)
         return mine
 
     def _as_reported(self, message: str, status: int) -> AttnlabError:
@@ -226,29 +226,29 @@ class Processes:
     def _exchanged(self, mine: bytes) -> list[bytes]:
         """Everybody's bytes; a first byte of `!` says that its sender failed."""
         try:
-            found = _all_gathered(mine, self.count)
+            messages = _all_gathered(mine, self.count)
         except RuntimeError as error:
-            raise _FailedTogether(_LOST, 1, lost=True) from error
-        for data in found:
+            raise _FailedTogether(_LOST, 1, disconnected=True) from error
+        for data in messages:
             if data[:1] == b"!":
                 raise _FailedTogether(*unwrapped(data[1:]))
-        return [data[1:] for data in found]
+        return [data[1:] for data in messages]
 
 
 class _FailedTogether(Exception):  # noqa: N818 - says what happened, and never leaves this file
     """Every process knows that one of them failed."""
 
-    def __init__(self, message: str, exit_status: int, *, lost: bool = False) -> None:
+    def __init__(self, message: str, exit_status: int, *, disconnected: bool = False) -> None:
         super().__init__(message)
         self.message = message
         self.exit_status = exit_status
-        self.lost = lost
+        self.disconnected = disconnected
 
 
 def launched_processes() -> Processes:
     """This process as its launcher describes it in the environment; on its own without one."""
-    found = launched()
-    return Processes(*found) if found else Processes()
+    placement = launched()
+    return Processes(*placement) if placement else Processes()
 
 
 def _reported_elsewhere(message: str, status: int) -> ReportedElsewhereError:
@@ -267,8 +267,8 @@ def _meeting(processes: Processes, *, gpus: bool) -> Iterator[None]:
     with ending_at_once():
         try:
             patience = MEETING if with_launcher() else MEETING_WITHOUT_LAUNCHER
-            found = rendezvous("env://", processes.index, processes.count, timeout=patience)
-            store, index, count = next(found)
+            connections = rendezvous("env://", processes.index, processes.count, timeout=patience)
+            store, index, count = next(connections)
             store.set_timeout(distributed.constants.default_pg_timeout)
         except (RuntimeError, ValueError) as error:
             msg = (
@@ -292,11 +292,13 @@ def _all_gathered(mine: bytes, count: int) -> list[bytes]:
     length = torch.tensor([len(mine)])
     lengths = [torch.zeros_like(length) for _ in range(count)]
     distributed.all_gather(lengths, length)
-    longest = max(int(one) for one in lengths)
+    longest = max(int(size) for size in lengths)
     padded = torch.frombuffer(bytearray(mine.ljust(longest, b"\0")), dtype=torch.uint8)
-    found: list[Tensor] = [torch.zeros_like(padded) for _ in range(count)]
-    distributed.all_gather(found, padded)
-    return [one[: int(own)].numpy().tobytes() for one, own in zip(found, lengths, strict=True)]
+    gathered: list[Tensor] = [torch.zeros_like(padded) for _ in range(count)]
+    distributed.all_gather(gathered, padded)
+    return [
+        data[: int(size)].numpy().tobytes() for data, size in zip(gathered, lengths, strict=True)
+    ]
 
 
 def _sentence(error: Exception) -> str:
@@ -368,11 +370,11 @@ def _restored(described: Any, tensors: dict[str, Tensor]) -> Plain:
 
 def _dataclass(module: str, name: str) -> type:
     # Nothing is imported and nothing but a dataclass is called: what is sent is data, no program.
-    found = getattr(sys.modules.get(module), name, None)
-    if not isinstance(found, type) or not dataclasses.is_dataclass(found):
+    kind = getattr(sys.modules.get(module), name, None)
+    if not isinstance(kind, type) or not dataclasses.is_dataclass(kind):
         msg = f"{module}.{name} cannot be received from another process."
         raise TypeError(msg)
-    return found
+    return kind
 
 
 def usable_device(name: str | None) -> torch.device:
@@ -402,8 +404,8 @@ def input_device(device: torch.device) -> torch.device:
     return torch.device("cpu") if device.type == "meta" else device
 
 
-def own_device(device: str | None, processes: Processes) -> str | None:
-    """Each process of a machine has a GPU of its own while there are enough."""
+def device_of_process(device: str | None, processes: Processes) -> str | None:
+    """The device of this process: while the machine has enough GPUs, one that no other process uses."""
     if processes.count > 1 and device in {None, "cuda"} and torch.cuda.is_available():
         return f"cuda:{processes.local_index % torch.cuda.device_count()}"
     return device

@@ -119,14 +119,14 @@ def _cgroup_folders(proc: str | Path) -> Iterator[Path]:
         root, mount = place.split()[3:5]
         kind, *_, options = filesystem.split()
         # Of version 2 there is one hierarchy, without names of controllers.
-        own = paths.get("") if kind == "cgroup2" else paths.get("cpu")
-        if own is None or not (
+        path_in_hierarchy = paths.get("") if kind == "cgroup2" else paths.get("cpu")
+        if path_in_hierarchy is None or not (
             kind == "cgroup2" or (kind == "cgroup" and "cpu" in options.split(","))
         ):
             continue
         # In a container the mount may begin below the root, or the path be of another namespace.
-        inside = PurePosixPath(own).is_relative_to(root)
-        below = PurePosixPath(own).relative_to(root) if inside else PurePosixPath()
+        inside = PurePosixPath(path_in_hierarchy).is_relative_to(root)
+        below = PurePosixPath(path_in_hierarchy).relative_to(root) if inside else PurePosixPath()
         folder = Path(mount) / below
         yield folder
         yield from (Path(mount) / parent for parent in below.parents if parent != below)

@@ -12,9 +12,9 @@ class ShortRepr:
 
     def __repr__(self) -> str:
         # A mixin of dataclasses, which mypy cannot express.
-        own = fields(self)  # type: ignore[arg-type]
-        shown = (f"{one.name}={summarised(getattr(self, one.name))}" for one in own if one.repr)
-        return f"{type(self).__name__}({', '.join(shown)})"
+        shown = [field.name for field in fields(self) if field.repr]  # type: ignore[arg-type]
+        values = (f"{name}={summarised(getattr(self, name))}" for name in shown)
+        return f"{type(self).__name__}({', '.join(values)})"
 
 
 def summarised(value: Any) -> str:

@@ -3,10 +3,11 @@
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WRITTEN: ContextVar[list[Path] | None] = ContextVar("written", default=None)
@@ -22,17 +23,23 @@ def answering(answer: Callable[[int], None], signals: Sequence[int] = SIGNALS) -
     SIGHUP stays ignored where `nohup` has it ignored. Only the main thread can be told of signals;
     in any other nothing changes.
     """
-    heard = [one for one in signals if one != signal.SIGHUP or _is_heard(one)]
-    try:
-        before = {one: signal.signal(one, lambda number, _: answer(number)) for one in heard}
-    except ValueError:
+    heard = [kind for kind in signals if kind != signal.SIGHUP or _is_heard(kind)]
+    with _handled(lambda number, _: answer(number), heard):
         yield
-        return
+
+
+@contextmanager
+def _handled(handler: Any, kinds: Iterable[int]) -> Iterator[None]:
+    """Gives signals another handler until the block ends; outside the main thread nothing changes."""
+    try:
+        before = {kind: signal.signal(kind, handler) for kind in kinds}
+    except ValueError:
+        before = {}
     try:
         yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for kind, earlier in before.items():
+            signal.signal(kind, earlier)
 
 
 @contextmanager
@@ -71,16 +78,8 @@ def stopped_by_signals() -> Iterator[Callable[[], bool]]:
 @contextmanager
 def ending_at_once() -> Iterator[None]:
     """Inside the block each signal ends the process, also where code that is not Python's waits."""
-    try:
-        before = {one: signal.signal(one, signal.SIG_DFL) for one in SIGNALS if _is_heard(one)}
-    except ValueError:  # not the main thread
+    with _handled(signal.SIG_DFL, filter(_is_heard, SIGNALS)):
         yield
-        return
-    try:
-        yield
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
 
 
 @contextmanager

@@ -42,23 +42,23 @@ _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _OBEYED = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
 
-def check_there(path: str | Path, wanted: str) -> None:
-    """Raises InputError where there is no such regular file; `wanted` says what to give, see `SENTENCES`."""
+def check_file_exists(path: str | Path, advice: str) -> None:
+    """Raises InputError where there is no such regular file; `advice` says what to give, see `SENTENCES`."""
     try:
         exists = Path(path).exists()
     except (OSError, ValueError) as error:  # a name that no file can have
         reason = getattr(error, "strerror", None) or error
-        msg = f"There can be no file {briefly(str(path))} ({reason}); {wanted}."
+        msg = f"There can be no file {briefly(str(path))} ({reason}); {advice}."
         raise InputError(msg) from error
     if not exists:
-        msg = f"There is no file {path}; {wanted}."
+        msg = f"There is no file {path}; {advice}."
         raise InputError(msg)
     check_regular(path)
 
 
 def check_has_lines(path: str | Path) -> None:
     """Raises InputError where there is no file of sentences, or one of empty lines alone."""
-    check_there(path, SENTENCES)
+    check_file_exists(path, SENTENCES)
     if not any(line.strip(" ") for line in iterate_lines(path)):
         msg = f"{path} is empty; give a file with a sentence on each line."
         raise InputError(msg)
@@ -160,11 +160,11 @@ def _blocks(read: Callable[[int], bytes], where: str) -> Iterator[bytes]:
             # What ends the file is told from blank lines when it goes on.
             kept = (rest + part).rstrip(b"\r")
             after = (rest + part)[len(kept) :]
-            block, found, rest = kept.replace(b"\r", b"\n").rpartition(b"\n")
+            block, feed, rest = kept.replace(b"\r", b"\n").rpartition(b"\n")
             rest += after
         else:
-            block, found, rest = (rest + part).rpartition(b"\n")
-        if found:
+            block, feed, rest = (rest + part).rpartition(b"\n")
+        if feed:
             lines += block.count(b"\n") + 1
             yield block
         _check_line_length(read, rest, b"\r" if returns else b"\n", f"{where}, line {lines + 1},")
@@ -305,7 +305,7 @@ def printable(text: str) -> str:
     >>> print(printable("a\x1b[31mb"))
     a\x1b[31mb
     """
-    return _OBEYED.sub(lambda found: _escape(found[0]), text)
+    return _OBEYED.sub(lambda match: _escape(match[0]), text)
 
 
 def _escape(letter: str) -> str:
@@ -328,7 +328,10 @@ def spelled_alike(name: str, names: Iterable[str]) -> str | None:
     names = list(names)
     if name in names:
         return name
-    return next((one for one in names if _letters_alone(one) == _letters_alone(name)), None)
+    return next(
+        (candidate for candidate in names if _letters_alone(candidate) == _letters_alone(name)),
+        None,
+    )
 
 
 def _letters_alone(name: str) -> str:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from attnlab.core import (
     TREEBANK,
     InputError,
+    check_file_exists,
     check_installed,
-    check_there,
     read_text,
     reason,
     shown,
@@ -153,7 +153,7 @@ def load_treebank(path: str | Path, sentences: int | None = None) -> list[GoldSe
 
     path = Path(path)
     found: list[GoldSentence] = []
-    check_there(path, TREEBANK)
+    check_file_exists(path, TREEBANK)
     try:
         # With a line feed at the end, which the last sentence of some files lacks.
         for number, lines in enumerate(conllu.parse_incr(io.StringIO(read_text(path) + "\n")), 1):

@@ -21,8 +21,8 @@ from attnlab.core import (
     InputError,
     ShortRepr,
     briefly,
+    check_file_exists,
     check_memory,
-    check_there,
     open_regular,
     path_label,
     read_numpy,
@@ -107,7 +107,7 @@ def read_audio_file(path: str | Path, model: Model) -> Audio:
     if suffix not in {".npy", ".wav"}:
         msg = f"{label} is neither .wav nor .npy; give audio, or its log-mel features."
         raise InputError(msg)
-    check_there(path, "name a file of audio (.wav) or of log-mel features (.npy)")
+    check_file_exists(path, "name a file of audio (.wav) or of log-mel features (.npy)")
     try:
         if suffix == ".npy":
             features = read_numpy(path, lambda: open_regular(path), "log-mel features", _converted)

@@ -101,7 +101,7 @@ def _declared(
     for table in (*(() if best is None else (best,)), *tables):
         if name in table:
             return table[name]
-    for column in () if best is None else best.beside([name]):
+    for column in () if best is None else best.further_columns([name]):
         return column
     digits = _DIGITS if pd.api.types.is_float_dtype(values) else None
     return Column(name, name.replace("_", " "), "", digits)

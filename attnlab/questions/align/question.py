@@ -17,7 +17,7 @@ from attnlab.core import (
     Option,
     Table,
     briefly,
-    check_there,
+    check_file_exists,
     read_columns,
 )
 from attnlab.evaluation import (
@@ -424,7 +424,7 @@ class AlignmentSettings(DeviceSettings):
         for name, wanted in files.items():
             path = getattr(self, name)
             if isinstance(path, str | Path):
-                check_there(path, wanted)
+                check_file_exists(path, wanted)
 
     def _check_reverse(self) -> None:
         """Raises InputError for what is told of the other direction, where something else is missing."""

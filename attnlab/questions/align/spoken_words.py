@@ -6,7 +6,7 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from attnlab.core import InputError, briefly, check_there, counted, iterate_lines
+from attnlab.core import InputError, briefly, check_file_exists, counted, iterate_lines
 from attnlab.models import Model
 from attnlab.reading import FRAME_SECONDS, Audio, audio_of, read_audio_file
 
@@ -56,7 +56,7 @@ def spoken_words(model: Model, given: Any, count: int | None) -> list[SpokenWord
 
 def check_is_text(path: str | Path) -> None:
     """Raises InputError for a file that `spoken_words` would read: its first line names a file of audio."""
-    check_there(path, "name a file with source, tab, target on each line")
+    check_file_exists(path, "name a file with source, tab, target on each line")
     columns = next(iterate_lines(path), "").split("\t")
     if len(columns) == 4 and Path(columns[0]).suffix.lower() in {".npy", ".wav"}:
         msg = f"{path}, line 1, names audio, and the model reads text; give a Whisper, or pairs of sentences."
@@ -64,7 +64,7 @@ def check_is_text(path: str | Path) -> None:
 
 
 def _in_file(path: str | Path, model: Model) -> Iterator[SpokenWords]:
-    check_there(path, f"name a file with {_COLUMNS} on each line")
+    check_file_exists(path, f"name a file with {_COLUMNS} on each line")
     lines = ((f"{path}, line {n},", line) for n, line in enumerate(iterate_lines(path), start=1))
     rows = ((where, _columns(line, where, model)) for where, line in lines if line.strip())
     for name, group in groupby(rows, lambda row: row[1][0]):

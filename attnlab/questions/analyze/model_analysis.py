@@ -18,7 +18,7 @@ from attnlab.core import (
     Processes,
     Sums,
     briefly,
-    own_device,
+    device_of_process,
     usable_device,
 )
 from attnlab.corpora import clean_sentence
@@ -87,7 +87,7 @@ def analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View,
         AttnlabError: a layer whose weights are no attention weights, here or in another process.
     """
     processes = settings.processes or Processes()
-    device = usable_device(own_device(settings.device, processes))
+    device = usable_device(device_of_process(settings.device, processes))
     model, found = model_and_texts(
         source, sentences=settings.wanted, text=settings.text, corpus=settings.corpus, pair=settings.pair,
         treebank=settings.treebank, gold=settings.labelled,
