@@ -57,7 +57,7 @@ def longest_training_seconds(rows: Iterable[LogRow]) -> float:
 
 
 def choose_again(state: TrainerState, kept_step: int) -> None:
-    """What checkpoints are chosen by, computed anew: a run may have been begun under another rule."""
+    """Computes anew what checkpoints are chosen by: a run may have been begun under another rule."""
     name = f"eval_{CHOICE}"
     for row in state.log_history:
         if "eval_bleu" in row:
@@ -200,9 +200,7 @@ class Metrics(TrainerCallback):
         tokens = (epoch - since["epoch"]) * self.target_tokens_per_epoch
         return tokens / seconds if seconds > 0 else None
 
-    def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_save(self, *_: Any, **__: Any) -> None:
         """Leaves out the time that saving took."""
         self.clock.start()
 

@@ -35,7 +35,7 @@ from attnlab.models.training_settings import ModelSettings
 
 @dataclass(frozen=True)
 class Beginning:
-    """Where training goes on.
+    """The checkpoint that training goes on from.
 
     Attributes:
         checkpoint: the newest one that is whole; None where training begins anew.
@@ -47,7 +47,7 @@ class Beginning:
 
 
 def beginning(folder: Path, settings: ModelSettings, tokenizers: Tokenizers | None) -> Beginning:
-    """Where training of the run in `folder` goes on: from the newest checkpoint that is whole.
+    """The checkpoint that training of the run in `folder` goes on from: the newest one that is whole.
 
     Raises:
         InputError: no checkpoint is whole though something is trained, so that training would begin anew;
@@ -63,7 +63,7 @@ def beginning(folder: Path, settings: ModelSettings, tokenizers: Tokenizers | No
     for path, wrong in damaged.items():
         raise _damaged(folder, path, wrong)
     checkpoints = folder / CHECKPOINTS
-    if is_trained(folder) or _leads_nowhere(checkpoints):
+    if is_trained(folder) or (checkpoints.is_symlink() and not checkpoints.exists()):
         msg = (
             f"{checkpoints} holds no complete checkpoint to go on from; put it back, or train anew with: "
             f"attnlab train {folder} --overwrite"
@@ -73,7 +73,7 @@ def beginning(folder: Path, settings: ModelSettings, tokenizers: Tokenizers | No
 
 
 def damage(path: Path, settings: ModelSettings, tokenizers: Tokenizers | None) -> str | None:
-    """What is wrong with a checkpoint of the run that has these settings; None for a whole one.
+    """The fault of a checkpoint of the run with these settings, in words; None for a whole one.
 
     Weights and what stands in archives of tensors are compared with their checksums; nothing in them is
     executed.
@@ -137,10 +137,6 @@ def check_epochs(folder: Path, checkpoint: Path | None, epochs: int) -> None:
             f"more, not {epochs}."
         )
         raise InputError(msg)
-
-
-def _leads_nowhere(path: Path) -> bool:
-    return path.is_symlink() and not path.exists()
 
 
 def save_model(model: OwnModel, folder: Path) -> None:

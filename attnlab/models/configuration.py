@@ -57,9 +57,9 @@ class TranslationConfig(PretrainedConfig):
         given = {name: kwargs.pop(name) for name in names}
         of_class = {"task": self.task, "kind": self.kind}
         chosen = ModelSettings(**(of_class | given))
-        for name, wanted in of_class.items():
-            if getattr(chosen, name) != wanted:
-                msg = f"{name} must be {wanted!r}, not {getattr(chosen, name)!r}."
+        for name, expected in of_class.items():
+            if getattr(chosen, name) != expected:
+                msg = f"{name} must be {expected!r}, not {getattr(chosen, name)!r}."
                 raise InputError(msg)
         for name, value in chosen.keywords().items():
             setattr(self, name, value)
@@ -152,14 +152,16 @@ def projects_apart(config: TranslationConfig, site: str, layer: int) -> bool:
         return False
     plan = plan_in(config)
     entries = {plan.at(site, layer, head) for head in range(config.heads)}
-    found = [entry for entry in entries if isinstance(entry, Longformer) and entry.global_tokens]
-    if found and len(entries) > 1:
+    with_global_tokens = [
+        entry for entry in entries if isinstance(entry, Longformer) and entry.global_tokens
+    ]
+    if with_global_tokens and len(entries) > 1:
         msg = (
             f"With global_projections all heads of {site}.{layer} have to be one longformer, not "
             f"{', '.join(sorted(map(str, entries)))}."
         )
         raise InputError(msg)
-    return bool(found)
+    return bool(with_global_tokens)
 
 
 def has_additive_scores(config: TranslationConfig) -> bool:

@@ -81,13 +81,13 @@ class Embeddings(ShortRepr):
             InputError: the vocabulary does not hold it.
         """
         forms = (*(f"{mark}{word}" for mark in WORD_MARKS), word)
-        found = next((self.positions[form] for form in forms if form in self.positions), None)
-        if found is None:
+        row = next((self.positions[form] for form in forms if form in self.positions), None)
+        if row is None:
             near = get_close_matches(word, self.words, n=3)
             hint = f"; near it are {', '.join(near)}" if near else ""
             msg = f"The word {word!r} is not among the {len(self.words):,} words of the vocabulary{hint}."
             raise InputError(msg)
-        return found
+        return row
 
     def without(self, words: Sequence[str]) -> "Embeddings":
         """The embeddings of all other words."""
@@ -342,9 +342,9 @@ def context_counts(
     counts = torch.zeros(types, types, dtype=torch.float64, device=tokens.device)
     for offset in range(1, min(window, len(tokens) - 1) + 1):
         pair = (tokens[:-offset], tokens[offset:])
-        one = torch.ones(len(tokens) - offset, dtype=counts.dtype, device=counts.device)
-        counts.index_put_(pair, one, accumulate=True)
-        counts.index_put_(pair[::-1], one, accumulate=True)
+        increment = torch.ones(len(tokens) - offset, dtype=counts.dtype, device=counts.device)
+        counts.index_put_(pair, increment, accumulate=True)
+        counts.index_put_(pair[::-1], increment, accumulate=True)
     return counts
 
 

@@ -93,7 +93,7 @@ def _without_places(value: Any) -> Any:
 
 
 def _older(folder: Path) -> list[Path]:
-    """What an older model there would be read with, its plan among it, and the card that tells of it."""
+    """Files that an older model there would be read from, its plan among them, and its card."""
     cards = [path for path in folder.glob("README.md") if is_card(path)]
     return cards + [path for pattern in _READ_TOO for path in folder.glob(pattern)]
 

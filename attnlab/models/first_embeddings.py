@@ -105,7 +105,7 @@ def embed(
     tokenizers = train_tokenizers(
         text, kind=cut.kind, vocabulary=cut.vocabulary, shared=cut.shared, counted=False
     )
-    found = skip_gram_of(text, tokenizers, chosen, sides.sides, progress)
+    embeddings = skip_gram_of(text, tokenizers, chosen, sides.sides, progress)
     record = {
         "versions": versions(("gensim", "tokenizers")),
         "corpus": asdict(run.corpus)
@@ -113,12 +113,12 @@ def embed(
         "tokenizer": asdict(cut),
         "side": sides.side,
         "skip_gram": asdict(chosen),
-        "words": len(found.words),
+        "words": len(embeddings.words),
     }
     with replacing_result(folder, TENSORS) as aside:
-        write_embeddings(aside, found)
+        write_embeddings(aside, embeddings)
         write_json(aside / RECORD, record)
-    return found
+    return embeddings
 
 
 def check_embeddings_free(
@@ -165,7 +165,7 @@ def skip_gram_of(
 
 
 class TokenSentences:
-    """The tokens of texts, special ones left out, which are read as often as wanted.
+    """The tokens of texts, special ones left out, which are read any number of times.
 
     Four bytes a token are kept.
     """
@@ -186,7 +186,7 @@ class TokenSentences:
 
 
 class _Together:
-    """Several collections of sentences one after another, which are read as often as wanted."""
+    """Several collections of sentences one after another, which can be read any number of times."""
 
     def __init__(self, parts: Sequence[Iterable[list[str]]]) -> None:
         self._parts = parts
@@ -201,7 +201,7 @@ LEAST_COVERED = 0.5
 
 
 def check_embeddings(settings: RunSettings) -> None:
-    """Whether a training can start from the embeddings that its settings name.
+    """Raises where a training cannot start from the embeddings that its settings name.
 
     Raises:
         InputError: a file holds no embeddings, or vectors of another size than the model's, or skip-gram is
@@ -213,11 +213,11 @@ def check_embeddings(settings: RunSettings) -> None:
     if start == SKIP_GRAM:
         check_installed("gensim")
         return
-    found = load_embeddings(start)
-    if found.dim != settings.model.dim:
+    embeddings = load_embeddings(start)
+    if embeddings.dim != settings.model.dim:
         msg = (
-            f"The embeddings of {start} have {found.dim} dimensions and the model {settings.model.dim}; "
-            f"use dim={found.dim}, or embeddings of that size."
+            f"The embeddings of {start} have {embeddings.dim} dimensions and the model {settings.model.dim}; "
+            f"use dim={embeddings.dim}, or embeddings of that size."
         )
         raise InputError(msg)
 
@@ -241,11 +241,11 @@ def load_first_vectors(
     if start == SKIP_GRAM:
         chosen = SkipGramSettings(dim=settings.model.dim, seed=settings.optimizer.seed)
         for table, tokenizer, sides in tables:
-            found = skip_gram_of(corpus, tokenizers, chosen, sides)
-            _put(table, tokenizer, found)
+            embeddings = skip_gram_of(corpus, tokenizers, chosen, sides)
+            _put(table, tokenizer, embeddings)
         return
-    found = load_embeddings(start)
-    shares = [_covered(tokenizer, found) for _, tokenizer, _ in tables]
+    embeddings = load_embeddings(start)
+    shares = [_covered(tokenizer, embeddings) for _, tokenizer, _ in tables]
     if max(shares) < LEAST_COVERED:
         msg = (
             f"The embeddings of {start} are of another vocabulary: they hold {max(shares):.0%} of the "
@@ -254,7 +254,7 @@ def load_first_vectors(
         raise InputError(msg)
     for (table, tokenizer, _), share in zip(tables, shares, strict=True):
         if share >= LEAST_COVERED:
-            _put(table, tokenizer, found)
+            _put(table, tokenizer, embeddings)
 
 
 def freeze_embeddings(model: Any, tokenizers: Tokenizers) -> None:
@@ -277,26 +277,28 @@ def _tables(
     ]
 
 
-def _rows(tokenizer: "PreTrainedTokenizerFast", found: Embeddings) -> dict[int, int]:
+def _rows(tokenizer: "PreTrainedTokenizerFast", embeddings: Embeddings) -> dict[int, int]:
     """The row of each type's vector, by the type's id; a file may write words without attnlab's mark."""
     types = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     rows = {}
     for number, name in enumerate(types):
         forms = (name, name.removeprefix(SPACE))
-        row = next((found.positions[form] for form in forms if form in found.positions), None)
+        row = next(
+            (embeddings.positions[form] for form in forms if form in embeddings.positions), None
+        )
         if row is not None and name not in SPECIAL_TOKENS:
             rows[number] = row
     return rows
 
 
-def _covered(tokenizer: "PreTrainedTokenizerFast", found: Embeddings) -> float:
+def _covered(tokenizer: "PreTrainedTokenizerFast", embeddings: Embeddings) -> float:
     """The share of the types, special ones left out, that have a vector."""
-    return len(_rows(tokenizer, found)) / max(len(tokenizer) - len(SPECIAL_TOKENS), 1)
+    return len(_rows(tokenizer, embeddings)) / max(len(tokenizer) - len(SPECIAL_TOKENS), 1)
 
 
-def _put(table: nn.Embedding, tokenizer: "PreTrainedTokenizerFast", found: Embeddings) -> None:
-    rows = _rows(tokenizer, found)
-    vectors = found.vectors[list(rows.values())].to(table.weight)
+def _put(table: nn.Embedding, tokenizer: "PreTrainedTokenizerFast", embeddings: Embeddings) -> None:
+    rows = _rows(tokenizer, embeddings)
+    vectors = embeddings.vectors[list(rows.values())].to(table.weight)
     size = vectors.square().mean().sqrt().clamp(min=torch.finfo(vectors.dtype).tiny)
     with torch.no_grad():
         table.weight[list(rows)] = vectors * (table.embedding_dim**-0.5 / size)

@@ -35,11 +35,11 @@ class Residual(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def enter(self, tokens: Tensor) -> Tensor:
-        """What the sub-layer reads."""
+        """The input of the sub-layer."""
         return self.norm(tokens) if self.before else tokens
 
     def leave(self, tokens: Tensor, change: Tensor) -> Tensor:
-        """What the next sub-layer reads: `tokens` with the sub-layer's `change`."""
+        """The input of the next sub-layer: `tokens` with the sub-layer's `change`."""
         total = tokens + self.dropout(change)
         return total if self.before else self.norm(total)
 
@@ -56,7 +56,7 @@ class FeedForward(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, tokens: Float[Tensor, "batch token dim"]) -> Float[Tensor, "batch token dim"]:
-        """Each token changed on its own."""
+        """The tokens, each changed on its own."""
         return self.outer(torch.relu(self.inner(tokens)))
 
 
@@ -157,11 +157,11 @@ class DecoderLayer(nn.Module):
         entering = self.after_attention.enter(tokens)
         keys, values = self.attention.keys_and_values(entering)
         if cache is not None:
-            own_cache = (
+            self_cache = (
                 cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
             )
-            keys, values = own_cache.update(keys, values, self.layer)
-        mixed, own = self.attention(
+            keys, values = self_cache.update(keys, values, self.layer)
+        mixed, self_weights = self.attention(
             entering,
             keys,
             values,
@@ -183,7 +183,7 @@ class DecoderLayer(nn.Module):
             )
             tokens = self.after_cross.leave(tokens, mixed)
         change = self.feed_forward(self.after_feed_forward.enter(tokens))
-        return self.after_feed_forward.leave(tokens, change), own, across
+        return self.after_feed_forward.leave(tokens, change), self_weights, across
 
     def _memory_keys_and_values(
         self, cross: MultiHeadAttention, memory: Tensor, cache: Cache | None
@@ -217,10 +217,10 @@ def first_uncached(module: nn.Module) -> Mechanism | None:
 
 def check_cached(module: nn.Module) -> None:
     """Raises InputError where a mechanism of the decoder cannot decode with a cache."""
-    found = first_uncached(module)
-    if found is not None:
+    mechanism = first_uncached(module)
+    if mechanism is not None:
         msg = (
-            f"The mechanism '{found.name}' cannot decode with a cache of keys and values; call the "
+            f"The mechanism '{mechanism.name}' cannot decode with a cache of keys and values; call the "
             "model with use_cache=False (generate does by itself when use_cache is not given)."
         )
         raise InputError(msg)
@@ -393,16 +393,16 @@ class Decoder(nn.Module):
     ) -> tuple[Tensor, list[Tensor], list[Tensor | None], list[Tensor | None]]:
         """Target tokens in context, states between layers, self- and cross-attention by layer."""
         first = cache.get_seq_length() if cache is not None else 0
-        own_modules = {
+        self_modules = {
             number: layer.attention
             for number, layer in enumerate(self.layers)
             if isinstance(layer, DecoderLayer)
         }
-        gaps = gaps_of(cache, visible, own_modules)
+        gaps = gaps_of(cache, visible, self_modules)
         tokens = self.embedding(ids, first)
-        states, own_matrices, cross_matrices = [tokens], [], []
+        states, self_matrices, cross_matrices = [tokens], [], []
         for number, layer in enumerate(self.layers):
-            tokens, own, across = layer(
+            tokens, self_weights, across = layer(
                 tokens,
                 memory,
                 visible,
@@ -416,9 +416,9 @@ class Decoder(nn.Module):
             )
             states.append(tokens)
             rows = None if visible is None else visible[:, first:]
-            own_matrices.append(without_padding_rows(own, rows))
+            self_matrices.append(without_padding_rows(self_weights, rows))
             cross_matrices.append(without_padding_rows(across, rows))
-        return self.norm(tokens), states, own_matrices, cross_matrices
+        return self.norm(tokens), states, self_matrices, cross_matrices
 
 
 def real_tokens(

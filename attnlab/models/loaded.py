@@ -19,7 +19,7 @@ _AS_A_PAIR = "hand in both as a pair, (model, tokenizer)"
 
 
 class BothTokenizers(NamedTuple):
-    """What the source and the target are tokenized with; one and the same for most models."""
+    """The tokenizers of source and target; one and the same for most models."""
 
     source: Any
     target: Any
@@ -72,21 +72,23 @@ class Model(ShortRepr):
         prefixes = tuple(f"{name}." for name, part in body.named_modules() if part is head)
         weights = body.state_dict().items()
         return tensors_checksum(
-            {name: one for name, one in weights if not name.startswith(prefixes)}
+            {name: tensor for name, tensor in weights if not name.startswith(prefixes)}
         )
 
     @property
     def both_tokenizers(self) -> BothTokenizers:
-        """One for each side.
+        """The tokenizers of the source and of the target.
 
         Raises:
             InputError: the model was handed in without one.
         """
-        one = self.tokenizer
-        if one is None:
+        tokenizer = self.tokenizer
+        if tokenizer is None:
             msg = f"{self.label} has no tokenizer here; {_AS_A_PAIR}."
             raise InputError(msg)
-        return BothTokenizers(getattr(one, "source", one), getattr(one, "target", one))
+        return BothTokenizers(
+            getattr(tokenizer, "source", tokenizer), getattr(tokenizer, "target", tokenizer)
+        )
 
     @property
     def label(self) -> str:
@@ -96,8 +98,8 @@ class Model(ShortRepr):
     @property
     def short_name(self) -> str:
         """The last part of its folder, or its whole name on the hub, or its class."""
-        there = bool(self.name) and Path(self.name).exists()
-        return Path(self.name).resolve().name if there else self.label
+        is_folder = bool(self.name) and Path(self.name).exists()
+        return Path(self.name).resolve().name if is_folder else self.label
 
     @property
     def facts(self) -> dict[str, str]:
@@ -108,7 +110,7 @@ class Model(ShortRepr):
 
     @property
     def history(self) -> Mapping[str, str]:
-        """How it came about, in words, by heading."""
+        """Facts about its training in words, by heading."""
         return {}
 
     @property
@@ -118,7 +120,7 @@ class Model(ShortRepr):
 
     @property
     def seed(self) -> int:
-        """What its first weights were drawn with."""
+        """The seed that its first weights were drawn with."""
         return 0
 
     @property
@@ -135,7 +137,7 @@ class Model(ShortRepr):
 # What questions are asked of: a folder or the name of a model, one that is loaded, or (model, tokenizer).
 Source = str | Path | Model | tuple[Any, Any]
 Settings = TypeVar("Settings")
-Found = TypeVar("Found")
+Returned = TypeVar("Returned")
 
 
 def handed_in(source: Any) -> Model | str | Path:
@@ -157,7 +159,7 @@ def handed_in(source: Any) -> Model | str | Path:
             or not isinstance(source[0], nn.Module)
             or isinstance(source[1], nn.Module)
         ):
-            kinds = ", ".join(type(one).__name__ for one in source)
+            kinds = ", ".join(type(item).__name__ for item in source)
             msg = f"({kinds}) is no model with its tokenizer; {_AS_A_PAIR}."
             raise InputError(msg)
         return Model(*source)
@@ -168,12 +170,12 @@ def handed_in(source: Any) -> Model | str | Path:
 
 
 def leaving_modes(
-    study: Callable[[Source, Settings], Found],
-) -> Callable[[Source, Settings], Found]:
-    """Of a model that is handed in, afterwards the same modules are in training mode as before."""
+    study: Callable[[Source, Settings], Returned],
+) -> Callable[[Source, Settings], Returned]:
+    """Puts each module of a model that was handed in back into its mode, training or not, after a call."""
 
     @wraps(study)
-    def call(source: Source, settings: Settings) -> Found:
+    def call(source: Source, settings: Settings) -> Returned:
         loaded = handed_in(source)
         if not isinstance(loaded, Model):
             return study(source, settings)

@@ -14,11 +14,11 @@ METRICS = "metrics.jsonl"
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """One value per line of `metrics.jsonl`, oldest first; empty when there is none."""
+    """The evaluations in `metrics.jsonl`, a table each, oldest first; empty when there is none."""
     path = folder / METRICS
     if not path.exists():
         return []
-    found = []
+    evaluations = []
     for number, line in enumerate(read_lines(path), start=1):
         if not line:
             continue
@@ -32,13 +32,13 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
                 "the history only."
             )
             raise InputError(msg) from error
-        found.append(row)
-    return found
+        evaluations.append(row)
+    return evaluations
 
 
 @dataclass(frozen=True)
 class TrainingState:
-    """What is relied on in the state that the Trainer writes."""
+    """The part of the Trainer's state that readers rely on."""
 
     global_step: Annotated[int, Field(ge=0)]
     log_history: tuple[Mapping[str, Any], ...]

@@ -212,7 +212,7 @@ class TranslationModel(OwnModel):
         elif weights and cache is None and decoder_input_ids is not None:
             visible = decoder_input_ids != PAD
         source_ids = encoded.get("token_ids", input_ids)
-        hidden, states, own, across = self.decoder(
+        hidden, states, self_weights, across = self.decoder(
             decoder_input_ids,
             memory,
             visible,
@@ -229,7 +229,7 @@ class TranslationModel(OwnModel):
             logits=logits,
             past_key_values=cache,
             decoder_hidden_states=tuple(states) if output_hidden_states else None,
-            decoder_attentions=tuple(own) if weights else None,
+            decoder_attentions=tuple(self_weights) if weights else None,
             cross_attentions=tuple(across) if weights else None,
             encoder_last_hidden_state=memory,
             encoder_hidden_states=encoded.hidden_states,
@@ -300,7 +300,7 @@ class LanguageModel(OwnModel):
         elif weights and cache is None:
             # Causality alone keeps real queries from padding behind them; only the weights need it said.
             visible = input_ids != PAD
-        hidden, states, own, _none = self.decoder(
+        hidden, states, self_weights, _none = self.decoder(
             input_ids, None, visible, None, cache=cache, weights=weights
         )
         if labels is not None:
@@ -314,7 +314,7 @@ class LanguageModel(OwnModel):
             logits=logits,
             past_key_values=cache,
             hidden_states=tuple(states) if output_hidden_states else None,
-            attentions=tuple(own) if weights else None,
+            attentions=tuple(self_weights) if weights else None,
         )
         return output.to_tuple() if return_dict is False else output
 
@@ -392,7 +392,7 @@ class ScoredAttention(OwnAttention):
         token_ids: Int[Tensor, "batch key"] | None = None,
         weights: bool = False,
     ) -> tuple[Float[Tensor, "batch query dim"], Float[Tensor, "batch 1 query key"] | None]:
-        """What each decoder state reads of the source, and, when `weights`, these, before dropout."""
+        """The source as each decoder state reads it and, when `weights`, the weights before dropout."""
         # A weight of 0 does not keep NaN out of a sum.
         memory = memory.masked_fill(~visible[..., None], 0.0)
         queries, keys = self.query(states)[:, None], self.key(memory)[:, None]

@@ -94,9 +94,9 @@ def load_transformers(source: str | Path, *, scores: bool, tokenizes: bool = Tru
                 "model.dequantize() returns is saved."
             )
             raise InputError(msg) from error
-        found = "is a folder" if Path(source).is_dir() else "is no folder here"
+        what = "is a folder" if Path(source).is_dir() else "is no folder here"
         msg = (
-            f"No model could be loaded from {str(source)!r}, which {found} ({reason(error)}); give a run of "
+            f"No model could be loaded from {str(source)!r}, which {what} ({reason(error)}); give a run of "
             "attnlab, a transformers folder, or the name of a model on the hub."
         )
         raise InputError(msg) from error
@@ -109,7 +109,7 @@ def load_transformers(source: str | Path, *, scores: bool, tokenizes: bool = Tru
 
 
 def _tokenizer(name: str) -> Any:
-    """That of a model; raises one of `UNREADABLE` where there is none that can be used."""
+    """The tokenizer of a model; raises one of `UNREADABLE` where there is none that can be used."""
     from transformers import AutoTokenizer
 
     check_has_tokenizer(name)

@@ -153,11 +153,11 @@ class Prepared:
 def check_model_size(settings: RunSettings) -> None:
     """Raises InputError for a model whose training needs more memory than is free."""
     model = settings.model
-    own, inner = model.dim**2, 2 * model.dim * model.feed_forward
+    square, inner = model.dim**2, 2 * model.dim * model.feed_forward
     parameters = (
         settings.tokenizer.vocabulary * model.dim
-        + model.encoder_layers * (4 * own + inner)
-        + model.decoder_layers * (8 * own + inner)
+        + model.encoder_layers * (4 * square + inner)
+        + model.decoder_layers * (8 * square + inner)
     )
     what = f"Training a model of {parameters:,} parameters"
     check_memory(BYTES_A_PARAMETER * parameters, what, "choose a smaller one")
@@ -296,13 +296,13 @@ def stage(
         tell("")
 
 
-def tell_batches(asked: OptimizerSettings, prepared: Prepared, console: Console) -> None:
+def tell_batches(optimizer: OptimizerSettings, prepared: Prepared, console: Console) -> None:
     """Says where the number of epochs made the batches others than those of the default number."""
-    usual = usual_batch_tokens(prepared.pairs, asked)
+    usual = usual_batch_tokens(prepared.pairs, optimizer)
     if prepared.steps.batch_tokens != usual:
         console.print(
             f"Note: batches of {prepared.steps.batch_tokens:,} tokens, for {STEPS_WANTED:,} steps in "
-            f"{counted(asked.epochs, 'epoch')}; a run of {OptimizerSettings().epochs} epochs would have "
+            f"{counted(optimizer.epochs, 'epoch')}; a run of {OptimizerSettings().epochs} epochs would have "
             f"batches of {usual:,} (batch_tokens sets it), and is not comparable with this one.",
             soft_wrap=True,
             highlight=False,
@@ -320,7 +320,7 @@ def check_same_training(
     facts = {
         "settings": json.dumps(prepared.settings.as_dict()),
         "corpus": corpus.checksum,
-        "tokenizers": [checksum(one) for one in (tokenizers.source, tokenizers.target)],
+        "tokenizers": [checksum(tokenizer) for tokenizer in (tokenizers.source, tokenizers.target)],
         "checkpoint": checkpoint and checkpoint.name,
         "precision": "bf16" if prepared.arguments.bf16 else "fp32",
         "number of processes": prepared.arguments.world_size,

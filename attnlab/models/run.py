@@ -2,7 +2,7 @@
 
 import math
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,7 +95,7 @@ class Run(Model):
 
     @property
     def tokenizers(self) -> Tokenizers:
-        """Of the source and of the target."""
+        """The tokenizers of the source and of the target."""
         return self.tokenizer
 
     @property
@@ -106,7 +106,7 @@ class Run(Model):
 
     @property
     def seed(self) -> int:
-        """What its first weights were drawn with."""
+        """The seed that its first weights were drawn with."""
         return self.settings.optimizer.seed
 
     @property
@@ -121,7 +121,7 @@ class Run(Model):
 
     @property
     def history(self) -> Mapping[str, str]:
-        """How it came about, in words, by heading; empty where there is nothing to tell."""
+        """Facts about its training in words, by heading; empty where there is none."""
         chosen, trained = self.settings, self.metrics()
         corpus, pairs = self.record["corpus"], self.record["corpus"]["pairs"]
         scores = [line["validation_bleu"] for line in trained if "validation_bleu" in line]
@@ -193,7 +193,7 @@ class Run(Model):
         )
 
     def metrics(self) -> list[dict[str, Any]]:
-        """What each evaluation during training gave, oldest first."""
+        """Losses and scores of each evaluation during training, oldest first."""
         return read_metrics(self.folder)
 
 
@@ -251,13 +251,13 @@ def load_model(folder: Path, settings: ModelSettings, tokenizers: Tokenizers) ->
     except InputError as error:
         msg = f"config.json: {reason(error)}"
         raise DamagedModelError(msg) from error
-    wanted = {name: getattr(settings, name) for name in ARCHITECTURE} | {
+    expected = {name: getattr(settings, name) for name in ARCHITECTURE} | {
         "vocab_size": len(tokenizers.target),
         "source_vocab_size": None if tokenizers.shared else len(tokenizers.source),
     }
     check_generation_config(folder)
     # Before a model of these sizes is made.
-    _check_agreement("config.json", configuration, wanted)
+    _check_agreement("config.json", configuration, expected)
     check_checksum(folder / WEIGHTS)
     model: OwnModel = load_whole(kind, folder)
     for tokenizer in (tokenizers.source, tokenizers.target):
@@ -287,11 +287,12 @@ def _check_configuration(folder: Path) -> None:
                 raise InputError(msg)
 
 
-def _check_agreement(name: str, found: Any, wanted: dict[str, Any]) -> None:
-    for field, value in wanted.items():
-        if getattr(found, field) != value:
-            there = briefly(getattr(found, field))
-            msg = f"{field} is {there} in {name} and {value!r} in the rest of the run"
+def _check_agreement(name: str, configuration: Any, expected: dict[str, Any]) -> None:
+    """Raises DamagedModelError where a file of this name disagrees with the rest of the run."""
+    for field, value in expected.items():
+        if getattr(configuration, field) != value:
+            value_in_file = briefly(getattr(configuration, field))
+            msg = f"{field} is {value_in_file} in {name} and {value!r} in the rest of the run"
             raise DamagedModelError(msg)
 
 
@@ -329,7 +330,7 @@ def _labelled(name: str) -> str:
 
 
 def local_paths(settings: RunSettings) -> LocalPaths:
-    """Where on this machine lies what a run with these settings is made from."""
+    """Paths on this machine of the files that a run with these settings is made from."""
     corpus, start = local_path(settings.corpus.name), settings.embeddings.start
     embeddings = Path(start).absolute() if start is not None and Path(start).exists() else None
     return LocalPaths(
@@ -357,9 +358,9 @@ def recorded_corpus(folder: Path, settings: RunSettings) -> ParallelCorpus:
     name = settings.corpus.name
     written = read_local(folder).corpus
     for path in filter(None, (written, name)):
-        found = local_path(path)
-        if found is not None:
-            moved = replace(settings, corpus=replace(settings.corpus, name=str(found)))
+        located = local_path(path)
+        if located is not None:
+            moved = replace(settings, corpus=replace(settings.corpus, name=str(located)))
             return replace(corpus_of(moved), name=name)
     # A run that was handed on holds the name alone.
     if written is not None or looks_like_a_path(name):
@@ -375,7 +376,7 @@ def recorded_corpus(folder: Path, settings: RunSettings) -> ParallelCorpus:
 def new_record(
     settings: RunSettings, corpus: ParallelCorpus, dropped: dict[str, int], command: str
 ) -> dict[str, Any]:
-    """What `settings.json` says of a new run: settings, corpus with checksum, versions, command."""
+    """The record of a new run for `settings.json`: settings, corpus with checksum, versions, command."""
     return {
         "format": RUN_FORMAT,
         "attnlab": __version__,
@@ -459,7 +460,10 @@ def translate_ids(
     """
     translations = [""] * len(sentences)
     done = 0
-    for indices in _by_length(sentences, batch_tokens // beams):
+    lengths = np.array([len(ids) for ids in sentences], dtype=np.int64)
+    for indices in LengthGroupedBatches(
+        lengths, lengths, batch_tokens=batch_tokens // beams, shuffle=False
+    ):
         padded = tokenizers.source.pad(
             {"input_ids": [list(sentences[index]) for index in indices]}, return_tensors="pt"
         )
@@ -482,31 +486,26 @@ def translate_ids(
 
 
 def unknown_texts(tokenizers: Tokenizers, sentences: Sequence[str]) -> list[str]:
-    """What of the sentences the source vocabulary does not hold, each once, in their order."""
+    """Parts of the sentences that the source vocabulary does not hold, each once, in their order."""
     if not sentences:
         return []
     encoded = tokenizers.source(list(sentences), return_offsets_mapping=True)
     unknown = tokenizers.source.unk_token_id
     rows = zip(sentences, encoded["input_ids"], encoded["offset_mapping"], strict=True)
-    found = [
+    stretches = [
         _with_marks(text, start, end)
         for text, ids, spans in rows
         for token, (start, end) in zip(ids, spans, strict=True)
         if token == unknown
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(stretches))
 
 
 def _with_marks(text: str, start: int, end: int) -> str:
-    """The stretch with the combining marks behind it, so that it can be seen."""
+    """A stretch of a text with the combining marks behind it, so that it can be seen."""
     while end < len(text) and unicodedata.combining(text[end]):
         end += 1
     return shown(text[start:end])
-
-
-def _by_length(encoded: Sequence[Sequence[int]], batch_tokens: int) -> Iterator[list[int]]:
-    lengths = np.array([len(ids) for ids in encoded], dtype=np.int64)
-    yield from LengthGroupedBatches(lengths, lengths, batch_tokens=batch_tokens, shuffle=False)
 
 
 def score_run(
@@ -592,7 +591,7 @@ def generate(
 
 @torch.inference_mode()
 def score_language_model(
-    run: Run, *, split: str = "test", progress: Callable[[str, int, int], None] | None = None
+    run: Run, *, split: str = "test", progress: Progress | None = None
 ) -> dict[str, Any]:
     """Loss per token in nats, perplexity and bits per character on a part of the run's corpus.
 

@@ -46,7 +46,7 @@ MOVING, REPLACED, DELETED = ".moving-run", ".replaced-run", ".deleted-run"
 
 @dataclass(frozen=True)
 class _Numbered:
-    """What a record of any format has."""
+    """The part that records of all formats have."""
 
     format: int
 
@@ -68,7 +68,7 @@ class _Corpus:
 
 @dataclass(frozen=True)
 class _Record:
-    """What readers of a run rely on."""
+    """The parts of a record that readers of a run rely on."""
 
     settings: Mapping[str, Any]
     corpus: _Corpus
@@ -107,7 +107,7 @@ _OF_MODELS = {"model_type", "architectures", "peft_type"}
 
 
 def _configuration(path: Path) -> dict[str, Any]:
-    """What a file of JSON holds; nothing where it is no table."""
+    """The table in a file of JSON; empty where it holds something else."""
     try:
         return fitting(dict[str, Any], parse_json(document_text(path)))
     except InputError:
@@ -140,7 +140,7 @@ def check_has_sentences(source: str | Path, options: str) -> None:
 
 
 def read_record(folder: str | Path) -> dict[str, Any]:
-    """What `settings.json` says.
+    """The content of `settings.json`, checked.
 
     Raises:
         InputError: it is missing, of a newer format, or damaged, where the field is named.
@@ -173,7 +173,7 @@ def read_record(folder: str | Path) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalPaths:
-    """Where on this machine lies what a run was made from, as absolute paths; None for what is in no file.
+    """Absolute paths on this machine of what a run was made from; None for what is in no file.
 
     Attributes:
         corpus: the file or folder, or what the names of the files begin with.
@@ -226,29 +226,29 @@ def no_run(source: str | Path) -> InputError:
     if not path.is_dir() or not any(path.iterdir()):
         advice = similar_folder(path) or f" Make one with: attnlab train {path}"
         return InputError(f"{path} is not a run directory (no {SETTINGS}).{advice}")
-    wanted = "name a run directory that attnlab train has made"
-    near = [one for one in (path.parent, *sorted(path.iterdir())) if is_run(one)]
+    advice = "name a run directory that attnlab train has made"
+    near = [folder for folder in (path.parent, *sorted(path.iterdir())) if is_run(folder)]
     if near:
-        wanted += f", such as {near[0]}"
+        advice += f", such as {near[0]}"
     if any((path / name).is_file() for name in PRETRAINED_MARKS):
         holds = "holds a transformers model, which other commands take, such as analyze and compare"
     elif (path / RESULT_MARK).is_file():
         holds = "holds results"
     else:
         holds = "holds other files"
-    return InputError(f"{path} is not a run directory but {holds}; {wanted}.")
+    return InputError(f"{path} is not a run directory but {holds}; {advice}.")
 
 
 def task_of(record: dict[str, Any]) -> str:
-    """What the model of a run learned, by `read_record`."""
+    """The task that the model of a run learned, from its record."""
     return settings_from(record["settings"]).model.task
 
 
-def check_task(folder: str | Path, task: str, wanted: str) -> None:
+def check_task(folder: str | Path, task: str, expected: str) -> None:
     """Raises InputError where a run has learned another task than a command is for."""
-    if task == wanted:
+    if task == expected:
         return
-    if wanted == TRANSLATION:
+    if expected == TRANSLATION:
         msg = (
             f"{folder} is a language model, which translates nothing; let it write with: attnlab "
             f"generate {folder}."
@@ -292,10 +292,10 @@ def check_no_results(folder: str | Path, names: Sequence[str] = STUDIES) -> None
         InputError: see above.
     """
     folder = Path(folder)
-    found = [name for name in names if any((folder / name).glob("*"))]
-    if found:
+    nonempty = [name for name in names if any((folder / name).glob("*"))]
+    if nonempty:
         msg = (
-            f"{folder} holds results of its model ({', '.join(found)}); move or delete them, or write "
+            f"{folder} holds results of its model ({', '.join(nonempty)}); move or delete them, or write "
             "to another folder."
         )
         raise InputError(msg)
@@ -307,13 +307,13 @@ def is_aside(folder: str | Path) -> bool:
 
 
 def replaced_run(folder: str | Path) -> Path | None:
-    """Where the run is that the one in `folder` replaces; None when there is none."""
+    """The folder of the run that the one in `folder` replaces; None when there is none."""
     path = Path(folder) / REPLACED
     return path if path.is_dir() else None
 
 
 def ways_on(folder: str | Path) -> str:
-    """What can be done where a run and the one that it replaces are both kept, as a clause."""
+    """A clause that says what can be done where a run and the one that it replaces are both kept."""
     folder = Path(folder)
     return (
         f"the replaced run is kept in {folder / REPLACED} until the new one is trained: "
@@ -341,7 +341,7 @@ _CHECKPOINT = re.compile(r"checkpoint-([0-9]+)")
 
 
 def run_paths(folder: Path) -> list[Path]:
-    """What training wrote into `folder`, its settings first, and the folder `analysis`.
+    """Paths that training wrote in `folder`, its settings first, and the folder `analysis`.
 
     Among them are the temporary files of a process that was killed while it wrote one of these.
     """
@@ -407,7 +407,7 @@ def remove_run(folder: Path) -> None:
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
-    """Where the run in `folder` keeps its checkpoint of this optimizer step."""
+    """The path of the checkpoint of this optimizer step in the run in `folder`."""
     return folder / CHECKPOINTS / f"checkpoint-{step}"
 
 
@@ -417,8 +417,8 @@ def checkpoint_step(path: str | Path) -> int | None:
     >>> checkpoint_step("run/checkpoints/checkpoint-34"), checkpoint_step("checkpoint-34-backup")
     (34, None)
     """
-    found = _CHECKPOINT.fullmatch(Path(path).name)
-    return None if found is None else int(found[1])
+    match = _CHECKPOINT.fullmatch(Path(path).name)
+    return None if match is None else int(match[1])
 
 
 def checkpoints_by_step(folder: Path) -> dict[int, Path]:

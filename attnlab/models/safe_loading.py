@@ -50,12 +50,12 @@ def load_whole(kind: Any, source: str | Path) -> Any:
     Raises:
         DamagedModelError: tensors are missing, too many, of other shapes or not finite; it names them.
     """
-    model, found = _loaded(kind, source)
+    model, report = _loaded(kind, source)
     _refuse(
-        missing=_missing(model, found),
-        mismatched=found["mismatched_keys"],
-        superfluous=found["unexpected_keys"],
-        infinite=_not_finite(model, found),
+        missing=_missing(model, report),
+        mismatched=report["mismatched_keys"],
+        superfluous=report["unexpected_keys"],
+        infinite=_not_finite(model, report),
     )
     return model
 
@@ -72,12 +72,12 @@ def load_body(kind: Any, source: str | Path, *, scores: bool) -> Any:
             layers than the configuration names, or tensors have other shapes or are not finite; it names
             them.
     """
-    model, found = _loaded(kind, source)
+    model, report = _loaded(kind, source)
     unused = _tensors_of(model, [getattr(model.base_model, "pooler", None)])
     scoring = _tensors_of(model, [model.get_output_embeddings()])
     if not scores:
         unused |= scoring
-    missing = _missing(model, found) - unused
+    missing = _missing(model, report) - unused
     saved_as = getattr(model.config, "architectures", None) or ()
     if missing and missing <= scoring and saved_as and type(model).__name__ not in saved_as:
         msg = (
@@ -87,11 +87,11 @@ def load_body(kind: Any, source: str | Path, *, scores: bool) -> Any:
         raise DamagedModelError(msg)
     _refuse(
         missing=missing,
-        mismatched=found["mismatched_keys"],
+        mismatched=report["mismatched_keys"],
         superfluous=[
-            name for name in found["unexpected_keys"] if _is_of_further_layer(model, name)
+            name for name in report["unexpected_keys"] if _is_of_further_layer(model, name)
         ],
-        infinite=_not_finite(model, found),
+        infinite=_not_finite(model, report),
     )
     return model
 
@@ -124,42 +124,51 @@ def check_has_tokenizer(source: str | Path) -> None:
 def _loaded(kind: Any, source: str | Path) -> tuple[Any, dict[str, Any]]:
     # What is missing is drawn at random before it is refused.
     with torch.random.fork_rng(devices=[]):
-        model, found = read_pretrained(
+        model, report = read_pretrained(
             kind, source,
             output_loading_info=True, ignore_mismatched_sizes=True, use_kernels=False,
         )  # fmt: skip
-    return model.eval(), found
+    return model.eval(), report
 
 
-def _missing(model: PreTrainedModel, found: dict[str, Any]) -> set[str]:
+def _missing(model: PreTrainedModel, report: dict[str, Any]) -> set[str]:
     """The tensors that the files lack; of those that are tied, the one that files hold."""
     # transformers does not always report one that others are tied to: it is left without numbers.
-    empty = {name for name, one in _parameters(model) if one.is_meta}
-    names = empty | set(found["missing_keys"])
+    empty = {name for name, parameter in _parameters(model) if parameter.is_meta}
+    names = empty | set(report["missing_keys"])
     return {name for name in names if model.all_tied_weights_keys.get(name) not in names}
 
 
-def _not_finite(model: PreTrainedModel, found: dict[str, Any]) -> list[str]:
+def _not_finite(model: PreTrainedModel, report: dict[str, Any]) -> list[str]:
     """The parameters from the files that hold NaN or infinity, and the buffers that hold NaN."""
-    drawn = _missing(model, found) | {name for name, _, _ in found["mismatched_keys"]}
+    drawn = _missing(model, report) | {name for name, _, _ in report["mismatched_keys"]}
     kept = model.state_dict().keys() - drawn
-    buffers = [(name, one) for name, one in model.named_buffers() if name in kept]
-    parameters = [(name, one) for name, one in _parameters(model) if name in kept]
+    buffers = [(name, buffer) for name, buffer in model.named_buffers() if name in kept]
+    parameters = [(name, parameter) for name, parameter in _parameters(model) if name in kept]
     return [
-        *(name for name, one in parameters if not torch.isfinite(one).all()),
-        *(name for name, one in buffers if torch.isnan(one).any()),
+        *(name for name, parameter in parameters if not torch.isfinite(parameter).all()),
+        *(name for name, buffer in buffers if torch.isnan(buffer).any()),
     ]
 
 
 def _parameters(model: PreTrainedModel) -> list[tuple[str, nn.Parameter]]:
     """The parameters by the names that they have in files, those that others share once."""
     named = dict(model.named_parameters(remove_duplicate=False))
-    return [(name, one) for name, one in named.items() if name not in model.all_tied_weights_keys]
+    return [
+        (name, parameter)
+        for name, parameter in named.items()
+        if name not in model.all_tied_weights_keys
+    ]
 
 
 def _tensors_of(model: nn.Module, modules: Iterable[nn.Module | None]) -> set[str]:
     """Names in `model` of the parameters of some of its modules."""
-    chosen = {id(one) for module in modules if module is not None for one in module.parameters()}
+    chosen = {
+        id(parameter)
+        for module in modules
+        if module is not None
+        for parameter in module.parameters()
+    }
     named = model.named_parameters(remove_duplicate=False)
     return {name for name, parameter in named if id(parameter) in chosen}
 
@@ -187,8 +196,8 @@ def _refuse(
     infinite: Iterable[str],
 ) -> None:
     shapes = [
-        f"{name} ({list(there)} in the file, {list(wanted)} in config.json)"
-        for name, there, wanted in mismatched
+        f"{name} ({list(shape)} in the file, {list(expected)} in config.json)"
+        for name, shape, expected in mismatched
     ]
     faults = [
         (sorted(missing), "missing"),

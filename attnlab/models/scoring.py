@@ -70,8 +70,8 @@ def length_ratio(translations: Sequence[str], references: Sequence[str]) -> floa
     """
     from sacrebleu.metrics import BLEU
 
-    found = BLEU().corpus_score(list(translations), [list(references)])
-    return float(found.sys_len / found.ref_len)
+    bleu = BLEU().corpus_score(list(translations), [list(references)])
+    return float(bleu.sys_len / bleu.ref_len)
 
 
 def scorer(

@@ -59,7 +59,7 @@ def by_type(tokenizer: "PreTrainedTokenizerFast", counts: Iterable[int]) -> dict
 
 
 def token_ids(tokenizer: "PreTrainedTokenizerFast", texts: Sequence[str]) -> list[list[int]]:
-    """What `tokenizer(texts)["input_ids"]` is, without all else that it makes, in two thirds of the time."""
+    """Token ids of texts, as `tokenizer(texts)["input_ids"]` has them, in two thirds of its time."""
     backend = tokenizer.backend_tokenizer
     backend.encode_special_tokens = tokenizer.split_special_tokens
     backend.no_truncation()
@@ -131,7 +131,7 @@ def write_tokenizer(tokenizer: "PreTrainedTokenizerFast", folder: str | Path) ->
 
 
 def load_tokenizers(folder: str | Path) -> Tokenizers:
-    """What `Tokenizers.save` wrote to this folder.
+    """The tokenizers that `Tokenizers.save` wrote to a folder.
 
     Raises:
         InputError: a file is missing or damaged.
@@ -143,16 +143,18 @@ def load_tokenizers(folder: str | Path) -> Tokenizers:
     counts = read_json(folder / COUNTS_FILE, _Counts, advice=_ADVICE)
     folders = [folder] if counts.shared else [folder / f"{side}_tokenizer" for side in SIDES]
     loaded = [_load_tokenizer(path) for path in folders]
-    found = Tokenizers(loaded[0], loaded[-1], dict(counts.source), dict(counts.target))
+    tokenizers = Tokenizers(loaded[0], loaded[-1], dict(counts.source), dict(counts.target))
     for side in SIDES:
-        types = getattr(found, side).convert_ids_to_tokens(range(len(getattr(found, side))))
+        types = getattr(tokenizers, side).convert_ids_to_tokens(
+            range(len(getattr(tokenizers, side)))
+        )
         if types != list(getattr(counts, side)):
             msg = (
                 f"{folder / COUNTS_FILE} counts other types of the {side} than the {len(types)} of its "
                 f"tokenizer; {_ADVICE}."
             )
             raise InputError(msg)
-    return found
+    return tokenizers
 
 
 @dataclass(frozen=True)
@@ -251,16 +253,18 @@ def _stages_in(path: Path) -> Mapping[str, Any]:
     """The content of a `tokenizer.json`; empty where it is none, which the library tells."""
     try:
         with open_regular(path, most_bytes=MOST_FILE_BYTES) as file:
-            found = json.load(file)
+            stages = json.load(file)
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return stages if isinstance(stages, dict) else {}
 
 
 def _stages_of(backend: Any) -> Mapping[str, Any]:
     """Normalizer and decoder of a tokenizer of the library, as a `tokenizer.json` has them."""
     parts = {name: getattr(backend, name, None) for name in ("normalizer", "decoder")}
-    return {name: json.loads(one.__getstate__()) for name, one in parts.items() if one is not None}
+    return {
+        name: json.loads(part.__getstate__()) for name, part in parts.items() if part is not None
+    }
 
 
 def check_growth(stages: Mapping[str, Any]) -> None:
@@ -327,7 +331,9 @@ def _replaced(growth: Mapping[str, float], stage: Mapping[str, Any]) -> dict[str
     literal, expression = pattern.get("String", ""), pattern.get("Regex", "")
     made = _letters_of(stage.get("content", stage.get("prepend", "")), growth)
     if literal:
-        replaced = {one: max(growth.get(one, 1.0), made / len(literal)) for one in set(literal)}
+        replaced = {
+            letter: max(growth.get(letter, 1.0), made / len(literal)) for letter in set(literal)
+        }
         return {**growth, **replaced}
     if _may_match_nothing(expression):
         return {letter: most + made for letter, most in growth.items()}

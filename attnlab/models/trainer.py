@@ -47,7 +47,7 @@ READABLE_BLEU = 3.0
 
 
 def choice(bleu: float, loss: float) -> float:
-    """What the best checkpoint has most of: readable BLEU, and without or at equal BLEU the lower loss.
+    """The number that the best checkpoint has most of: readable BLEU; at equal or none, the lower loss.
 
     >>> choice(0.2, 6.5) > choice(0.4, 7.1), choice(9.0, 4.0) > choice(8.0, 3.0)
     (True, True)
@@ -110,16 +110,16 @@ class TranslationTrainer(Seq2SeqTrainer):
         The Trainer takes the mean over batches, which differ in length and in number of sentences.
         """
         self.model.eval()
-        own = [self._evaluated(inputs) for inputs in dataloader]
-        batches = _in_turn(self.processes.gather(own))
+        evaluated = [self._evaluated(inputs) for inputs in dataloader]
+        batches = _in_turn(self.processes.gather(evaluated))
         rows = sum(batch.rows for batch in batches)
         translations = _together([batch.ids for batch in batches if batch.ids is not None])
         metrics: dict[str, float] = {}
         if self.processes.first:
             total = sum(batch.tokens for batch in batches)
             loss = sum(batch.loss * batch.tokens for batch in batches) / total
-            found = {"loss": loss, **self._scores(loss, rows, translations)}
-            metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.items()}
+            scores = {"loss": loss, **self._scores(loss, rows, translations)}
+            metrics = {f"{metric_key_prefix}_{name}": value for name, value in scores.items()}
         metrics = self.processes.gather(metrics)[0]
         if self.training_sample is not None:
             loss = self._mean_loss(self.training_sample)
@@ -129,13 +129,13 @@ class TranslationTrainer(Seq2SeqTrainer):
     def _scores(
         self, loss: float, rows: int, translations: Int[np.ndarray, "pair token"]
     ) -> dict[str, Any]:
-        """What is told beside the loss: BLEU and chrF of translations, or else perplexity."""
+        """Scores beside the loss: BLEU and chrF of translations, or else perplexity."""
         if not self.args.predict_with_generate:
             return {"perplexity": perplexity(loss), "sentences": rows}
-        found: dict[str, Any] = self.compute_metrics(EvalPrediction(translations, None))
-        if "bleu" in found:
-            found[CHOICE] = choice(found["bleu"], loss)
-        return found
+        scores: dict[str, Any] = self.compute_metrics(EvalPrediction(translations, None))
+        if "bleu" in scores:
+            scores[CHOICE] = choice(scores["bleu"], loss)
+        return scores
 
     def _evaluated(self, inputs: dict[str, Any]) -> Evaluated:
         # Not the model that exchanges gradients: processes may evaluate different numbers of batches.
@@ -148,12 +148,12 @@ class TranslationTrainer(Seq2SeqTrainer):
 
     def _mean_loss(self, pairs: TokenPairs) -> float:
         """Mean loss over all real target tokens of some pairs, as of the validation pairs."""
-        own = []
+        losses = []
         for inputs in self.get_eval_dataloader(pairs):
             with torch.no_grad(), self.compute_loss_context_manager():
                 loss = float(self.model(**inputs).loss)
-            own.append((loss, int((inputs["labels"] != IGNORED_LABEL).sum())))
-        batches = _in_turn(self.processes.gather(own))
+            losses.append((loss, int((inputs["labels"] != IGNORED_LABEL).sum())))
+        batches = _in_turn(self.processes.gather(losses))
         return sum(loss * tokens for loss, tokens in batches) / sum(count for _, count in batches)
 
     def _batches(self, pairs: TokenPairs, *, shuffle: bool) -> LengthGroupedBatches:
@@ -227,7 +227,7 @@ class TranslationTrainer(Seq2SeqTrainer):
             super()._save_rng_state(output_dir)
 
     def _load_best_model(self) -> None:
-        """In the process that writes the model; another need not see its checkpoints."""
+        """Loads it in the process that writes the model; another need not see its checkpoints."""
         if self.processes.first:
             super()._load_best_model()
 
@@ -238,7 +238,7 @@ class TranslationTrainer(Seq2SeqTrainer):
 
 
 def _in_turn(shares: list[list[Any]]) -> list[Any]:
-    """What was dealt out in turn, in the order before.
+    """Items that were dealt out in turn, in their first order.
 
     >>> _in_turn([[0, 2, 4], [1, 3]])
     [0, 1, 2, 3, 4]
@@ -405,9 +405,7 @@ class Interruption(TrainerCallback):
                 control.should_evaluate = False
             control.should_save = True
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_train_end(self, *_: Any, **__: Any) -> None:
         """Takes up a signal that came after the last step."""
         self.agreed = self.processes.any(self.asked)
 

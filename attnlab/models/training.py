@@ -266,7 +266,7 @@ def _tokenized(
 
 
 def _learned_tokenizers(settings: RunSettings, corpus: ParallelCorpus) -> Tokenizers:
-    """Those of the settings, made from the corpus.
+    """Tokenizers as the settings have them, trained on the corpus.
 
     Raises:
         InputError: the attention plan names token ids of another tokenizer.
@@ -286,7 +286,7 @@ def _learned_tokenizers(settings: RunSettings, corpus: ParallelCorpus) -> Tokeni
 
 
 def _written_tokenizers(folder: Path) -> Tokenizers | None:
-    """Those of the run; None where training ended before they were written."""
+    """The tokenizers of the run; None where training ended before they were written."""
     try:
         return load_tokenizers(folder)
     except InputError:

@@ -187,7 +187,7 @@ class SharedBatches(Sampler[list[int]]):
 
 
 def _cuts(source: NDArray[np.int64], target: NDArray[np.int64], batch_tokens: int) -> list[int]:
-    """Where batches begin and end in a sorted sequence of lengths."""
+    """Indices at which batches begin and end in a sorted sequence of lengths."""
     padded = -np.maximum(source, target) // LENGTH_STEP * -LENGTH_STEP
     cuts = [0]
     longest = 0
@@ -255,7 +255,7 @@ class NextTokenCollator:
 
 
 def collator(settings: RunSettings) -> Collator | NextTokenCollator:
-    """What makes batches for a run's model."""
+    """The collator that makes batches for a run's model."""
     model = settings.model
     most = settings.corpus.max_tokens if model.positions == "learned" else None
     return NextTokenCollator(most) if model.task == LANGUAGE_MODEL else Collator(most)
@@ -370,8 +370,6 @@ def with_counts(
     These are what `train_tokenizers` counts, taken from the ids; only rows that were too long are
     encoded again.
     """
-    import numpy as np
-
     kept = np.zeros(len(corpus.train), dtype=np.bool_)
     counts = {side: np.zeros(len(getattr(tokenizers, side)), dtype=np.int64) for side in SIDES}
     for rows in encoded.train.with_format("arrow").iter(ROWS_AT_ONCE):

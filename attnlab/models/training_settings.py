@@ -475,12 +475,12 @@ def settings_from(values: dict[str, Any]) -> RunSettings:
         if not isinstance(keys, dict):
             msg = f"The settings section '{section}' holds keys and values, not {briefly(keys)}."
             raise InputError(msg)
-        known = {field.name: field for field in option_fields(SECTIONS[section])}
+        fields = {field.name: field for field in option_fields(SECTIONS[section])}
         for key, value in keys.items():
-            if key not in known:
+            if key not in fields:
                 wrong = briefly(f"{section}.{key}")
-                msg = f"There is no setting {wrong}; choose from: {', '.join(known)}."
+                msg = f"There is no setting {wrong}; choose from: {', '.join(fields)}."
                 raise InputError(msg)
-            known[key].refuse(value, f"{section}.{key}")
+            fields[key].refuse(value, f"{section}.{key}")
         sections[section] = SECTIONS[section](**keys)
     return RunSettings(**sections)
