@@ -89,7 +89,7 @@ def check_working_folder() -> None:
 
 @contextmanager
 def flushed_output() -> Iterator[None]:
-    """What is written inside the block has reached standard output when it ends.
+    """Flushes standard output at the end of the block.
 
     Raises:
         AttnlabError: it could not be written, to a full disk say.
@@ -112,7 +112,7 @@ def flushed_output() -> Iterator[None]:
 
 
 def _drop_output() -> None:
-    """Python would write what is left once more at its end, and fail again."""
+    """Points standard output at nothing: Python would write the rest once more at its end, and fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -162,15 +162,17 @@ def _own_commands() -> dict[str, Any]:
     """Attnlab's commands by name, in the order of the help."""
     commands: list[DeferredCommand | DeferredGroup] = [
         *(
-            DeferredCommand(one, partial(_made_question, name))
-            for name, one in listed_questions().items()
+            DeferredCommand(listed, partial(_made_question, name))
+            for name, listed in listed_questions().items()
         ),
-        *(DeferredCommand(one, partial(_made_entry, one)) for one in COMMANDS),
+        *(DeferredCommand(entry, partial(_made_entry, entry)) for entry in COMMANDS),
         DeferredGroup(STUDY, _made_study),
     ]
-    panels = list(dict.fromkeys([*_PANELS, *(str(one.rich_help_panel) for one in commands)]))
-    commands.sort(key=lambda one: panels.index(str(one.rich_help_panel)))
-    return {str(one.name): one for one in commands}
+    panels = list(
+        dict.fromkeys([*_PANELS, *(str(command.rich_help_panel) for command in commands)])
+    )
+    commands.sort(key=lambda command: panels.index(str(command.rich_help_panel)))
+    return {str(command.name): command for command in commands}
 
 
 class _Program(Group):
@@ -224,11 +226,11 @@ def add_registered() -> None:
             raise InputError(msg) from error
 
 
-def _print_version(wanted: bool) -> bool:
-    if wanted:
+def _print_version(is_given: bool) -> bool:
+    if is_given:
         typer.echo(f"attnlab {__version__}")
         raise typer.Exit
-    return wanted
+    return is_given
 
 
 @app.callback()
@@ -278,7 +280,7 @@ def _unforeseen() -> tuple[type[BaseException], ...]:
 
 
 def _sentence(error: BaseException) -> str:
-    """What is said of an error that nothing below has made a sentence of."""
+    """A sentence for an error that nothing below has made one of."""
     if ran_out_of_memory(error):
         return (
             "There was not enough memory for this work; use shorter or fewer texts, a smaller batch size or "

@@ -43,7 +43,7 @@ _MOST_NAMED = 3
 
 @contextmanager
 def warn_once() -> Iterator[None]:
-    """For what all of several processes refuse alike: the first one says why.
+    """Lets the first of several processes alone tell a refusal that all of them make.
 
     Raises:
         ReportedElsewhereError: instead of an `AttnlabError`, in the others.
@@ -87,9 +87,9 @@ def _expand_user(value: Any) -> Any:
 
 def _paths_in(values: Mapping[str, Any]) -> Iterator[str | Path]:
     for name, value in values.items():
-        for one in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(one, Path) or (name in _NAMES_OR_PATHS and isinstance(one, str)):
-                yield one
+        for item in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(item, Path) or (name in _NAMES_OR_PATHS and isinstance(item, str)):
+                yield item
 
 
 def _check_usable_path(path: str | Path, *, is_empty: bool) -> None:
@@ -106,7 +106,7 @@ def _check_usable_path(path: str | Path, *, is_empty: bool) -> None:
 
 
 def _holds_model(path: str | Path) -> bool:
-    """Whether it is a folder of a run or of a transformers model."""
+    """Whether a path is the folder of a run or of a transformers model."""
     with suppress(OSError, ValueError):
         return any((Path(path) / name).is_file() for name in ("settings.json", "config.json"))
     return False
@@ -149,12 +149,14 @@ class Command(_PlainHelp, TyperCommand):
 
     def _check_order(self, ctx: Any) -> None:
         """Raises InputError where a text stands before the model or run that is to read it."""
-        names = [one.name for one in self.params if one.param_type_name == "argument"]
+        names = [
+            parameter.name for parameter in self.params if parameter.param_type_name == "argument"
+        ]
         if names[:1] not in (["source"], ["run"]):
             return
         source, *values = (ctx.params[name] for name in names)
-        listed = (one if isinstance(one, list | tuple) else (one,) for one in values)
-        texts = [str(one) for one in chain.from_iterable(listed) if one is not None]
+        listed = (value if isinstance(value, list | tuple) else (value,) for value in values)
+        texts = [str(word) for word in chain.from_iterable(listed) if word is not None]
         folder = next(filter(_holds_model, texts), None)
         if folder and isinstance(source, str | Path) and not os.path.lexists(source):
             texts[texts.index(folder)] = str(source)
@@ -169,13 +171,15 @@ class Command(_PlainHelp, TyperCommand):
         """Raises InputError for an option of one value that is given twice: the first would be lost."""
         order: Iterable[Any]
         *_, order = self.make_parser(ctx).parse_args(args)
-        for one, times in Counter(order).items():
+        for option, times in Counter(order).items():
             if (
                 times > 1
-                and one.nargs == 1
-                and not (one.multiple or getattr(one, "is_flag", False))
+                and option.nargs == 1
+                and not (option.multiple or getattr(option, "is_flag", False))
             ):
-                msg = f"{one.opts[0]} is given {times} times, and one value counts; give it once."
+                msg = (
+                    f"{option.opts[0]} is given {times} times, and one value counts; give it once."
+                )
                 raise InputError(msg)
 
     def invoke(self, ctx: Any) -> Any:
@@ -216,11 +220,11 @@ def _near(option: str, others: list[str]) -> list[str]:
 
 
 def _interruption_message(written: list[Path]) -> str:
-    there = [str(path) for path in dict.fromkeys(written) if path.exists()]
-    if not there:
+    finished = [str(path) for path in dict.fromkeys(written) if path.exists()]
+    if not finished:
         return "Interrupted before anything was finished; nothing that existed changed."
-    more = f" and {len(there) - _MOST_NAMED} more" if len(there) > _MOST_NAMED else ""
-    return f"Interrupted; finished before: {', '.join(there[:_MOST_NAMED])}{more}."
+    more = f" and {len(finished) - _MOST_NAMED} more" if len(finished) > _MOST_NAMED else ""
+    return f"Interrupted; finished before: {', '.join(finished[:_MOST_NAMED])}{more}."
 
 
 class Group(_PlainHelp, TyperGroup):
@@ -228,7 +232,7 @@ class Group(_PlainHelp, TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Reads the words up to the command."""
-        first, options = args[:1], {name for one in self.params for name in one.opts}
+        first, options = args[:1], {name for parameter in self.params for name in parameter.opts}
         if first == ["help"] and "help" not in self.commands:
             args = [*args[1:], "--help"]
         elif first == ["version"] and "--version" in options:
@@ -260,7 +264,7 @@ class _Deferred:
         if name not in self.deferred:
             raise AttributeError(name)
         made = self.make()
-        vars(self).update({one: getattr(made, one) for one in self.deferred})
+        vars(self).update({attribute: getattr(made, attribute) for attribute in self.deferred})
         return vars(self)[name]
 
 

@@ -81,10 +81,12 @@ def with_options(
                 raise type(error)(error.naming(flags)) from error
 
         signature = inspect.signature(command)
-        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        arguments = [p for p in own if p.kind is not p.KEYWORD_ONLY]
+        command_parameters = [
+            p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD
+        ]
+        arguments = [p for p in command_parameters if p.kind is not p.KEYWORD_ONLY]
         made = [_parameter(field, heading) for field, heading in fields]
-        parameters = [*arguments, *made, *own[len(arguments) :]]
+        parameters = [*arguments, *made, *command_parameters[len(arguments) :]]
         naming_flags.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         return naming_flags
 
@@ -106,25 +108,25 @@ def typed(settings: type[Settings], options: Mapping[str, Any]) -> dict[str, Any
     Raises:
         InputError: a text that cannot be read, or a value that cannot be used.
     """
-    found = {}
+    values = {}
     for field in option_fields(settings):
         value = options.get(parameter_name(field))
         if value not in (None, []):
             read = field.option.read
-            found[field.name] = value if read is None else read(value)
+            values[field.name] = value if read is None else read(value)
             if not _is_table(field.kind):
                 # Told under the name that was typed.
-                field.refuse(found[field.name], _typed_name(field))
-    return found
+                field.refuse(values[field.name], _typed_name(field))
+    return values
 
 
 def parameter_name(field: OptionField) -> str:
-    """How the command's parameter is called: as the first flag."""
+    """The name of the command's parameter: that of the first flag."""
     return _flags(field)[0].split("/")[0].lstrip("-").replace("-", "_")
 
 
 def _typed_name(field: OptionField) -> str:
-    """What it is called on the help page: an argument in capitals, an option by its first flag."""
+    """The name on the help page: an argument in capitals, an option by its first flag."""
     name = _flags(field)[0].split("/")[0]
     return parameter_name(field).upper() if field.option.argument else name
 
@@ -135,13 +137,13 @@ def _flags(field: OptionField) -> tuple[str, ...]:
 
 def _parameter(field: OptionField, panel: str | None) -> inspect.Parameter:
     shown = shown_default(field)
-    said: Any = {
+    words: Any = {
         "help": field.option.help.removesuffix(".") + (f" (default: {shown})." if shown else "."),
         "show_default": False,
         "rich_help_panel": panel,
     }
     option = (
-        typer.Argument(**said) if field.option.argument else typer.Option(*_flags(field), **said)
+        typer.Argument(**words) if field.option.argument else typer.Option(*_flags(field), **words)
     )
     must = field.default is dataclasses.MISSING and not _is_table(field.kind)
     kind = _typed_kind(field)
@@ -215,7 +217,7 @@ def check_source_there(source: str, *, matrices: bool = False) -> None:
 
         model_source(source)
     elif not _holds_model(path):
-        inside = next((one for one in sorted(path.iterdir()) if _holds_model(one)), None)
+        inside = next((folder for folder in sorted(path.iterdir()) if _holds_model(folder)), None)
         advice = (
             "give a run of attnlab train, or what save_pretrained wrote"
             if inside is None
@@ -230,14 +232,14 @@ def _holds_model(folder: Path) -> bool:
 
 
 def check_matrices_there(path: Path) -> None:
-    """Raises InputError where there is no such file."""
+    """Raises InputError where there is no such file of matrices."""
     from attnlab.core import MATRIX_SUFFIXES
 
     if path.is_dir():
         places = (path / "matrices.safetensors", path / "analysis" / "matrices.safetensors")
-        kept = next((one for one in places if one.is_file()), None)
-        wanted = kept or f"a file of matrices ({', '.join(MATRIX_SUFFIXES)})"
-        msg = f"{path} is a folder; give {wanted}."
+        kept = next((place for place in places if place.is_file()), None)
+        example = kept or f"a file of matrices ({', '.join(MATRIX_SUFFIXES)})"
+        msg = f"{path} is a folder; give {example}."
         raise InputError(msg)
     if not path.is_file():
         msg = (

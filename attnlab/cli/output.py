@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Output:
-    """How this command was asked to write.
+    """The form of output that a command was asked for.
 
     Attributes:
         quiet: no progress and no notes.
@@ -66,7 +66,7 @@ _THREADS = OptionField("threads", int | None, None, Option("", least=1, most=102
 
 
 def output() -> Output:
-    """How the command that runs was asked to write."""
+    """The form of output that the running command was asked for."""
     return _CURRENT.get() or Output()
 
 
@@ -87,7 +87,7 @@ def with_output(command: Callable[..., None], *, tables: bool) -> Callable[..., 
         command: as typer takes it.
         tables: whether it prints tables.
     """
-    own = signature(command)
+    command_signature = signature(command)
     shared = {"threads": (THREADS, None), "quiet": (QUIET, False)}
     if tables:
         shared["as_json"] = (JSON, False)
@@ -97,12 +97,13 @@ def with_output(command: Callable[..., None], *, tables: bool) -> Callable[..., 
     ]
 
     def run(**words: Any) -> None:
-        said = {name: words.pop(name) for name in shared}
-        _use_threads(said.pop("threads"))
-        with _writing(Output(**said)):
+        options = {name: words.pop(name) for name in shared}
+        _use_threads(options.pop("threads"))
+        with _writing(Output(**options)):
             command(**words)
 
-    run.__signature__ = own.replace(parameters=[*own.parameters.values(), *made])  # type: ignore[attr-defined]
+    parameters = [*command_signature.parameters.values(), *made]
+    run.__signature__ = command_signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__doc__ = command.__doc__
     run.__name__ = command.__name__
     return run
@@ -147,17 +148,17 @@ def check_form(form: str) -> None:
 
 
 def print_text(text: str) -> None:
-    """Text on standard output: on a terminal without control characters, to a file or a program as it is."""
+    """Prints a text on standard output, on a terminal without control characters."""
     typer.echo(printable(text) if sys.stdout.isatty() else text)
 
 
 def print_error(text: str) -> None:
-    """A sentence on standard error, also with --quiet."""
+    """Prints a sentence on standard error, also with --quiet."""
     typer.echo(printable(text), err=True)
 
 
 def print_json(**parts: Any) -> None:
-    """One JSON object on standard output: tables as lists of rows, paths and notes as text."""
+    """Prints one JSON object on standard output: tables as lists of rows, paths and notes as text."""
     plain = {name: _plain(part) for name, part in parts.items()}
     typer.echo(json.dumps(plain, indent=2, allow_nan=False))
 
@@ -166,11 +167,11 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "to_dict"):
         return _rows(value)
     if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
+        return {str(name): _plain(part) for name, part in value.items()}
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(one) for one in value]
+        return [_plain(part) for part in value]
     # A number of numpy.
     number = value.item() if hasattr(value, "item") else value
     return None if isinstance(number, float) and not math.isfinite(number) else number
@@ -183,7 +184,7 @@ def _rows(table: "pd.DataFrame") -> Any:
 
 
 def print_notes(notes: Iterable["Note"]) -> None:
-    """One paragraph per note; none with --quiet."""
+    """Prints one paragraph per note; none with --quiet."""
     from rich.text import Text
 
     console = messages()

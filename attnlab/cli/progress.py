@@ -213,7 +213,7 @@ class Lines:
 
 
 def _left(begun: tuple[float, int], done: int, total: int, now: float) -> str:
-    """How long it took, or how long it will take at the speed since it was first told of."""
+    """The time that work took, or will take at its speed since it was first told of, as a clause."""
     since, first = begun
     if done >= total:
         return f", {duration(now - since)}"

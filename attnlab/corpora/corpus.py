@@ -241,7 +241,7 @@ def draw_embedded(
 
 
 def local_path(name: str) -> Path | None:
-    """Where a corpus on this machine lies, as an absolute path; None for the embedded one and the hub's."""
+    """The absolute path of a corpus on this machine; None for the embedded one and the hub's."""
     path = expand_user(name)
     if name != EMBEDDED and (path.exists() or list_split_files(path)):
         # Of a link the name stays, since it may tell the languages.
@@ -297,7 +297,7 @@ class CatalogueEntry:
 
 
 def catalogue() -> list[CatalogueEntry]:
-    """What `load_corpus` accepts, readers of other distributions among it."""
+    """Corpora and forms that `load_corpus` accepts, those of other distributions among them."""
     folders = (
         "train.en with train.it, val.…, test.…",
         "en-it.train.tsv, en-it.val.tsv, …",
@@ -327,10 +327,10 @@ def list_pairs(name: str) -> list[str]:
         return _pairs_among(LANGUAGES)
     if is_saved_folder(path) or not (path.exists() or list_split_files(path)):
         return []
-    known = find_languages(path)
+    languages = find_languages(path)
     if any(file.form == LINES for file in find_files(path)):
-        known = _pairs_among(known)
-    return sorted(known, key=lambda pair: pair != DEFAULT_PAIR)
+        languages = _pairs_among(languages)
+    return sorted(languages, key=lambda pair: pair != DEFAULT_PAIR)
 
 
 def _pairs_among(languages: Iterable[str]) -> list[str]:

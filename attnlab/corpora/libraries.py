@@ -149,13 +149,13 @@ def _meant(name: str) -> str:
     >>> _meant("embeded")
     'did you mean "embedded"?'
     """
-    known = (EMBEDDED_NAME, *HUB_NAMES)
-    near = None if name in known else nearest(name, known)
+    names = (EMBEDDED_NAME, *HUB_NAMES)
+    near = None if name in names else nearest(name, names)
     return f'did you mean "{near}"?' if near else ""
 
 
 def load_downloaded(hub_name: str, languages: tuple[str, str], name: str) -> "datasets.DatasetDict":
-    """What an earlier download left in the cache of datasets, read without asking the hub.
+    """The corpus that an earlier download left in the cache of datasets, read without asking the hub.
 
     Raises:
         InputError: nothing is there, or what is there is not in these languages.

@@ -34,7 +34,7 @@ def mapped(
     storage: Storage,
     description: str,
 ) -> "datasets.Dataset":
-    """What `make` makes of the rows, in their order.
+    """The rows that `make` makes of others, in their order.
 
     More rows than `storage.in_memory` are shared among as many processes as torch has threads, each of
     which writes a file of the storage.
@@ -109,7 +109,7 @@ def _write(
 def _later(
     make: Make, first: int, columns: Mapping[str, list[Any]], indices: list[int]
 ) -> dict[str, list[Any]]:
-    """What `make` makes of rows that are counted from row `first`."""
+    """The rows that `make` makes of others, which are counted from row `first`."""
     return make(columns, [first + index for index in indices])
 
 
@@ -163,8 +163,8 @@ def _work(job: Callable[[], None], sending: Connection, parent: int) -> None:
 
     _end_with(parent)
     # The process that began this one hears them, and ends it.
-    for one in SIGNALS:
-        signal.signal(one, signal.SIG_IGN)
+    for kind in SIGNALS:
+        signal.signal(kind, signal.SIG_IGN)
     # Threads of each would only be in each other's way, and are not safe after a fork.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     # The lock of progress bars is one for parent and children: a thread of the parent may have held it when

@@ -69,15 +69,15 @@ def checked_pair(source: Any, target: Any, where: str) -> Pair:
     return clean_sentence(source), clean_sentence(target)
 
 
-def check_present(wanted: Sequence[str], present: Sequence[str], where: str) -> None:
+def check_present(required: Sequence[str], present: Sequence[str], where: str) -> None:
     """Raises the error that names the languages there are, unless those wanted are among them.
 
     Raises:
         InputError: a language that is wanted is not present.
     """
-    if not set(wanted) <= set(present):
+    if not set(required) <= set(present):
         msg = (
-            f"{where} has no pair {'-'.join(wanted)}; "
+            f"{where} has no pair {'-'.join(required)}; "
             f"its languages are {', '.join(present)}: choose two with pair."
         )
         raise InputError(msg)
@@ -122,7 +122,7 @@ _READERS = {
 
 
 def readers_by_ending() -> dict[str, Reader]:
-    """Those of attnlab and of other distributions, by the ending of their files.
+    """Readers of attnlab and of other distributions, by the ending of their files.
 
     Raises:
         InputError: what another distribution registered is no reader, cannot be imported, or is for
@@ -192,7 +192,7 @@ def describe_file(path: Path) -> CorpusFile | None:
 
 
 def forms() -> str:
-    """What a corpus on this machine can be, as a phrase."""
+    """The forms of a corpus on this machine, as a phrase."""
     single = " or ".join(f".{ending}" for ending in readers_by_ending())
     return (
         f"a {single} file, a folder with files such as train.en and train.it or en-it.train.tsv "
@@ -236,7 +236,7 @@ def list_split_files(path: Path) -> list[CorpusFile]:
 
 
 def find_languages(path: Path) -> list[str]:
-    """What `pair` can be for these files: pairs of tables, or the languages of files of lines.
+    """Values of `pair` for these files: pairs of tables, or the languages of files of lines.
 
     Empty where the names of the files do not tell.
     """

@@ -135,7 +135,7 @@ def _schema() -> "pa.Schema":
 
 @contextmanager
 def reporting_full_disk(folder: Path) -> Iterator[None]:
-    """What the system says inside the block becomes an error that tells of the folder of a storage.
+    """Turns an error of a full disk inside the block into one that names the folder of a storage.
 
     Raises:
         AttnlabError: the system cannot write there.

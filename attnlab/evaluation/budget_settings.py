@@ -18,7 +18,7 @@ from attnlab.evaluation.shared_settings import (
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetSettings(CalibratedSettings):
-    """Of a question on mechanisms within budgets of keys, learned, chosen and measured on three parts."""
+    """Options of a question on mechanisms within budgets of keys, which needs three parts of texts."""
 
     budgets: Annotated[
         Sequence[int],

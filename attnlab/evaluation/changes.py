@@ -1,4 +1,4 @@
-"""How a changed model is told: loss and BLEU against those of the model before, in one set of cells."""
+"""Loss and BLEU of a changed model beside those of the model before, in one set of cells."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from attnlab.core import BLEU, BLEU_CHANGE, LOSS, LOSS_CHANGE, Estimate
 
 @dataclass(frozen=True)
 class Quality:
-    """What a model does on held-out sentences.
+    """Losses and translations of a model on held-out sentences.
 
     Attributes:
         losses: each sentence's loss, summed over its tokens.
@@ -47,10 +47,10 @@ class Change:
     @classmethod
     def each(cls, before: Quality, afters: Sequence[Quality]) -> list["Change"]:
         """The changes from one model to several others."""
-        losses = loss_differences(before.losses, [one.losses for one in afters], before.tokens)
+        losses = loss_differences(before.losses, [after.losses for after in afters], before.tokens)
         if not before.translations:
             return [cls(loss) for loss in losses]
-        translations = [one.translations for one in afters]
+        translations = [after.translations for after in afters]
         bleus = bleu_differences(before.translations, translations, before.references)
         return list(map(cls, losses, bleus))
 

@@ -64,12 +64,15 @@ class ScoredBatch:
 
 def scored_batches(sentences: Sentences, size: int, model: Any) -> Iterator[ScoredBatch]:
     """Sentences of like length together, longest first, on the device of the model."""
-    places = {one.number: place for place, one in enumerate(sentences.usable)}
+    places = {sentence.number: place for place, sentence in enumerate(sentences.usable)}
     for batch in sentences.batches(size, weights_a_cell=1):
-        longest = max(len(one.labels) for one in batch)
-        labels = [[*one.labels, *[IGNORED_LABEL] * (longest - len(one.labels))] for one in batch]
+        longest = max(len(sentence.labels) for sentence in batch)
+        labels = [
+            [*sentence.labels, *[IGNORED_LABEL] * (longest - len(sentence.labels))]
+            for sentence in batch
+        ]
         yield ScoredBatch(
-            tuple(places[one.number] for one in batch),
+            tuple(places[sentence.number] for sentence in batch),
             inputs_of(model, sentences.axes(batch, model.device)),
             torch.tensor(labels, device=input_device(model.device)),
         )
@@ -113,30 +116,32 @@ class Evaluator(ShortRepr):
 
     @property
     def projections(self) -> Projections:
-        """Where its heads are apart, found when first asked for.
+        """The projections before which its heads are apart, found at first use.
 
         Raises:
             AttnlabError: heads of the model cannot be told apart, see `projections_of`.
         """
         return self.find_projections()
 
-    def sites_among(self, asked: Sequence[str] | None) -> tuple[str, ...]:
+    def sites_among(self, requested: Sequence[str] | None) -> tuple[str, ...]:
         """The sites of its heads, those that are asked for; None for all.
 
         Raises:
             InputError: it has no heads at one of them.
         """
-        there = dict.fromkeys(site for site, _ in self.projections)
-        missing = [site for site in asked or () if site not in there]
+        available = dict.fromkeys(site for site, _ in self.projections)
+        missing = [site for site in requested or () if site not in available]
         if missing:
-            msg = f"The model has no {missing[0]} attention; it has: {', '.join(there)}."
+            msg = f"The model has no {missing[0]} attention; it has: {', '.join(available)}."
             raise InputError(msg)
-        return tuple(site for site in SITES if site in (there if asked is None else asked))
+        return tuple(
+            site for site in SITES if site in (available if requested is None else requested)
+        )
 
     @property
     def dropped(self) -> int:
         """How many sentences were left out, since they are empty, too long or without a token to predict."""
-        return sum(one.count for one in self.sentences.dropped)
+        return sum(group.count for group in self.sentences.dropped)
 
     @property
     def scores(self) -> bool:
@@ -158,7 +163,8 @@ class Evaluator(ShortRepr):
     def tokens(self) -> Float[Tensor, " sentence"]:
         """How many tokens each sentence's loss sums over."""
         counts = [
-            len(one.labels) - one.labels.count(IGNORED_LABEL) for one in self.sentences.usable
+            len(sentence.labels) - sentence.labels.count(IGNORED_LABEL)
+            for sentence in self.sentences.usable
         ]
         return torch.tensor(counts, dtype=torch.float64)
 
@@ -184,10 +190,10 @@ class Evaluator(ShortRepr):
     @torch.inference_mode()
     def losses(self) -> Float[Tensor, " sentence"]:
         """Each sentence's loss summed over its tokens, in order."""
-        found = torch.zeros(len(self), dtype=torch.float64)
+        losses = torch.zeros(len(self), dtype=torch.float64)
         for batch in self.batches:
-            found[list(batch.numbers)] = self.example_losses(batch).cpu()
-        return found
+            losses[list(batch.numbers)] = self.example_losses(batch).cpu()
+        return losses
 
     def whole_losses(self) -> Float[Tensor, " sentence"]:
         """`losses` of the model as it stands, before something in it is replaced.
@@ -195,14 +201,14 @@ class Evaluator(ShortRepr):
         Raises:
             InputError: one of them is no number, as where weights are none or float16 overflows.
         """
-        found = self.losses()
-        if not bool(found.isfinite().all()):
+        losses = self.losses()
+        if not bool(losses.isfinite().all()):
             msg = (
                 f"The loss of {self.loaded.label} is no finite number on these sentences; look for weights "
                 "that are NaN or infinite, or load the model in float32."
             )
             raise InputError(msg)
-        return found
+        return losses
 
     def check_finite(self) -> None:
         """Raises InputError where a loss of the model as it stands is no number, before longer work."""
@@ -228,7 +234,7 @@ class Evaluator(ShortRepr):
         return translate_ids(
             self.model,
             self.loaded.tokenizer,
-            [one.source for one in self.sentences.usable],
+            [sentence.source for sentence in self.sentences.usable],
             beams=1,
             max_tokens=self.sentences.most_tokens,
             progress=progress,
@@ -247,10 +253,10 @@ class Evaluator(ShortRepr):
                 **GREEDY,
                 max_length=self.sentences.most_tokens,
             )
-            found = decode(written, skip_special_tokens=True)
-            for number, text in zip(batch.numbers, found, strict=True):
+            decoded = decode(written, skip_special_tokens=True)
+            for number, text in zip(batch.numbers, decoded, strict=True):
                 texts[number] = text
-            done += len(found)
+            done += len(decoded)
             if progress is not None:
                 progress("Translating", done, len(texts))
         return texts
@@ -322,7 +328,7 @@ class Evaluator(ShortRepr):
             )
             raise InputError(msg)
         corpus = self.corpus()
-        held_out = {source_of(one.text) for one in self.sentences.texts}
+        held_out = {source_of(sentence.text) for sentence in self.sentences.texts}
         texts = first_pairs(corpus, split, count, without=held_out)
         return self.on(texts, f"the {split} part of {corpus.name}")
 
@@ -359,17 +365,17 @@ def load_evaluator(
     """
     TextSettings(batch_size=batch_size)  # refuses what it cannot be
     on = usable_device(device)
-    model, found = model_and_texts(
+    model, texts = model_and_texts(
         source, sentences=sentences, text=text, corpus=corpus, pair=pair, scores=True
     )
     model.move_to(on)
-    read = read_sentences(model, found.texts, found.origin)
-    evaluator = evaluator_of(model, read, batch_size, found.corpus, loss, seed=seed)
-    return replace(evaluator, texts=found)
+    read = read_sentences(model, texts.texts, texts.origin)
+    evaluator = evaluator_of(model, read, batch_size, texts.corpus, loss, seed=seed)
+    return replace(evaluator, texts=texts)
 
 
 def scored(model: Model, sentences: Sentences, loss: LossKind = "next tokens") -> Sentences:
-    """Those on which the model has a loss: of a run pairs no longer than those it was trained on.
+    """The sentences on which the model has a loss: of a run pairs no longer than those it was trained on.
 
     Raises:
         InputError: it has none on any of them.
@@ -385,17 +391,17 @@ def scored(model: Model, sentences: Sentences, loss: LossKind = "next tokens") -
     return sentences.scored(model.most_tokens, next_tokens=loss == "next tokens")
 
 
-def loss_kind(model: Model, sentences: Sentences, wanted: str | None = None) -> LossKind:
-    """What the model is evaluated by, see `loss_of`; found on a few tokens."""
-    return loss_of(model, _scores_next(model, sentences), wanted)
+def loss_kind(model: Model, sentences: Sentences, requested: str | None = None) -> LossKind:
+    """The loss that the model is evaluated by, see `loss_of`; found on a few tokens."""
+    return loss_of(model, _scores_next(model, sentences), requested)
 
 
 def _labelled(model: Model, sentences: Sentences, loss: LossKind, seed: int) -> Sentences:
-    """Those on which the model has a loss, with some of their tokens masked where it is that of these."""
-    found = scored(model, sentences, loss)
+    """The sentences on which the model has a loss, masked where it is that of masked tokens."""
+    labelled = scored(model, sentences, loss)
     if loss != "masked tokens":
-        return found
-    masked = mask_tokens(found, model.both_tokenizers.source.mask_token_id, seed)
+        return labelled
+    masked = mask_tokens(labelled, model.both_tokenizers.source.mask_token_id, seed)
     check_embedded(model, masked)
     return masked
 
@@ -442,19 +448,19 @@ def evaluator_of(
 @torch.inference_mode()
 def _untouched(model: Any, sentences: Sentences, batches: Sequence[ScoredBatch]) -> FinalStates:
     """The final states of the model as it stands, in memory."""
-    found = {}
+    states_by_sentence = {}
     for batch in batches:
         states = final_states(model, batch.inputs)
-        for place, own, labels in zip(batch.numbers, states, batch.labels, strict=True):
+        for place, sentence_states, labels in zip(batch.numbers, states, batch.labels, strict=True):
             sentence = sentences.usable[place]
             # A label may be missing at the end, a state is not.
-            found[sentence.number] = own[: len(sentence.labels)].clone()
-            assert len(labels) == len(own)  # noqa: S101 - one label a state
-    return FinalStates(found)
+            states_by_sentence[sentence.number] = sentence_states[: len(sentence.labels)].clone()
+            assert len(labels) == len(sentence_states)  # noqa: S101 - one label a state
+    return FinalStates(states_by_sentence)
 
 
 def _projections(model: Any, sentences: Sentences) -> Projections:
-    """Found on a few tokens; source and target differ in length to tell the sites apart."""
+    """Projections of the heads, found on a few tokens; source and target differ in length, as sites do."""
     # Whether heads are apart is seen by gradients, whatever mode the caller is in.
     with torch.inference_mode(mode=False):
         axes = sentences.axes([few_tokens(sentences)], model.device)
@@ -474,7 +480,9 @@ def _scores_next(model: Model, sentences: Sentences) -> bool:
     other[0, -1] = (ids[0, -1] + 1) % inner.config.vocab_size
     # Dropout would look like a later token that is seen.
     with ready_to_show(inner):
-        before, after = (getattr(inner(input_ids=one), "logits", None) for one in (ids, other))
+        before, after = (
+            getattr(inner(input_ids=input_ids), "logits", None) for input_ids in (ids, other)
+        )
     if before is None or after is None or before.ndim != 3:
         return False
     # A score that is no number says nothing of later tokens; that there is one is said of the loss.

@@ -38,24 +38,24 @@ LOSS_UNITS: dict[str, str] = {
 }
 
 
-def loss_of(model: Model, scores_next: bool, wanted: str | None = None) -> LossKind:
-    """What a model is evaluated by: what it was trained to score, or the distance of its final states.
+def loss_of(model: Model, scores_next: bool, requested: str | None = None) -> LossKind:
+    """The loss that a model is evaluated by: that of what it scores, or the distance of its final states.
 
     Args:
         model: with its tokenizer.
         scores_next: whether it scores next tokens.
-        wanted: `cosine` or `squared`, for the distance of the final states whatever it scores; None: the
+        requested: `cosine` or `squared`, for the distance of the final states whatever it scores; None: the
             loss that it has, and without one `cosine`.
 
     Raises:
         InputError: another kind.
     """
-    if wanted is not None:
-        found = next((kind for kind in DISTANCES if kind == wanted), None)
-        if found is None:
-            msg = f"loss must be one of {', '.join(DISTANCES)}, or left out, not {wanted!r}."
+    if requested is not None:
+        kind = next((kind for kind in DISTANCES if kind == requested), None)
+        if kind is None:
+            msg = f"loss must be one of {', '.join(DISTANCES)}, or left out, not {requested!r}."
             raise InputError(msg)
-        return found
+        return kind
     if scores_next:
         return "next tokens"
     return "masked tokens" if _scores_masked(model) else "cosine"
@@ -81,9 +81,9 @@ def mask_tokens(sentences: Sentences, mask: int, seed: int = MASK_SEED) -> Sente
         seed: with the tokens of a sentence it draws those that are masked; at least one is.
     """
     masked = tuple(
-        _masked(one, sentences.source.special, mask, seed)
-        for one in sentences.usable
-        if set(one.source) - sentences.source.special
+        _masked(sentence, sentences.source.special, mask, seed)
+        for sentence in sentences.usable
+        if set(sentence.source) - sentences.source.special
     )
     return replace(sentences, usable=masked)
 
@@ -109,7 +109,8 @@ def all_labelled(sentences: Sentences) -> Sentences:
     if sentences.paired:
         return sentences
     return replace(
-        sentences, usable=tuple(replace(one, labels=one.source) for one in sentences.usable)
+        sentences,
+        usable=tuple(replace(sentence, labels=sentence.source) for sentence in sentences.usable),
     )
 
 
@@ -118,10 +119,10 @@ def cross_entropy(
 ) -> Float[Tensor, " batch"]:
     """Each sentence's summed cross-entropy without label smoothing, in nats; differentiable."""
     exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    found = F.cross_entropy(
+    token_losses = F.cross_entropy(
         exact.flatten(0, 1), labels.flatten(), ignore_index=IGNORED_LABEL, reduction="none"
     )
-    return found.view(labels.shape).double().sum(1)
+    return token_losses.view(labels.shape).double().sum(1)
 
 
 def state_distances(
@@ -140,10 +141,10 @@ def state_distances(
     """
     now, before = states.double(), untouched.double()
     if kind == "cosine":
-        found = (1 - F.cosine_similarity(now, before, dim=-1)).clamp(min=0)
+        distances = (1 - F.cosine_similarity(now, before, dim=-1)).clamp(min=0)
     else:
-        found = (now - before).square().mean(-1)
-    return found.masked_fill(labels == IGNORED_LABEL, 0).sum(1)
+        distances = (now - before).square().mean(-1)
+    return distances.masked_fill(labels == IGNORED_LABEL, 0).sum(1)
 
 
 @dataclass(frozen=True)
@@ -157,24 +158,24 @@ class FinalStates:
     states: dict[int, Tensor]
 
     def of(self, numbers: Sequence[int], like: Tensor) -> Tensor:
-        """Those of a batch, 0 where it is padded.
+        """Final states of a batch, 0 where it is padded.
 
         Args:
             numbers: of its sentences.
             like: states of the batch as the model gives them now.
         """
-        found = torch.zeros_like(like)
+        padded = torch.zeros_like(like)
         for row, number in enumerate(numbers):
-            own = self.states[number]
-            found[row, : len(own)] = own.to(found)
-        return found
+            states = self.states[number]
+            padded[row, : len(states)] = states.to(padded)
+        return padded
 
 
 def final_states(model: Any, inputs: dict[str, Any]) -> Float[Tensor, "batch target dim"]:
     """The states behind the last layer, of the decoder where there are two stacks."""
-    found = model.base_model(**inputs, return_dict=True, output_hidden_states=True)
-    if "last_hidden_state" in found:
-        return found.last_hidden_state
+    output = model.base_model(**inputs, return_dict=True, output_hidden_states=True)
+    if "last_hidden_state" in output:
+        return output.last_hidden_state
     # The base model of T5 is the model that scores.
-    states: Any = found.get("decoder_hidden_states", found.get("hidden_states"))
+    states: Any = output.get("decoder_hidden_states", output.get("hidden_states"))
     return states[-1]

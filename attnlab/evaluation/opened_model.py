@@ -57,7 +57,7 @@ class Opened:
 
     @property
     def notes(self) -> list[Note]:
-        """What a reader must know of the texts, whatever was asked about them."""
+        """Notes on the texts, whatever was asked about them."""
         parts = dict(zip(("held-out", "validation", "training"), self.parts, strict=True))
         settings = self.settings
         notes = notes_on_texts(self.model, self.texts, parts, settings.sentences, settings.sites)
@@ -96,7 +96,7 @@ def opened(
 
 
 def _sites(model: Model, parts: Parts, settings: BudgetSettings) -> tuple[str, ...]:
-    """Those that are asked for; raises InputError where a text is too long for the memory."""
+    """The sites that are asked for; raises InputError where a text is too long for the memory."""
     sites = sites_of(model.model, parts.test, settings.sites)
     for part in parts:
         sites = sites_of(model.model, part, sites)

@@ -50,8 +50,10 @@ def parts_of(
     """
 
     def read(part: Sequence[Text], origin: str) -> Sentences:
-        found = read_sentences(model, part, origin)
-        return scored(model, found, loss_kind(model, found, loss)) if with_loss else found
+        sentences = read_sentences(model, part, origin)
+        return (
+            scored(model, sentences, loss_kind(model, sentences, loss)) if with_loss else sentences
+        )
 
     test = read(texts.texts, texts.origin)
     learning = training_texts(model, texts, calibration, calibration_text)
@@ -80,7 +82,7 @@ def parts_of(
 def calibrated_parts(
     model: Model, texts: Texts, settings: CalibratedSettings, *, with_loss: bool
 ) -> Parts:
-    """`parts_of` with what the settings of a study say."""
+    """The parts that the settings of a study name, see `parts_of`."""
     return parts_of(
         model,
         texts,
@@ -95,7 +97,7 @@ def calibrated_parts(
 def training_texts(
     model: Model,
     texts: Texts,
-    wanted: TextsAsked,
+    requested: TextsAsked,
     path: str | Path | None = None,
 ) -> tuple[Text, ...]:
     """The first training sentences that are not held out too.
@@ -103,7 +105,7 @@ def training_texts(
     Args:
         model: with its tokenizer.
         texts: those that are held out.
-        wanted: the training sentences, or how many at most.
+        requested: the training sentences, or how many at most.
         path: a file of them.
 
     Raises:
@@ -111,29 +113,29 @@ def training_texts(
         AttnlabError: the corpus is no longer the one of the training.
     """
     used = set(map(source_of, texts.texts))
-    count = wanted if isinstance(wanted, int) else len(wanted)
-    if not isinstance(wanted, int):
-        there: Sequence[Text] = wanted
+    count = requested if isinstance(requested, int) else len(requested)
+    if not isinstance(requested, int):
+        available: Sequence[Text] = requested
     elif path is not None:
-        there = read_texts(path, lowercase=model.lowercase)
+        available = read_texts(path, lowercase=model.lowercase)
     elif texts.corpus is not None:
-        there = first_pairs(texts.corpus(), "train", wanted, without=used)
+        available = first_pairs(texts.corpus(), "train", requested, without=used)
     elif texts.training:
-        there = texts.training
+        available = texts.training
     else:
         msg = (
             f"{model.name or 'A model without a folder'} brings no training sentences; give a file of them "
             "(calibration_text), or in Python a list (calibration)."
         )
         raise InputError(msg, options=["calibration_text"])
-    found = tuple(text for text in there if source_of(text) not in used)[:count]
-    if not found:
+    kept = tuple(text for text in available if source_of(text) not in used)[:count]
+    if not kept:
         msg = (
             "Every calibration sentence is among the held-out sentences too; give others "
             "as calibration_text."
         )
         raise InputError(msg, options=["calibration_text"])
-    return found
+    return kept
 
 
 def observe_part(

@@ -67,7 +67,7 @@ def words_in(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceSettings(Settings):
-    """Where a model runs."""
+    """Options of the device of a model."""
 
     device: Annotated[
         str | None,
@@ -79,7 +79,7 @@ class DeviceSettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class StudySettings(DeviceSettings):
-    """What every study of a model can be told.
+    """Options of every study of a model.
 
     Attributes:
         default_sentences: how many sentences are wanted where `sentences` is None.
@@ -110,7 +110,7 @@ class StudySettings(DeviceSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class TextSettings(StudySettings):
-    """Of a study that reads sentences which can be handed in."""
+    """Options of a study that reads sentences which can be handed in."""
 
     text: Annotated[
         str | Path | None,
@@ -127,7 +127,7 @@ class TextSettings(StudySettings):
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusTextSettings(TextSettings):
-    """Of a study whose sentences can come from another corpus than the run's own."""
+    """Options of a study whose sentences can come from another corpus than the run's own."""
 
     corpus: Annotated[
         str | None,
@@ -147,7 +147,7 @@ class CorpusTextSettings(TextSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class CalibratedSettings(TextSettings):
-    """Of a study that chooses on validation sentences what it learned on training sentences."""
+    """Options of a study that chooses on validation sentences what it learned on training sentences."""
 
     calibration: TextsAsked
     validation: TextsAsked
@@ -161,7 +161,7 @@ class CalibratedSettings(TextSettings):
 
     @property
     def purposes(self) -> tuple[str, ...]:
-        """What sentences are split for in turn, where none are given or brought to learn on."""
+        """Purposes that sentences are split for in turn, where none are given or brought to learn on."""
         chooses = ("for validation",) if isinstance(self.validation, int) else ()
         return ("held out", "for training", *chooses)
 
@@ -416,10 +416,10 @@ class Steps:
         def step() -> Result:
             if not self.done:
                 self._tell()
-            found = work()
+            result = work()
             self.done += 1
             self._tell()
-            return found
+            return result
 
         return step
 
@@ -429,6 +429,6 @@ class Steps:
 
 
 def versions_in_words() -> dict[str, str]:
-    """What the figures were computed with."""
+    """Versions that the figures were computed with, in words."""
     parts = versions(("torch", "transformers"))
     return {"Versions": ", ".join(f"{name} {version}" for name, version in parts.items())}

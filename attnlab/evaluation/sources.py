@@ -58,7 +58,7 @@ class Texts(ShortRepr):
     Attributes:
         texts: sentences, or pairs (source, target).
         origin: where they come from, in words.
-        there: how many there are where these come from; None where they were handed in.
+        available: how many there are where these come from; None where they were handed in.
         beyond: the texts behind them in their file.
         training: those that were set apart to learn on, see `split_texts`.
         validation: those that were set apart to choose on.
@@ -70,7 +70,7 @@ class Texts(ShortRepr):
 
     texts: tuple[Text, ...]
     origin: str = "sentences handed in"
-    there: int | None = None
+    available: int | None = None
     beyond: tuple[Text, ...] = ()
     training: tuple[Text, ...] = ()
     validation: tuple[Text, ...] = ()
@@ -118,24 +118,24 @@ def model_and_texts(
     run = model if isinstance(model, Run) else None
     more = _corpus(run, corpus, pair)
     if not isinstance(sentences, int):
-        found = Texts(tuple(texts_of(sentences)))
+        texts = Texts(tuple(texts_of(sentences)))
     elif treebank is not None:
-        found = _of_treebank(treebank, sentences, lowercase=model.lowercase)
+        texts = _of_treebank(treebank, sentences, lowercase=model.lowercase)
     elif text is not None:
         lines = read_texts(text, lowercase=model.lowercase)
-        found = Texts(lines[:sentences], path_label(text), len(lines), lines[sentences:])
+        texts = Texts(lines[:sentences], path_label(text), len(lines), lines[sentences:])
     elif more is not None:
-        own = run is not None and corpus is None
-        found = _test_part(more(), sentences, None if own else _languages(run, pair))
+        is_own_corpus = run is not None and corpus is None
+        texts = _test_part(more(), sentences, None if is_own_corpus else _languages(run, pair))
     else:
         msg = "This model brings no sentences of its own; hand them in as sentences=[...]."
         raise InputError(msg)
-    found = replace(found, corpus=more, notes=tuple(notes_on_tables(text, corpus)))
-    if not gold or found.gold is not None or not found.texts:
-        return model, found
+    texts = replace(texts, corpus=more, notes=tuple(notes_on_tables(text, corpus)))
+    if not gold or texts.gold is not None or not texts.texts:
+        return model, texts
     brought = text is None and isinstance(sentences, int)
     name = corpus or (run.settings.corpus.name if run is not None and brought else None)
-    return model, replace(found, gold=_gold(found, name, lowercase=model.lowercase))
+    return model, replace(texts, gold=_gold(texts, name, lowercase=model.lowercase))
 
 
 def calibrated_texts(source: Source, settings: CalibratedSettings) -> tuple[Model, Texts]:
@@ -220,17 +220,17 @@ def _test_part(corpus: ParallelCorpus, sentences: int, languages: str | None) ->
     return Texts(texts, origin, len(corpus.test), languages=languages)
 
 
-def _gold(found: Texts, corpus: str | None, *, lowercase: bool) -> Gold:
-    """Trees where `corpus` is the embedded one and has the texts, of others the words alone."""
-    if corpus != EMBEDDED or found.corpus is None:
-        return gold_of_texts(found.texts)
-    return gold_of_embedded(found.texts, found.corpus().drawn, lowercase=lowercase)
+def _gold(texts: Texts, corpus: str | None, *, lowercase: bool) -> Gold:
+    """The trees of texts of the embedded corpus, of others the words alone."""
+    if corpus != EMBEDDED or texts.corpus is None:
+        return gold_of_texts(texts.texts)
+    return gold_of_embedded(texts.texts, texts.corpus().drawn, lowercase=lowercase)
 
 
 def _corpus(
     run: Run | None, name: str | None, pair: str | None
 ) -> Callable[[], ParallelCorpus] | None:
-    """Loads, once, the corpus of that name in the run's languages and case, or else the run's own."""
+    """A function that loads, once, the corpus of that name as the run reads it, or else the run's own."""
     if run is None and name is None:
         return None
 
@@ -300,7 +300,7 @@ def notes_on_training(model: Model) -> list[Note]:
         if "validation_bleu" in line
     ]
     # Of the evaluation whose weights the run has.
-    bleu = max(scores, key=lambda one: choice(*one), default=(READABLE_BLEU,))[0]
+    bleu = max(scores, key=lambda score: choice(*score), default=(READABLE_BLEU,))[0]
     if bleu >= READABLE_BLEU:
         return []
     return [UnreadableTranslations(path_label(model.folder), bleu, READABLE_BLEU)]
@@ -309,15 +309,15 @@ def notes_on_training(model: Model) -> list[Note]:
 def notes_on_unknown(parts: Mapping[str, Sentences]) -> list[Note]:
     """Whether many tokens of some part are unknown to the tokenizer, by the name of each."""
     shares = tuple((name, part.unknown_share) for name, part in parts.items())
-    many = tuple(one for one in shares if one[1] >= MANY_UNKNOWN)
+    many = tuple(share for share in shares if share[1] >= MANY_UNKNOWN)
     return [UnknownTokens(many)] if many else []
 
 
 def notes_on_texts(
     model: Model,
-    found: Texts,
+    texts: Texts,
     parts: Mapping[str, Sentences],
-    asked: TextsAsked | None,
+    requested: TextsAsked | None,
     sites: Sequence[str] | None,
 ) -> list[Note]:
     """Whether texts are unknown words, fewer than asked for, repeat, or do not suffice for some sites.
@@ -326,27 +326,27 @@ def notes_on_texts(
 
     Args:
         model: that read them.
-        found: those to report on.
+        texts: those to report on.
         parts: these as the model reads them, and others that something was chosen or learned on, by name.
-        asked: how many were asked for; None where nobody did.
+        requested: how many were asked for; None where nobody did.
         sites: that were asked for; None for all.
     """
-    notes = [*notes_on_training(model), *found.notes, *notes_on_unknown(parts)]
-    if found.training:
-        parts_of_texts = len(found.texts), len(found.training), len(found.validation) or None
+    notes = [*notes_on_training(model), *texts.notes, *notes_on_unknown(parts)]
+    if texts.training:
+        parts_of_texts = len(texts.texts), len(texts.training), len(texts.validation) or None
         notes.append(SplitTexts(*parts_of_texts))
-    elif isinstance(asked, int) and len(found.texts) < asked:
-        notes.append(FewerThanAsked(asked, found.origin, len(found.texts)))
+    elif isinstance(requested, int) and len(texts.texts) < requested:
+        notes.append(FewerThanAsked(requested, texts.origin, len(texts.texts)))
     both = model.model.config.is_encoder_decoder
     # Of pairs those of one source too: their encoder heads and most of their words are the same.
-    repeated = len(found.texts) - len({source_of(text) for text in found.texts})
-    if repeated >= MANY_REPEATED * len(found.texts):
-        notes.append(RepeatedTexts(repeated, len(found.texts)))
-    paired = isinstance(found.texts[0], tuple)
+    repeated = len(texts.texts) - len({source_of(text) for text in texts.texts})
+    if repeated >= MANY_REPEATED * len(texts.texts):
+        notes.append(RepeatedTexts(repeated, len(texts.texts)))
+    paired = isinstance(texts.texts[0], tuple)
     if sites is None and not paired and both:
         notes.append(NoTranslations())
-    if isinstance(model, Run) and found.languages not in {None, model.settings.corpus.pair}:
-        notes.append(OtherLanguages(model.settings.corpus.pair, str(found.languages)))
+    if isinstance(model, Run) and texts.languages not in {None, model.settings.corpus.pair}:
+        notes.append(OtherLanguages(model.settings.corpus.pair, str(texts.languages)))
     # A run that is a language model reads one side of its own corpus, as it was trained.
     if paired and not both and not isinstance(model, Run):
         notes.append(TranslationsUnread())

@@ -79,18 +79,19 @@ def audio_of(features: Any, name: str = "audio") -> Audio:
         InputError: it has no two axes, holds what is no finite number, or silence alone.
     """
     try:
-        found = torch.as_tensor(features)
+        frames = torch.as_tensor(features)
     except (TypeError, ValueError, RuntimeError) as error:
         msg = f"{name} is {briefly(features)}; give log-mel features, an array [mel, column]."
         raise InputError(msg) from error
-    if found.ndim != 2 or 0 in found.shape or found.is_complex() or not found.isfinite().all():
-        msg = f"{name} is no array [mel, column] of finite numbers, but {list(found.shape)} of {found.dtype}."
+    if frames.ndim != 2 or 0 in frames.shape or frames.is_complex() or not frames.isfinite().all():
+        what = f"{list(frames.shape)} of {frames.dtype}"
+        msg = f"{name} is no array [mel, column] of finite numbers, but {what}."
         raise InputError(msg)
-    heard = (found != found[0, -1]).any(0).nonzero()
+    heard = (frames != frames[0, -1]).any(0).nonzero()
     if not len(heard):
         msg = f"{name} holds one number alone, which is silence; give log-mel features of audio."
         raise InputError(msg)
-    return Audio(found.float(), int(heard[-1]) + 1, name)
+    return Audio(frames.float(), int(heard[-1]) + 1, name)
 
 
 def read_audio_file(path: str | Path, model: Model) -> Audio:
@@ -262,7 +263,7 @@ def read_audio(
             raise InputError(msg)
         ids = frames.of(audio)
         usable.append(Sentence(number, ids, read[:-1], read[1:], _padded(audio, config)))
-        side = Tokens(ids, tuple(one in frames.special for one in ids), None)
+        side = Tokens(ids, tuple(token in frames.special for token in ids), None)
         tokenized.append(TokenizedText((audio.name, text), side, tokens))
     sentences = Sentences(tuple(tokenized), tuple(usable), (), frames, target, most, origin)
     check_embedded(model, sentences)
@@ -286,7 +287,7 @@ def check_fits(audio: Audio, config: Any) -> None:
 
 def _padded(audio: Audio, config: Any) -> Float[Tensor, "mel column"]:
     """The features with silence behind them, as many columns as the model reads."""
-    wanted = 2 * config.max_source_positions
-    features = audio.features[:, :wanted]
-    silence, gap = float(features.max()) - _FLOOR, wanted - features.shape[1]
+    expected_frames = 2 * config.max_source_positions
+    features = audio.features[:, :expected_frames]
+    silence, gap = float(features.max()) - _FLOOR, expected_frames - features.shape[1]
     return torch.nn.functional.pad(features, (0, gap), value=silence)

@@ -16,7 +16,7 @@ GREEDY: dict[str, Any] = {
 
 
 def inputs_of(model: Any, axes: Mapping[Side, Axis]) -> dict[str, Any]:
-    """What a transformers model is called with, to read a batch.
+    """Keyword arguments with which a transformers model reads a batch.
 
     Args:
         model: a transformers model.
@@ -27,7 +27,7 @@ def inputs_of(model: Any, axes: Mapping[Side, Axis]) -> dict[str, Any]:
     if source.features is not None:
         given = {"input_features": source.features.to(model.dtype)}
     if source.outputs is not None:
-        given = {name: one for name, one in given.items() if name == "attention_mask"}
+        given = {name: value for name, value in given.items() if name == "attention_mask"}
         given["encoder_outputs"] = source.outputs
     if model.config.is_encoder_decoder and "target" in axes:
         target = axes["target"]

@@ -1,4 +1,4 @@
-"""The public door to extraction: statistics of every head of a model, and a few whole matrices."""
+"""The entry point to extraction: statistics of every head of a model, and a few whole matrices."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -52,7 +52,7 @@ from attnlab.reading.weights import LayerWeights, Rows, checked
 
 @dataclass(frozen=True)
 class Selection:
-    """What is read of every text; None stands for all.
+    """Layers, heads and rows that are read of every text; None stands for all.
 
     Attributes:
         layers: the model's own numbers of layers, the same at all sites that have them.
@@ -96,17 +96,19 @@ class Selection:
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + sentence.number)
         return torch.randperm(queries, generator=generator)[: self.rows].sort().values
 
-    def check(self, sites: AttentionSites, wanted: Sequence[Site], sentences: Sentences) -> None:
+    def check(
+        self, sites: AttentionSites, sites_to_read: Sequence[Site], sentences: Sentences
+    ) -> None:
         """Raises InputError where a layer, a head or a row does not exist."""
-        self._check_layers(sites, wanted)
-        self._check_heads(sites, wanted)
+        self._check_layers(sites, sites_to_read)
+        self._check_heads(sites, sites_to_read)
         if not isinstance(self.rows, tuple) or not self.rows:
             return
         for sentence in sentences.usable:
             sides: dict[Side, int] = {"source": len(sentence.source)}
             if sentence.target is not None:
                 sides["target"] = len(sentence.target)
-            queries = min(sides_of(site, sides)[0] for site in wanted)
+            queries = min(sides_of(site, sides)[0] for site in sites_to_read)
             if self.rows[-1] >= queries:
                 msg = (
                     f"Row {self.rows[-1]} does not exist in text {sentence.number + 1}, which has "
@@ -114,19 +116,19 @@ class Selection:
                 )
                 raise InputError(msg)
 
-    def _check_layers(self, sites: AttentionSites, wanted: Sequence[Site]) -> None:
-        numbers = {site: sorted(sites.layers[site]) for site in wanted}
+    def _check_layers(self, sites: AttentionSites, sites_to_read: Sequence[Site]) -> None:
+        numbers = {site: sorted(sites.layers[site]) for site in sites_to_read}
         for layer in self.layers or ():
             if not any(layer in layers for layers in numbers.values()):
                 listed = "; ".join(
-                    f"{site}: {layers_in_words(own)}" for site, own in numbers.items()
+                    f"{site}: {layers_in_words(layers)}" for site, layers in numbers.items()
                 )
                 msg = f"There is no attention in layer {layer} to read; choose from {listed}."
                 raise InputError(msg)
 
-    def _check_heads(self, sites: AttentionSites, wanted: Sequence[Site]) -> None:
+    def _check_heads(self, sites: AttentionSites, sites_to_read: Sequence[Site]) -> None:
         for (site, layer), count in sites.heads_of.items():
-            read = site in wanted and self.has_layer(layer)
+            read = site in sites_to_read and self.has_layer(layer)
             if read and self.heads and self.heads[-1] >= count:
                 msg = (
                     f"Head {self.heads[-1]} does not exist in {site} layer {layer}, which has {count} "
@@ -144,7 +146,7 @@ def selection_of(
     rows: Sequence[int] | int | None,
     seed: int,
 ) -> Selection:
-    """What is wanted, in ascending order and each once.
+    """The chosen layers, heads and rows in ascending order, each once.
 
     Raises:
         InputError: something else than numbers from 0, or none of them.
@@ -168,7 +170,7 @@ def _numbers(given: object, name: str) -> tuple[int, ...] | None:
         return None
     numbers = list(given) if isinstance(given, Sequence | range) else []
     if not numbers or any(
-        not isinstance(one, int) or isinstance(one, bool) or one < 0 for one in numbers
+        not isinstance(number, int) or isinstance(number, bool) or number < 0 for number in numbers
     ):
         msg = f"{name} must be numbers from 0, such as [0, 3], not {given!r}."
         raise InputError(msg)
@@ -298,9 +300,9 @@ class _Batch:
 
     def read(self) -> None:
         """One forward pass, the weights of a layer whole."""
-        model, found = self.reading.model, self.reading.attention_sites
+        model, attention_sites = self.reading.model, self.reading.attention_sites
         read: Mapping[Side, Axis] = self.axes
-        hooks = found.hooks
+        hooks = attention_sites.hooks
         if "target" in self.axes and "encoder" not in self.reading.sites:
             read = encoded(model, self.axes, text=True)
             hooks = tuple(hook for hook in hooks if hook.site != "encoder")
@@ -309,9 +311,9 @@ class _Batch:
                 forward(model, read, with_weights=True)
             return
         outputs = forward(model, read, with_weights=True)
-        shown = attentions_of(outputs, causal="decoder" in found.layers)
+        shown = attentions_of(outputs, causal="decoder" in attention_sites.layers)
         for site, layers in shown.items():
-            for layer, weights in zip(found.layers[site], layers, strict=True):
+            for layer, weights in zip(attention_sites.layers[site], layers, strict=True):
                 self._take_weights(site, layer, weights)
 
     def read_in_blocks(self) -> None:
@@ -398,7 +400,7 @@ def _sentences(model: Model, given: Read | str) -> Sentences:
         given = [given]
     # Others are refused where they are read.
     listed = given if isinstance(given, Sequence) else ()
-    heard = [isinstance(one, tuple) and isinstance(one[0], Audio) for one in listed if one]
+    heard = [isinstance(item, tuple) and isinstance(item[0], Audio) for item in listed if item]
     if any(heard) and not all(heard):
         msg = "Either all that is read is audio with a transcript or nothing is; hand in one kind at a time."
         raise InputError(msg)
@@ -448,22 +450,28 @@ def prepare(
     model = model_of(source, scores=False)
     if not isinstance(sentences, Sentences):
         sentences = _sentences(model, sentences)
-    found, wanted = probe(model.model, sentences, sites)
-    selection.check(found, wanted, sentences)
+    attention, sites_to_read = probe(model.model, sentences, sites)
+    selection.check(attention, sites_to_read, sentences)
     device = input_device(model.model.device)
-    held = found.heads * (1 if found.hooks else sum(map(len, found.layers.values())))
-    parts = not whole and (not selection.is_all or sentences.is_long(found.heads))
-    parts = parts or (rows_do and sentences.is_too_long(held, memory=memory, device=device))
-    if parts and found.hooks:
-        found = with_callers(model.model, sentences, found)
-    if parts and found.callers:
+    heads_at_once = attention.heads * (
+        1 if attention.hooks else sum(map(len, attention.layers.values()))
+    )
+    parts = not whole and (not selection.is_all or sentences.is_long(attention.heads))
+    parts = parts or (
+        rows_do and sentences.is_too_long(heads_at_once, memory=memory, device=device)
+    )
+    if parts and attention.hooks:
+        attention = with_callers(model.model, sentences, attention)
+    if parts and attention.callers:
         sentences.check_memory_of_blocks(
-            found.heads, biased=found.biased, memory=memory, device=device
+            attention.heads, biased=attention.biased, memory=memory, device=device
         )
     else:
         advice = WHOLE_LAYERS if parts else SHORTEN if whole is False else f"{SHORTEN}, or {whole}"
-        sentences.check_memory(held, memory=memory, device=device, advice=advice)
-    return Reading(model, sentences, found, wanted, selection, bool(parts and found.callers))
+        sentences.check_memory(heads_at_once, memory=memory, device=device, advice=advice)
+    return Reading(
+        model, sentences, attention, sites_to_read, selection, bool(parts and attention.callers)
+    )
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,4 +1,4 @@
-"""What reads the weights of a pass through a model or a file, and what such a pass covered."""
+"""Consumers of the weights of a pass through a model or a file, and the sentences that a pass covered."""
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -21,7 +21,7 @@ class Consumer(Protocol):
 
 @dataclass(frozen=True)
 class Coverage:
-    """What a pass through a model covered; shares of the same sentences add up.
+    """Sentences and layers that a pass through a model covered; shares of the same sentences add up.
 
     Attributes:
         sentences: how many sentences were read.

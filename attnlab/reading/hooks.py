@@ -1,4 +1,4 @@
-"""Where a model's attention weights come by: finds the modules that return them and takes them off."""
+"""Modules whose outputs hold attention weights, by site and layer: found, and their weights taken off."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -172,14 +172,14 @@ def _weights_for_scores(model: Any) -> Iterator[None]:
 
 def _configurations(model: nn.Module) -> list[Any]:
     """The configurations of a model and of its parts, each once."""
-    found: dict[int, Any] = {}
+    configurations: dict[int, Any] = {}
     waiting = [part.config for part in model.modules() if isinstance(part, PreTrainedModel)]
     while waiting:
         config = waiting.pop()
-        if config is not None and id(config) not in found:
-            found[id(config)] = config
+        if config is not None and id(config) not in configurations:
+            configurations[id(config)] = config
             waiting += [getattr(config, name, None) for name in config.sub_configs]
-    return list(found.values())
+    return list(configurations.values())
 
 
 def _is_plain(config: Any) -> bool:
@@ -195,7 +195,7 @@ def attention_name(model: Any) -> str:
 
 
 def attentions_of(outputs: Any, *, causal: bool) -> dict[Site, tuple[Any, ...]]:
-    """What a model returns as weights, by site; sites without any left out."""
+    """Attention weights among the outputs of a model, by site; sites without any are left out."""
     named: dict[Site, Any] = {
         "encoder": getattr(outputs, "encoder_attentions", None),
         "decoder": getattr(outputs, "decoder_attentions", None),
@@ -282,15 +282,15 @@ def _reads_back(model: nn.Module, weights: Tensor) -> bool:
     if getattr(model.config, "is_encoder_decoder", False):
         return False
     sites = {at.site for at, _ in mechanisms_in(model)}
-    said = {
+    declared = {
         module.is_causal
         for module in model.modules()
         if isinstance(vars(module).get("is_causal"), bool)
     }
     if sites:
         return "decoder" in sites
-    if len(said) == 1:
-        return said == {True}
+    if len(declared) == 1:
+        return declared == {True}
     return not bool(weights.triu(1).any())
 
 
@@ -303,10 +303,14 @@ def _matched(
         for layer, weights in enumerate(layers):
             # The very tensor first: T5's cross-attention returns a bias of zeros beside its weights, which
             # are zeros too where no head attends.
-            for one in sorted(seen, key=lambda one: one.part.data_ptr() != weights.data_ptr()):
-                if one.part.data_ptr() not in used and torch.equal(one.part, weights):
-                    used.add(one.part.data_ptr())
-                    hooks.append(AttentionHook(site, layer, one.module, one.slot, one.call))
+            for returned in sorted(
+                seen, key=lambda returned: returned.part.data_ptr() != weights.data_ptr()
+            ):
+                if returned.part.data_ptr() not in used and torch.equal(returned.part, weights):
+                    used.add(returned.part.data_ptr())
+                    hooks.append(
+                        AttentionHook(site, layer, returned.module, returned.slot, returned.call)
+                    )
                     break
             else:
                 return ()
@@ -317,18 +321,18 @@ def _numbered(model: nn.Module, hooks: Sequence[AttentionHook]) -> tuple[Attenti
     """Hooks of layers that were counted, with the model's own numbers of these, see `layer_numbers`."""
     numbered: list[AttentionHook] = []
     for site in dict.fromkeys(hook.site for hook in hooks):
-        own = [hook for hook in hooks if hook.site == site]
+        site_hooks = [hook for hook in hooks if hook.site == site]
         calls: dict[nn.Module, list[int]] = {}
-        for hook in own:
+        for hook in site_hooks:
             calls.setdefault(hook.module, []).append(hook.call)
         numbers = layer_numbers(model, [*calls])
         # A module that attends more often than it is listed serves layers without numbers (ALBERT).
         if numbers and all(len(numbers[module]) == len(calls[module]) for module in calls):
-            own = [
+            site_hooks = [
                 replace(hook, layer=numbers[hook.module][calls[hook.module].index(hook.call)])
-                for hook in own
+                for hook in site_hooks
             ]
-        numbered += own
+        numbered += site_hooks
     return tuple(numbered)
 
 
@@ -401,14 +405,16 @@ def watched(sites: AttentionSites, receive: CallReceiver) -> Iterator[None]:
             raise AttnlabError(msg)
 
 
-def with_callers(model: Any, sentences: Sentences, found: AttentionSites) -> AttentionSites:
-    """The same with the modules whose queries and keys give the weights that the hooks return.
+def with_callers(
+    model: Any, sentences: Sentences, attention_sites: AttentionSites
+) -> AttentionSites:
+    """The attention sites with the modules whose queries and keys give the weights that the hooks return.
 
     Both are computed of a few tokens and compared, with padding and without, so a model that computes
     weights in another way gets no callers; neither does one that computes any inside its own modules.
     """
-    if not all(any(map(asks_interface, hook.module.modules())) for hook in found.hooks):
-        return found
+    if not all(any(map(asks_interface, hook.module.modules())) for hook in attention_sites.hooks):
+        return attention_sites
     short, long = _short_and_long(sentences, model.config)
     with torch.inference_mode():
         with ready_to_show(model):
@@ -416,27 +422,33 @@ def with_callers(model: Any, sentences: Sentences, found: AttentionSites) -> Att
                 encoded(model, sentences.axes(batch, model.device))
                 for batch in ([few_tokens(sentences)], [short, long])
             ]
-        shown = [_shown(model, axes, found) for axes in trials]
+        shown = [_shown(model, axes, attention_sites) for axes in trials]
         for name in WATCHED:
             called = [_calls(model, axes, name) for axes in trials]
             callers = [
-                _caller(hook, list(zip(trials, shown, called, strict=True))) for hook in found.hooks
+                _caller(hook, list(zip(trials, shown, called, strict=True)))
+                for hook in attention_sites.hooks
             ]
-            known = tuple(caller for caller in callers if caller is not None)
-            if len(known) == len(callers):
+            found_callers = tuple(caller for caller in callers if caller is not None)
+            if len(found_callers) == len(callers):
                 biased = any(call.bias is not None for call in called[0].values())
-                return replace(found, callers=known, watched_as=name, biased=biased)
-    return found
+                return replace(
+                    attention_sites, callers=found_callers, watched_as=name, biased=biased
+                )
+    return attention_sites
 
 
 Calls = Mapping[tuple[nn.Module, int], AttentionCall]
 Shown = Mapping[tuple[Site, int], Tensor]
 
 
-def _shown(model: Any, axes: Mapping[Side, Axis], found: AttentionSites) -> Shown:
+def _shown(model: Any, axes: Mapping[Side, Axis], attention_sites: AttentionSites) -> Shown:
     """The weights that every hook takes off in one forward pass."""
     shown: dict[tuple[Site, int], Tensor] = {}
-    with ready_to_show(model), opened(found.hooks, lambda *at: shown.update({at[:2]: at[2]})):
+    with (
+        ready_to_show(model),
+        opened(attention_sites.hooks, lambda *at: shown.update({at[:2]: at[2]})),
+    ):
         forward(model, axes, with_weights=True)
     return shown
 
@@ -470,17 +482,19 @@ def _caller(
         return None
     caller = calling.pop()
     for axes, shown, seen in trials:
-        own = shown[hook.site, hook.layer]
-        real = sides_of(hook.site, axes)[0].real.to(own.device)
+        weights = shown[hook.site, hook.layer]
+        real = sides_of(hook.site, axes)[0].real.to(weights.device)
         again = (
-            seen[caller, hook.call].of_heads().weights(torch.arange(own.shape[2]).to(own.device))
+            seen[caller, hook.call]
+            .of_heads()
+            .weights(torch.arange(weights.shape[2]).to(weights.device))
         )
-        if again.shape != own.shape:
+        if again.shape != weights.shape:
             return None
         # Eager attention in float64 gives NaN where windows hide all keys from padding, and then behind it.
-        compared = real[:, None, :, None] & ~own.isnan()
-        change = (again - own).masked_fill(~compared, 0.0).abs().amax()
-        if not change <= TOLERANCES.get(own.dtype, 1e-4):
+        compared = real[:, None, :, None] & ~weights.isnan()
+        change = (again - weights).masked_fill(~compared, 0.0).abs().amax()
+        if not change <= TOLERANCES.get(weights.dtype, 1e-4):
             return None
     return caller
 
@@ -495,17 +509,17 @@ def probe(
             probabilities or depend on padding.
     """
     with ready_to_show(model), torch.inference_mode():
-        found, unreadable = readable_sites(model, sentences)
-        wanted = _wanted(sites, found, model, sentences)
-    refused = [site for site in wanted if site in unreadable]
+        attention_sites, unreadable = readable_sites(model, sentences)
+        sites_to_read = _wanted(sites, attention_sites, model, sentences)
+    refused = [site for site in sites_to_read if site in unreadable]
     if refused:
-        others = [site for site in SITES if site in {*found.layers} - {*unreadable}]
+        others = [site for site in SITES if site in {*attention_sites.layers} - {*unreadable}]
         advice = "analyze another model"
         if others:
             advice = f"choose other sites: {', '.join(others)} (sites={others})"
         msg = f"{unreadable[refused[0]]}, so its heads cannot be analyzed; {advice}."
         raise InputError(msg)
-    return found, wanted
+    return attention_sites, sites_to_read
 
 
 def readable_sites(model: Any, sentences: Sentences) -> tuple[AttentionSites, dict[Site, str]]:
@@ -523,11 +537,11 @@ def readable_sites(model: Any, sentences: Sentences) -> tuple[AttentionSites, di
         )
         raise InputError(msg)
     axes = encoded(model, sentences.axes([few_tokens(sentences)], model.device))
-    found = find(model, lambda: forward(model, axes, with_weights=True))
+    attention_sites = find(model, lambda: forward(model, axes, with_weights=True))
     others = _without_probabilities(model)
-    return found, others | {
+    return attention_sites, others | {
         site: f"{name} {why}"
-        for site, why in _no_weights(model, sentences, found).items()
+        for site, why in _no_weights(model, sentences, attention_sites).items()
         if site not in others
     }
 
@@ -546,13 +560,13 @@ def _cut(sentence: Sentence, tokens: int, times: int = 3) -> tuple[int, ...]:
 
 
 def _wanted(
-    sites: Sequence[str] | None, found: AttentionSites, model: Any, sentences: Sentences
+    sites: Sequence[str] | None, attention_sites: AttentionSites, model: Any, sentences: Sentences
 ) -> tuple[Site, ...]:
-    there = (*found.layers, *found.unread)
+    available = (*attention_sites.layers, *attention_sites.unread)
     if sites is None:
-        return tuple(site for site in SITES if site in there)
+        return tuple(site for site in SITES if site in available)
     for site in sites:
-        if site not in there:
+        if site not in available:
             lacking = model.config.is_encoder_decoder and not sentences.paired
             reason = (
                 "the sentences have no translations" if lacking else "the model has no such site"
@@ -561,7 +575,7 @@ def _wanted(
                 reason = "weights between all frames of audio are not read"
             msg = (
                 f"Site '{site}' cannot be analyzed, since {reason}; "
-                f"choose from: {', '.join(found.layers)}."
+                f"choose from: {', '.join(attention_sites.layers)}."
             )
             raise InputError(msg)
     return tuple(site for site in SITES if site in sites)
@@ -591,7 +605,9 @@ def _short_and_long(sentences: Sentences, config: Any) -> tuple[Sentence, Senten
     return short, replace(short, number=1, source=_cut(short, most), target=target)
 
 
-def _no_weights(model: Any, sentences: Sentences, found: AttentionSites) -> dict[Site, str]:
+def _no_weights(
+    model: Any, sentences: Sentences, attention_sites: AttentionSites
+) -> dict[Site, str]:
     """Sites whose weights are none of a query over keys, or change beside a longer text, and why.
 
     Longformer returns weights of a window; convolutions over tokens (ConvBERT) and landmarks (Nystromformer)
@@ -599,18 +615,19 @@ def _no_weights(model: Any, sentences: Sentences, found: AttentionSites) -> dict
     """
     short, long = _short_and_long(sentences, model.config)
     why: dict[Site, str] = {
-        site: f"returns no weights [head, query, key] in the {site}" for site in found.unread
+        site: f"returns no weights [head, query, key] in the {site}"
+        for site in attention_sites.unread
     }
 
     def weights(batch: list[Sentence]) -> dict[Site, tuple[Tensor, ...]]:
         axes = sentences.axes(batch, model.device)
         outputs = forward(model, axes, with_weights=True)
-        every = attentions_of(outputs, causal="decoder" in found.layers)
-        shown = {site: every[site] for site in found.layers}
+        every = attentions_of(outputs, causal="decoder" in attention_sites.layers)
+        shown = {site: every[site] for site in attention_sites.layers}
         for site, layers in shown.items():
             queries, keys = sides_of(site, axes)
             sizes = (queries.real.shape[1], keys.real.shape[1])
-            unfit = [tuple(one.shape[2:]) for one in layers if one.shape[2:] != sizes]
+            unfit = [tuple(matrix.shape[2:]) for matrix in layers if matrix.shape[2:] != sizes]
             if unfit:
                 why[site] = (
                     f"returns {unfit[0][0]} x {unfit[0][1]} weights in the {site} for {sizes[0]} queries and "
@@ -618,15 +635,15 @@ def _no_weights(model: Any, sentences: Sentences, found: AttentionSites) -> dict
                 )
         return shown
 
-    alone, beside, again = weights([short]), weights([short, long]), weights([short])
+    alone, in_batch, again = weights([short]), weights([short, long]), weights([short])
     for site, layers in alone.items():
-        for one, padded, repeated in zip(layers, beside[site], again[site], strict=True):
+        for matrix, padded, repeated in zip(layers, in_batch[site], again[site], strict=True):
             if site in why:
                 continue
-            queries, keys = one.shape[2:]
-            change = (padded[:1, :, :queries, :keys] - one).abs().amax().item()
+            queries, keys = matrix.shape[2:]
+            change = (padded[:1, :, :queries, :keys] - matrix).abs().amax().item()
             # Weights that change by themselves, as with dropout that is active, are refused later on.
-            if change > TOLERANCES.get(one.dtype, 1e-4) and torch.equal(one, repeated):
+            if change > TOLERANCES.get(matrix.dtype, 1e-4) and torch.equal(matrix, repeated):
                 why[site] = (
                     "has attention weights that depend on the padding of the batch (by up to "
                     f"{change:.2g} in the {site})"

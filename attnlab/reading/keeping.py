@@ -110,12 +110,12 @@ class KeptMatrices(ShortRepr):
 
 def _chosen_first(sentences: Iterable[int], chosen: Sequence[int]) -> tuple[int, ...]:
     """Numbers in order, but those of `chosen` before the others and in their own order."""
-    there = set(sentences)
-    return (*(number for number in chosen if number in there), *sorted(there - set(chosen)))
+    present = set(sentences)
+    return (*(number for number in chosen if number in present), *sorted(present - set(chosen)))
 
 
 def _ordered(matrices: Mapping[Key, Tensor]) -> dict[Key, Tensor]:
-    """By sentence, site and layer, sites in the order that data flows."""
+    """Matrices sorted by sentence, site and layer, sites in the order that data flows."""
     return dict(sorted(matrices.items(), key=lambda m: (m[0][0], site_order(m[0][1]), m[0][2])))
 
 
@@ -132,7 +132,7 @@ def holds_kept_matrices(path: str | Path) -> bool:
 
 
 def load_kept_matrices(path: str | Path) -> KeptMatrices:
-    """What `KeptMatrices.write` wrote.
+    """The matrices that `KeptMatrices.write` wrote.
 
     Raises:
         InputError: the file is not one of attnlab's, or what it holds does not fit together.
@@ -169,11 +169,11 @@ def load_kept_matrices(path: str | Path) -> KeptMatrices:
 
 
 def _key(name: str) -> Key:
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         msg = f"its array '{name}' has no name such as 0.encoder.1"
         raise InputError(msg)
-    return int(found[1]), next(site for site in _ALL_SITES if site == found[2]), int(found[3])
+    return int(match[1]), next(site for site in _ALL_SITES if site == match[2]), int(match[3])
 
 
 def _by_sentence(
@@ -203,14 +203,12 @@ def _check(
     if (number, site) not in tokens:
         msg = f"{name} has no tokens"
         raise InputError(msg)
-    wanted = (*map(len, tokens[number, site]),)
-    if matrix.ndim != 3 or 0 in matrix.shape or matrix.shape[1:] != wanted:
-        msg = (
-            f"{name} is {tuple(matrix.shape)}, not heads times {wanted[0]} times {wanted[1]} tokens"
-        )
+    expected = (*map(len, tokens[number, site]),)
+    if matrix.ndim != 3 or 0 in matrix.shape or matrix.shape[1:] != expected:
+        msg = f"{name} is {tuple(matrix.shape)}, not heads times {expected[0]} times {expected[1]} tokens"
         raise InputError(msg)
-    marked = kinds.get((number, site), tuple("w" * length for length in wanted))
-    if wanted != (*map(len, marked),) or not set("".join(marked)) <= set(LETTERS):
+    marked = kinds.get((number, site), tuple("w" * length for length in expected))
+    if expected != (*map(len, marked),) or not set("".join(marked)) <= set(LETTERS):
         msg = f"the kinds of {number}.{site} are not one of {', '.join(LETTERS)} for each token"
         raise InputError(msg)
     if matrix.dtype not in _WEIGHT_TYPES or not bool(
@@ -224,9 +222,9 @@ def _check_heads(matrices: Mapping[Key, Tensor]) -> None:
     """Raises InputError where a layer has other heads in one sentence than in another."""
     heads: dict[tuple[Site, int], int] = {}
     for (number, site, layer), matrix in matrices.items():
-        wanted = heads.setdefault((site, layer), len(matrix))
-        if len(matrix) != wanted:
-            msg = f"{number}.{layer_name(site, layer)} has {len(matrix)} heads, not {wanted}"
+        head_count = heads.setdefault((site, layer), len(matrix))
+        if len(matrix) != head_count:
+            msg = f"{number}.{layer_name(site, layer)} has {len(matrix)} heads, not {head_count}"
             raise InputError(msg)
 
 
@@ -251,7 +249,7 @@ class KeptLayer:
         return replace(self, blocks=self.blocks + other.blocks)
 
     def joined(self) -> "KeptLayer":
-        """The same in one block."""
+        """The layer with its blocks joined to one."""
         return self if len(self.blocks) == 1 else replace(self, blocks=(self.matrices,))
 
     @property
@@ -340,36 +338,38 @@ class MatrixKeeper(PerLayer[Key, KeptLayer]):
             layer = self.sums[key] = self.sums[key].joined()
             layers.setdefault(key[0], {})[key] = layer
         sizes = {
-            number: sum(one.entries for one in layers[number].values()) * self.dtype.itemsize
+            number: sum(layer.entries for layer in layers[number].values()) * self.dtype.itemsize
             for number in _chosen_first(layers, self.chosen)
         }
-        used, found = 0, dict[Key, KeptLayer]()
+        used, kept = 0, dict[Key, KeptLayer]()
         for number, size in sizes.items():
             if used + size <= self.most_bytes:
                 used += size
-                found |= layers[number]
-        if sizes and not found:
+                kept |= layers[number]
+        if sizes and not kept:
             first = [number for number in self.chosen if number in sizes] or list(sizes)
             smallest = layers[min(first, key=lambda number: sizes[number])]
-            sizes_of = [(len(one.tokens[0]), one.entries_per_query) for one in smallest.values()]
+            sizes_of = [
+                (len(layer.tokens[0]), layer.entries_per_query) for layer in smallest.values()
+            ]
             most = _queries_within(sizes_of, self.most_bytes)
-            found = {key: _reduced(layer, most) for key, layer in smallest.items()}
-        matrices = {key: layer.matrices for key, layer in found.items()}
+            kept = {key: _reduced(layer, most) for key, layer in smallest.items()}
+        matrices = {key: layer.matrices for key, layer in kept.items()}
         rows = {key[:2]: matrix.shape[1] for key, matrix in matrices.items()}
         return KeptMatrices(
             _ordered(matrices),
-            {k[:2]: (one.tokens[0][: rows[k[:2]]], one.tokens[1]) for k, one in found.items()},
-            frozenset(sizes.keys() - {key[0] for key in found}),
-            {k[:2]: (one.kinds[0][: rows[k[:2]]], one.kinds[1]) for k, one in found.items()},
+            {k[:2]: (layer.tokens[0][: rows[k[:2]]], layer.tokens[1]) for k, layer in kept.items()},
+            frozenset(sizes.keys() - {key[0] for key in kept}),
+            {k[:2]: (layer.kinds[0][: rows[k[:2]]], layer.kinds[1]) for k, layer in kept.items()},
             {
                 key[:2]: len(layer.tokens[0])
-                for key, layer in found.items()
+                for key, layer in kept.items()
                 if rows[key[:2]] < len(layer.tokens[0])
             },
-            tuple(number for number in self.chosen if number in {key[0] for key in found}),
+            tuple(number for number in self.chosen if number in {key[0] for key in kept}),
             {
                 key[:2]: layer.rows[: rows[key[:2]]]
-                for key, layer in found.items()
+                for key, layer in kept.items()
                 if layer.rows is not None
             },
             self.heads,
@@ -395,7 +395,7 @@ def _tokens(
 
 
 def _queries_within(layers: Sequence[tuple[int, int]], most_bytes: int) -> int:
-    """Of how many first queries the weights of layers fit in half precision; at least 1.
+    """The most first queries whose weights fit the limit in half precision; at least 1.
 
     Args:
         layers: how many queries each has, and how many weights each of them has.
@@ -403,7 +403,9 @@ def _queries_within(layers: Sequence[tuple[int, int]], most_bytes: int) -> int:
     """
 
     def bytes_of(queries: int) -> int:
-        return torch.float16.itemsize * sum(min(queries, own) * entries for own, entries in layers)
+        return torch.float16.itemsize * sum(
+            min(queries, most) * entries for most, entries in layers
+        )
 
     longest = max(queries for queries, _ in layers)
     return max(1, bisect_right(range(1, longest + 1), most_bytes, key=bytes_of))
@@ -415,10 +417,10 @@ def _reduced(layer: KeptLayer, queries: int) -> KeptLayer:
 
 
 def _letters(axis: Axis, row: int) -> str:
-    """What each real token of one sentence is."""
+    """The kind of each real token of one sentence, a letter of `LETTERS` each."""
     # The first that fits: an opening or closing token is special too, punctuation is content.
     flags = [(letter, getattr(axis, LETTERS[letter])[row].tolist()) for letter in "ocspw"]
     positions = range(int(axis.real[row].sum()))
     return "".join(
-        next(letter for letter, found in flags if found[position]) for position in positions
+        next(letter for letter, marked in flags if marked[position]) for position in positions
     )

@@ -1,4 +1,4 @@
-"""What the axes of arrays of attention matrices are taken for; nothing heavy is imported."""
+"""Names of the axes of arrays of attention matrices; nothing heavy is imported."""
 
 import re
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ AXES_OPTION = Option(
 
 @dataclass(frozen=True)
 class AxesTaken(Note):
-    """What the axes of a file's array were taken for.
+    """The names that the axes of a file's array were taken for.
 
     Attributes:
         axes: their names, in the order of the file.
@@ -113,4 +113,4 @@ def layers_among(names: Sequence[str]) -> dict[str, int] | None:
     numbers = {name: int(part[2]) for name, part in parts.items() if part is not None}
     if len(set(numbers.values())) < len(numbers):
         return None
-    return dict(sorted(numbers.items(), key=lambda one: one[1]))
+    return dict(sorted(numbers.items(), key=lambda item: item[1]))

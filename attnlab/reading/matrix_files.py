@@ -82,8 +82,8 @@ def _load(path: Path, array: str | None, working: _Working) -> dict[str, Tensor]
     if path.suffix not in readers:
         msg = f"{path} is none of the files that can be read: {', '.join(readers)}."
         raise InputError(msg)
-    found = readers[path.suffix](path, array, working)
-    return {name: _as_matrices(path, values) for name, values in found.items()}
+    arrays = readers[path.suffix](path, array, working)
+    return {name: _as_matrices(path, values) for name, values in arrays.items()}
 
 
 def _stacked(path: Path, arrays: dict[str, Tensor]) -> Tensor:
@@ -116,10 +116,10 @@ def load_arrays(
     """
     path = Path(path)
     if array is not None or not holds_kept_matrices(path):
-        found = _load(path, array, _fits)
-        layered = layers_among([*found]) is not None
-        taken = _axes_taken(path, found, axes, layered=layered)
-        arranged = {name: _arranged(one, taken.axes) for name, one in found.items()}
+        arrays = _load(path, array, _fits)
+        layered = layers_among([*arrays]) is not None
+        taken = _axes_taken(path, arrays, axes, layered=layered)
+        arranged = {name: _arranged(values, taken.axes) for name, values in arrays.items()}
         return arranged if layered else {"": next(iter(arranged.values()))}, taken
     _check_no_axes(path, axes)
     kept = load_kept_matrices(path).matrices
@@ -140,7 +140,7 @@ def _axes_taken(
     path: Path, arrays: Mapping[str, Tensor], axes: Sequence[str] | None, *, layered: bool
 ) -> AxesTaken:
     first = next(iter(arrays.values()))
-    other = next((name for name, one in arrays.items() if one.ndim != first.ndim), None)
+    other = next((name for name, values in arrays.items() if values.ndim != first.ndim), None)
     if other is not None:
         msg = (
             f"{path}: the layers {next(iter(arrays))} and {other} have {first.ndim} and {arrays[other].ndim} "
@@ -175,19 +175,23 @@ def _read_members(path: Path, array: str | None, working: _Working) -> dict[str,
         members = {name.removesuffix(ending): name for name in archive.namelist()}
         chosen = _chosen(path, list(members), array)
         opened_as = {name: partial(archive.open, members[name]) for name in chosen}
-        shapes = {name: declared_array(path, one, _HELD)[0] for name, one in opened_as.items()}
+        shapes = {
+            name: declared_array(path, member, _HELD)[0] for name, member in opened_as.items()
+        }
         _check_sizes(path, shapes, working)
-        return {name: _tensor(read_numpy(path, one, _HELD)) for name, one in opened_as.items()}
+        return {
+            name: _tensor(read_numpy(path, member, _HELD)) for name, member in opened_as.items()
+        }
 
 
 def _check_sizes(path: Path, shapes: Mapping[str, Sequence[int]], working: _Working) -> None:
     """Raises InputError where arrays of these shapes, by name, need more memory than is free."""
     of_layer = layers_among([*shapes]) is not None
-    wanted = sum(BYTES_AN_ENTRY * math.prod(shape) for shape in shapes.values())
-    wanted += max(working(shape, of_layer) for shape in shapes.values())
+    needed = sum(BYTES_AN_ENTRY * math.prod(shape) for shape in shapes.values())
+    needed += max(working(shape, of_layer) for shape in shapes.values())
     several = f"The {len(shapes)} arrays, the first" if len(shapes) > 1 else "The array"
     what = f"{several} of shape {tuple(next(iter(shapes.values())))} in {path}"
-    check_memory(wanted, what, "save fewer matrices in a file")
+    check_memory(needed, what, "save fewer matrices in a file")
 
 
 @contextmanager
@@ -218,13 +222,13 @@ def _read_safetensors(path: Path, array: str | None, working: _Working) -> dict[
         raise InputError(msg) from error
 
 
-def _chosen(path: Path, names: list[str], wanted: str | None) -> list[str]:
+def _chosen(path: Path, names: list[str], name: str | None) -> list[str]:
     """The array that is wanted, the only one, or those of layers in the order of their numbers."""
-    if wanted is not None and wanted not in names:
-        msg = f"{path} has no array '{wanted}'; it has: {_some(names)}."
+    if name is not None and name not in names:
+        msg = f"{path} has no array '{name}'; it has: {_some(names)}."
         raise InputError(msg)
-    if wanted is not None:
-        return [wanted]
+    if name is not None:
+        return [name]
     layers = layers_among(names)
     if layers is None and len(names) != 1:
         msg = (
@@ -312,7 +316,7 @@ class KeptSource(ShortRepr):
             seen = self._layer((number, site, layer), matrix)
             for consumer in consumers:
                 consumer.update(seen)
-        depths = {site: len(found) for site, found in layers.items()}
+        depths = {site: len(numbers) for site, numbers in layers.items()}
         return Coverage(len(numbers), (), depths, streamed=True)
 
     def _layer(self, key: Key, matrix: Tensor) -> LayerWeights:
@@ -331,12 +335,14 @@ class KeptSource(ShortRepr):
         )
 
     def about(self) -> dict[str, str]:
-        """What the file holds, in words, by heading."""
+        """Facts about the file in words, by heading."""
         sites = {site: {key[2] for key in self.kept.matrices if key[1] == site} for site in SITES}
         sentences = len({key[0] for key in self.kept.matrices})
         return {
             "Source": path_label(self.path),
-            "Layers": ", ".join(f"{site}: {len(found)}" for site, found in sites.items() if found),
+            "Layers": ", ".join(
+                f"{site}: {len(layers)}" for site, layers in sites.items() if layers
+            ),
             "Sentences": f"{sentences} whose matrices an analysis kept",
         }
 
@@ -363,8 +369,8 @@ def load_kept_source(
     if not holds_kept_matrices(path):
         return None
     _check_no_axes(path, axes)
-    found = load_kept_matrices(path)
-    if found.rows or found.heads is not None:
+    loaded = load_kept_matrices(path)
+    if loaded.rows or loaded.heads is not None:
         msg = (
             f"{path} holds selected rows or heads alone, which cannot be analyzed as whole matrices; "
             "read it with load_kept_matrices, or capture all of them."
@@ -372,25 +378,25 @@ def load_kept_source(
         raise InputError(msg)
     checked = {
         key: prepared(matrix.double(), normalize)
-        for key, matrix in found.matrices.items()
+        for key, matrix in loaded.matrices.items()
         if sites is None or key[1] in sites
     }
     if not checked:
-        there = sorted({key[1] for key in found.matrices})
-        wanted = f"; its sites are: {', '.join(there)}" if there else ""
-        msg = f"{path} holds no matrices that were asked for{wanted}."
+        sites_in_file = sorted({key[1] for key in loaded.matrices})
+        choices = f"; its sites are: {', '.join(sites_in_file)}" if sites_in_file else ""
+        msg = f"{path} holds no matrices that were asked for{choices}."
         raise InputError(msg)
     matrices = {key: matrix for key, (matrix, _) in checked.items()}
-    kept = KeptMatrices(matrices, found.tokens, frozenset(), found.kinds)
+    kept = KeptMatrices(matrices, loaded.tokens, frozenset(), loaded.kinds)
     cut = tuple(
-        KeptInPart(*at, len(found.tokens[at][0]), count)
-        for at, count in found.all_queries.items()
+        KeptInPart(*at, len(loaded.tokens[at][0]), count)
+        for at, count in loaded.all_queries.items()
         if at in {key[:2] for key in checked}
     )
     notes = [note for _, note in checked.values() if note is not None]
     if not notes:
         return KeptSource(path, kept, cut)
-    lowest, highest = min(one.lowest for one in notes), max(one.highest for one in notes)
+    lowest, highest = min(note.lowest for note in notes), max(note.highest for note in notes)
     return KeptSource(path, kept, (*cut, RowsNotNormalized(lowest, highest, kept=True)))
 
 
@@ -449,7 +455,7 @@ class MatrixSource(ShortRepr):
         return Coverage(sentences, (), {self.site: len(self.layers)}, streamed=True)
 
     def about(self) -> dict[str, str]:
-        """What the file holds, in words, by heading."""
+        """Facts about the file in words, by heading."""
         axes = zip(self.matrices.shape, AXES, strict=True)
         return {
             "Source": path_label(self.path),
@@ -486,32 +492,32 @@ def load_matrix_source(
         msg = "The matrices of a file are of one site; name one, such as sites=['cross'], or none."
         raise InputError(msg)
     check_axes(axes)
-    found = _load(path, array, partial(_analysis, path=path, axes=axes))
-    numbers = layers_among([*found])
-    taken = _axes_taken(path, found, axes, layered=numbers is not None)
-    named = taken.axes if numbers is None or len(found) == 1 else ("layers", *taken.axes)
-    matrices, note = prepared(_arranged(_stacked(path, found), named), normalize)
+    arrays = _load(path, array, partial(_analysis, path=path, axes=axes))
+    numbers = layers_among([*arrays])
+    taken = _axes_taken(path, arrays, axes, layered=numbers is not None)
+    named = taken.axes if numbers is None or len(arrays) == 1 else ("layers", *taken.axes)
+    matrices, note = prepared(_arranged(_stacked(path, arrays), named), normalize)
     sizes = dict(zip((name for name in AXES if name in named), matrices.shape, strict=True))
     matrices = matrices.reshape([sizes.get(name, 1) for name in AXES])
     layers = tuple(range(len(matrices))) if numbers is None else tuple(numbers.values())
-    site = _site_of(path, next(iter(found)) if numbers else "", sites)
+    site = _site_of(path, next(iter(arrays)) if numbers else "", sites)
     causal = site != "cross" and _looks_back(matrices)
     notes = (taken,) if note is None else (taken, note)
     return MatrixSource(path, matrices, layers, site, causal, notes)
 
 
 def _site_of(path: Path, name: str, sites: Sequence[str] | None) -> Site:
-    """The site that was said, or that the name of an array of a layer says.
+    """The site that was given, or that the name of an array of a layer says.
 
     Raises:
         InputError: the two differ.
     """
     named = name.split(".", maxsplit=1)[0]
-    wanted = sites[0] if sites else named
-    if named in SITES and wanted != named:
-        msg = f"{path} holds layers of {named}, and not of {wanted}; leave sites out."
+    given = sites[0] if sites else named
+    if named in SITES and given != named:
+        msg = f"{path} holds layers of {named}, and not of {given}; leave sites out."
         raise InputError(msg)
-    return next((site for site in SITES if site == wanted), UNKNOWN_SITE)
+    return next((site for site in SITES if site == given), UNKNOWN_SITE)
 
 
 def _analysis(shape: Sequence[int], of_layer: bool, path: Path, axes: Sequence[str] | None) -> int:

@@ -42,7 +42,7 @@ HandOn = Callable[[Tensor, Tensor, Tensor, Context], None]
 
 @dataclass(frozen=True)
 class Observed:
-    """What one layer attended with, for one batch, in float64.
+    """Queries, keys and values of one layer for one batch, in float64.
 
     Attributes:
         site: encoder, decoder or cross.
@@ -94,30 +94,30 @@ class Observed:
 
 
 def site_rules(model: Any) -> dict[str, frozenset[ScoreRule]]:
-    """What the model does to the scores of any layer of each site."""
-    found: dict[str, frozenset[ScoreRule]] = {}
+    """Rules by which the model changes the scores of any layer, by site."""
+    rules_by_site: dict[str, frozenset[ScoreRule]] = {}
     for (site, _), rules in layer_rules(model).items():
-        found[site] = found.get(site, frozenset()) | rules
-    return found
+        rules_by_site[site] = rules_by_site.get(site, frozenset()) | rules
+    return rules_by_site
 
 
-def sites_of(model: Any, sentences: Sentences, wanted: Sequence[str] | None) -> tuple[str, ...]:
-    """The sites to look at: those `wanted`, or all that the model and its sentences have.
+def sites_of(model: Any, sentences: Sentences, requested: Sequence[str] | None) -> tuple[str, ...]:
+    """The sites to look at: those `requested`, or all that the model and its sentences have.
 
     Raises:
         InputError: a site that is wanted is lacking, or the model computes its attention itself.
     """
-    there = {at.site for at in attention_modules(model)}
+    available = {at.site for at in attention_modules(model)}
     reason = "the model has no such site"
     if model.config.is_encoder_decoder and not sentences.paired:
-        there &= {"encoder"}
+        available &= {"encoder"}
         reason = "the sentences have no translations"
-    for site in wanted or ():
-        if site not in there:
-            listed = ", ".join(site for site in SITES if site in there)
+    for site in requested or ():
+        if site not in available:
+            listed = ", ".join(site for site in SITES if site in available)
             msg = f"Site '{site}' cannot be compared, since {reason}; choose from: {listed}."
             raise InputError(msg)
-    return tuple(site for site in SITES if site in (there if wanted is None else wanted))
+    return tuple(site for site in SITES if site in (available if requested is None else requested))
 
 
 def most_heads(model: Any, sites: Sequence[str]) -> int:
@@ -236,9 +236,9 @@ class _Observer(FullAttention):
             context = replace(context, bias=None)
         unforeseen = rules_told(context.bias, context.scoring) - self.rules
         if unforeseen:
-            said = RULES_IN_WORDS[min(unforeseen)]
+            rule = RULES_IN_WORDS[min(unforeseen)]
             msg = (
-                f"This model {said}, which its configuration does not say, and not every mechanism can; "
+                f"This model {rule}, which its configuration does not say, and not every mechanism can; "
                 "its heads cannot be compared."
             )
             raise InputError(msg)

@@ -28,7 +28,7 @@ class SentencesDropped(Note):
 
     @property
     def reason(self) -> str:
-        """What is wrong with them, in words."""
+        """The fault of the sentences, in words."""
         if self.unpredicted:
             return "without a token to predict"
         return "empty" if self.most_tokens is None else f"longer than {self.most_tokens} tokens"

@@ -188,7 +188,7 @@ class Sentences:
         """A batch ready for the model: `source`, and `target` where there are translations."""
         device = input_device(device)
         source = self.source.axis([s.source for s in batch], device)
-        features = [one.features for one in batch if one.features is not None]
+        features = [sentence.features for sentence in batch if sentence.features is not None]
         if features:
             source = replace(source, features=torch.stack(features).to(device))
         axes: dict[Side, Axis] = {"source": source}
@@ -204,12 +204,12 @@ class Sentences:
     @property
     def usable_texts(self) -> tuple[Text, ...]:
         """The texts that the model can take, in order."""
-        return tuple(self.texts[one.number].text for one in self.usable)
+        return tuple(self.texts[sentence.number].text for sentence in self.usable)
 
     @property
     def unknown_share(self) -> float:
         """Share of the tokens of both sides, without special ones, that stand for unknown text."""
-        texts = [self.texts[one.number] for one in self.usable]
+        texts = [self.texts[sentence.number] for sentence in self.usable]
         sides = [(self.source, text.source) for text in texts]
         sides += [(self.target, text.target) for text in texts if text.target is not None]
         words = [
@@ -221,23 +221,23 @@ class Sentences:
         return sum(token == vocabulary.unknown for vocabulary, token in words) / max(len(words), 1)
 
     def first(self, count: int) -> "Sentences":
-        """Those of the first `count` texts."""
+        """The sentences of the first `count` texts."""
         return replace(
             self, texts=self.texts[:count], usable=tuple(s for s in self.usable if s.number < count)
         )
 
     def half(self, first: int) -> "Sentences":
-        """Every other one, from the one with index `first`."""
+        """Every other sentence, from the one with index `first`."""
         return replace(self, usable=self.usable[first::2])
 
     def forced_beginning(self, batch: Sequence[Sentence], device: torch.device) -> dict[str, Any]:
-        """What `generate` is told so that translations are in the language of their references.
+        """Keyword arguments of `generate` that put translations into the language of their references.
 
         That is to begin with the code that these all have in front, behind the marks before it; nothing where
         there is none. A model that writes several languages would choose one by itself.
         """
         begun: list[int] = []
-        for ids in zip(*(one.target or () for one in batch), strict=False):
+        for ids in zip(*(sentence.target or () for sentence in batch), strict=False):
             if len({*ids}) > 1 or ids[0] not in self.target.special:
                 break
             begun.append(ids[0])
@@ -249,7 +249,7 @@ class Sentences:
         return {"decoder_input_ids": beginnings, "decoder_start_token_id": begun[0]}
 
     def scored(self, most_tokens: int, *, next_tokens: bool = True) -> "Sentences":
-        """Those on which the model has a loss: some of their tokens are predicted, and they fit.
+        """The sentences on which the model has a loss: some of their tokens are predicted, and they fit.
 
         Args:
             most_tokens: of a side of a pair with all its marks.
@@ -259,8 +259,10 @@ class Sentences:
             InputError: none is left.
         """
         most = min(most_tokens, self.most_tokens)
-        short = [one for one in self.usable if _tokens_in_use(one) <= most]
-        kept = tuple(one for one in short if self._predicted(one, next_tokens=next_tokens))
+        short = [sentence for sentence in self.usable if _tokens_in_use(sentence) <= most]
+        kept = tuple(
+            sentence for sentence in short if self._predicted(sentence, next_tokens=next_tokens)
+        )
         if not kept:
             msg = (
                 f"None of the {len(self.texts)} sentences can be used: all are empty, over {most} "
@@ -272,11 +274,11 @@ class Sentences:
             SentencesDropped(len(self.usable) - len(short), total, most),
             SentencesDropped(len(short) - len(kept), total, unpredicted=True),
         )
-        dropped = (*self.dropped, *(one for one in left_out if one.count))
+        dropped = (*self.dropped, *(reason for reason in left_out if reason.count))
         return replace(self, usable=kept, dropped=dropped, most_tokens=most)
 
     def _predicted(self, sentence: Sentence, *, next_tokens: bool) -> bool:
-        """Whether content is predicted."""
+        """Whether content of a sentence is predicted."""
         if sentence.target is not None:
             return bool({*sentence.labels} - {IGNORED_LABEL} - self.target.special)
         content = {*sentence.source} - self.source.special
@@ -294,8 +296,8 @@ class Sentences:
 
     def longest(self) -> tuple[int, int]:
         """The number of the text that has most tokens, from 0, and how many these are."""
-        one = max(self.usable, key=_length)
-        return one.number, _length(one)
+        longest = max(self.usable, key=_length)
+        return longest.number, _length(longest)
 
     def is_too_long(
         self, weights_a_cell: int, *, memory: float | None, device: torch.device
@@ -304,7 +306,7 @@ class Sentences:
         return exceeds_memory(self._bytes(weights_a_cell), memory=memory, device=device)
 
     def _bytes(self, weights_a_cell: int) -> int:
-        """What so many weights in each pair of tokens of the longest text take."""
+        """Bytes of so many weights in each pair of tokens of the longest text."""
         return BYTES_A_WEIGHT * weights_a_cell * self._most_cells()
 
     def check_memory_of_blocks(
@@ -321,16 +323,16 @@ class Sentences:
         longest = max(self.usable, key=_length)
         tokens, cells = _length(longest), self._most_cells()
         block = min(max(BLOCK_WEIGHTS, heads * tokens), heads * cells)
-        wanted = BYTES_A_WEIGHT * block + BYTES_A_PAIR * cells
+        needed = BYTES_A_WEIGHT * block + BYTES_A_PAIR * cells
         advice = SHORTEN
         if biased:
-            wanted += BYTES_A_BIAS * heads * cells
+            needed += BYTES_A_BIAS * heads * cells
             advice = (
                 "this model makes a relative position for each head and pair of tokens, "
                 f"whichever rows are read: {SHORTEN}"
             )
         what = f"Text {longest.number + 1}, of {tokens:,} tokens, with {heads} heads in blocks of rows,"
-        check_memory(wanted, what, advice, memory=memory, device=device)
+        check_memory(needed, what, advice, memory=memory, device=device)
 
     def check_memory(
         self,
@@ -387,7 +389,7 @@ class Sentences:
 
 
 def _tokens_in_use(sentence: Sentence) -> int:
-    """Of the longer side; a decoder predicts one token more than it reads."""
+    """Tokens of the longer side in use; a decoder predicts one token more than it reads."""
     return max(len(sentence.source), len(sentence.target or ()) + 1)
 
 
@@ -434,8 +436,8 @@ def read_tokens(model: Model, tokenized: Sequence[TokenizedText], origin: str) -
     start = getattr(config, "decoder_start_token_id", None)
     wraps = start is None and config.model_type in _WRAPPING
     sentences = [
-        _sentence(number, one, one.target.ids[-1] if wraps and one.target else start)
-        for number, one in enumerate(tokenized)
+        _sentence(number, sentence, sentence.target.ids[-1] if wraps and sentence.target else start)
+        for number, sentence in enumerate(tokenized)
     ]
     limit = token_limit(model)
     tables = input_tables(model.model)
@@ -443,7 +445,7 @@ def read_tokens(model: Model, tokenized: Sequence[TokenizedText], origin: str) -
     target = Vocabulary(both.target, start, table=tables["target"])
     usable, dropped = _usable(sentences, limit, vocabulary.special, target.special)
     if not usable:
-        reasons = ", ".join(f"{one.reason}: {one.count}" for one in dropped)
+        reasons = ", ".join(f"{group.reason}: {group.count}" for group in dropped)
         msg = f"None of the {len(tokenized)} sentences can be used ({reasons})."
         raise NothingUsableError(msg)
     read = Sentences(
@@ -471,15 +473,18 @@ def input_tables(model: Any) -> dict[Side, nn.Embedding | None]:
 def check_embedded(model: Model, sentences: Sentences) -> None:
     """Raises InputError for a token of some text that the input embedding has no row for."""
     tables = input_tables(model.model)
-    for one in sentences.usable:
+    for sentence in sentences.usable:
         # Of audio the source are frames.
-        read = {"source": one.source if one.features is None else (), "target": one.target or ()}
+        read = {
+            "source": sentence.source if sentence.features is None else (),
+            "target": sentence.target or (),
+        }
         for side, table in tables.items():
             largest = max(read[side], default=0)
             if table is not None and largest >= table.num_embeddings:
                 (token,) = getattr(sentences, side).tokens([largest])
                 msg = (
-                    f"Text {one.number + 1} has token {shown(token)} with id {largest}, and the input "
+                    f"Text {sentence.number + 1} has token {shown(token)} with id {largest}, and the input "
                     f"embedding of {model.label} has {table.num_embeddings} rows; make it larger with "
                     "model.resize_token_embeddings(len(tokenizer)), or use the tokenizer that the model was "
                     "trained with."
@@ -493,7 +498,7 @@ def token_limit(model: Model) -> int:
 
 
 def _sentence(number: int, text: TokenizedText, start: int | None) -> Sentence:
-    """With ids shifted right behind the start token, as in training (heads.md, trap 5)."""
+    """The sentence with ids shifted right behind the start token, as in training (heads.md, trap 5)."""
     source = text.source.ids
     if text.target is None:
         return Sentence(number, source, labels=(*source[1:], IGNORED_LABEL))
@@ -523,7 +528,7 @@ def most_positions(config: Any) -> int:
     if getattr(config, "positions", None) == "learned":
         return int(config.max_positions)
     names = ("max_position_embeddings", "max_target_positions")
-    limit = int(next((one for name in names if (one := getattr(config, name, None))), 0))
+    limit = int(next((count for name in names if (count := getattr(config, name, None))), 0))
     if getattr(config, "model_type", None) in _NUMBERED_BEHIND_PADDING:
         limit -= (config.pad_token_id or 0) + 1
     # XLNet says -1.
@@ -544,7 +549,7 @@ def _usable(
             usable.append(sentence)
     total = len(sentences)
     dropped = [SentencesDropped(empty, total), SentencesDropped(long, total, limit)]
-    return usable, [one for one in dropped if one.count]
+    return usable, [group for group in dropped if group.count]
 
 
 def batches(

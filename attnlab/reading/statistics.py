@@ -1,4 +1,4 @@
-"""What is counted of every head: sums that add up over batches, shares and processes."""
+"""Statistics of every head: sums that add up over batches, shares and processes."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -74,9 +74,9 @@ class HeadStatistics(PerLayer[tuple[Site, int], Figures]):
         for (site, layer), sums in self._ordered():
             distance, heads = _js_distance(sums).tolist(), self._heads(sums)
             rows += [
-                (site, layer, heads[one], heads[other], distance[one][other])
-                for one in range(len(distance))
-                for other in range(one + 1, len(distance))
+                (site, layer, heads[head], heads[other], distance[head][other])
+                for head in range(len(distance))
+                for other in range(head + 1, len(distance))
             ]
         return pd.DataFrame(rows, columns=[*HEAD_COLUMNS, "other_head", "js_distance"])
 
@@ -106,14 +106,14 @@ class SentenceStatistics(PerLayer[tuple[Site, int], Figures]):
         numbers = torch.tensor(layer.sentences)
         starts = torch.tensor([[self.starts.get(number, 0)] for number in layer.sentences])
         rows = layer.counted_queries & (layer.positions >= starts.to(layer.positions.device))
-        found = {}
+        sums = {}
         for name, value in _sums_by_sentence(layer, rows.double()).items():
-            found[name] = torch.zeros(self.count, *value.shape[1:], dtype=torch.float64)
-            found[name][numbers] = value.double().cpu()
-        return {(layer.site, layer.layer): Sums(found)}
+            sums[name] = torch.zeros(self.count, *value.shape[1:], dtype=torch.float64)
+            sums[name][numbers] = value.double().cpu()
+        return {(layer.site, layer.layer): Sums(sums)}
 
     def ratios(self) -> dict[tuple[Site, int], dict[str, tuple[Tensor, Tensor]]]:
-        """By layer and statistic what is divided, `[sentence, head]`, and by what, `[sentence]`."""
+        """Numerators `[sentence, head]` and denominators `[sentence]`, by layer and statistic."""
         special = TARGETS.index("special")
         return {
             at: {
@@ -195,7 +195,7 @@ def _target_sums(layer: LayerWeights, rows: Tensor) -> dict[str, Tensor]:
 
 
 def _content_sums(layer: LayerWeights, rows: Tensor) -> dict[str, Tensor]:
-    """The same among content keys alone, each row divided by its weight on them."""
+    """Sums among content keys alone, each row divided by its weight on them."""
     keys = layer.keys.content[:, None, :] & layer.visible
     mass = layer.content_mass.double()
     counted = rows[:, None] * (mass > 0)
@@ -205,7 +205,7 @@ def _content_sums(layer: LayerWeights, rows: Tensor) -> dict[str, Tensor]:
     choice = counted * (number > 1)[:, None]
     largest = number.clamp(min=2).double().log()[:, None]
     most = layer.wide.masked_fill(~layer.keys.content[:, None, None], 0.0).amax(-1).double()
-    near, there = _near_the_diagonal(layer, keys)
+    near, has_key = _near_the_diagonal(layer, keys)
     marks = layer.keys.punctuation.to(layer.wide.dtype)[..., None]
     on_marks = (layer.wide.flatten(1, 2) @ marks).view(mass.shape).double() / scale
     seeing = (keys & layer.keys.punctuation[:, None]).any(-1)[:, None] * counted
@@ -217,7 +217,7 @@ def _content_sums(layer: LayerWeights, rows: Tensor) -> dict[str, Tensor]:
         "content_normalised_entropy": (layer.content_entropies / largest * choice).sum((0, 2)),
         "content_confidence": (most / scale).sum((0, 2)),
         "content_mass_at_offset": (near / scale[..., None]).sum((0, 2)),
-        "content_rows_at_offset": torch.einsum("bhq,bqo->ho", counted, there),
+        "content_rows_at_offset": torch.einsum("bhq,bqo->ho", counted, has_key),
         "content_mass_on_punctuation": (on_marks * seeing).sum((0, 2)),
         "content_rows_seeing_punctuation": seeing.sum((0, 2)),
     }
@@ -230,9 +230,9 @@ def _near_the_diagonal(layer: LayerWeights, keys: Tensor) -> tuple[Tensor, Tenso
     last = weights.shape[3] - 1
     inside = (columns >= 0) & (columns <= last)
     columns = columns.clamp(0, last)
-    there = keys.gather(-1, columns.expand(len(keys), -1, -1)) & inside
+    has_key = keys.gather(-1, columns.expand(len(keys), -1, -1)) & inside
     near = weights.gather(-1, columns.expand(*weights.shape[:2], -1, -1))
-    return near.double() * there[:, None], there.double()
+    return near.double() * has_key[:, None], has_key.double()
 
 
 def _js_sums(layer: LayerWeights) -> Float[Tensor, "head head"]:

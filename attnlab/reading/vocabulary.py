@@ -1,4 +1,4 @@
-"""What kind of token every id of a tokenizer is, and the tokens along one side of a batch."""
+"""The kind of token of every id of a tokenizer, and the tokens along one side of a batch."""
 
 import math
 import unicodedata
@@ -43,7 +43,7 @@ class Axis:
         return Axis(*(getattr(self, name)[:, positions] for name in _OF_TOKENS))
 
     def to(self, device: torch.device) -> "Axis":
-        """The same on another device, without what the model was given instead of ids."""
+        """The axis on another device, without the input that the model was given instead of ids."""
         return Axis(*(getattr(self, name).to(device) for name in _OF_TOKENS))
 
 
@@ -54,7 +54,7 @@ _MARKS = ("bos", "eos", "sep", "cls", "mask", "pad")
 
 
 class Vocabulary:
-    """What kind of token every id of a tokenizer is.
+    """The kind of token of every id of a tokenizer.
 
     Args:
         tokenizer: of transformers.
@@ -82,13 +82,13 @@ class Vocabulary:
         if start is not None:
             self.special.add(start)
         self.closing = {tokenizer.eos_token_id, tokenizer.sep_token_id} - {None}
-        known = (
+        candidates = (
             tokenizer.pad_token_id,
             getattr(table, "padding_idx", None),
             tokenizer.eos_token_id,
         )
         rows = math.inf if table is None else table.num_embeddings
-        self.padding = next((i for i in known if i is not None and i < rows), 0)
+        self.padding = next((i for i in candidates if i is not None and i < rows), 0)
         self._tokenizer = tokenizer
         self._punctuation: dict[int, bool] = {}
 
@@ -131,6 +131,6 @@ class Vocabulary:
         )
 
     def _kinds(self, token: int) -> tuple[bool, bool, bool]:
-        """Special, an end of sentence, punctuation."""
+        """Whether each token is special, an end of a sentence, or punctuation."""
         special = token in self.special
         return special, token in self.closing, not special and self.is_punctuation(token)

@@ -32,7 +32,7 @@ class Naming(Protocol):
 
 @dataclass(frozen=True)
 class Rows:
-    """Which queries of a batch the rows of some weights are, where they are not all of them.
+    """The queries of a batch that the rows of some weights are of, where they are not all of them.
 
     Attributes:
         among: all queries.
@@ -156,8 +156,8 @@ class LayerWeights:
         terms = _terms(self.wide).flatten(1, 2) @ self.keys.content.to(self.wide.dtype)[..., None]
         mass = self.content_mass.double()
         some = mass.masked_fill(mass == 0, 1.0)
-        found = some.log() - terms.view(mass.shape).double() / some
-        return found.clamp(min=0).masked_fill(mass == 0, 0.0)
+        entropies = some.log() - terms.view(mass.shape).double() / some
+        return entropies.clamp(min=0).masked_fill(mass == 0, 0.0)
 
     @cached_property
     def exact(self) -> Float[Tensor, "batch head query key"]:
@@ -291,7 +291,7 @@ class PerLayer(ABC, Generic[Key, Value]):
         return self._with(self.sums + other.sums)
 
     def emptied(self: Same) -> Same:
-        """The same before anything was fed."""
+        """The consumer as it was before anything was fed."""
         return self._with(Sums())
 
     def _with(self: Same, sums: Sums[Any, Any]) -> Same:

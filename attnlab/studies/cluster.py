@@ -145,14 +145,14 @@ def compute_on_worker(run: str, cell: str) -> str | None:
     from distributed import get_client
 
     with _TURN:
-        client, wanted = get_client(), fitting(Cell, parse_json(cell))
-        counted = _count_key(run, wanted)
+        client, cell_to_compute = get_client(), fitting(Cell, parse_json(cell))
+        counted = _count_key(run, cell_to_compute)
         before, failed = client.get_metadata(counted, NEVER_BEGUN)
         if before >= ATTEMPTS:
             # It is handed out again when its worker died after the last attempt, with what it had to tell.
             return failed
         client.set_metadata(counted, (before + 1, None))
-        outcome = compute(wanted)
+        outcome = compute(cell_to_compute)
         text = json.dumps(asdict(outcome))
         # Should its worker die before the rows are fetched, it is no attempt that failed.
         client.set_metadata(counted, (before + 1, text) if outcome.failure else (before, None))
@@ -198,7 +198,7 @@ def _count_key(run: str, cell: Cell) -> list[str]:
 
 
 def _outcome_of(cell: Cell, future: Any) -> Outcome:
-    """What the future of a cell has to say, which ended.
+    """The outcome of a cell, from its future, which ended.
 
     Raises:
         AttnlabError: nothing, because the scheduler is gone.

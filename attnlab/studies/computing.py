@@ -1,4 +1,4 @@
-"""Computes cells: which studies there are, and what becomes of a cell in the process that computes it."""
+"""The studies there are, and the computation of their cells in one process."""
 
 import hashlib
 import platform
@@ -58,7 +58,7 @@ ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a cell.
+    """The outcome of a cell: its rows, or why it failed.
 
     Attributes:
         cell: the cell.
@@ -121,11 +121,11 @@ def compute_rows(cell: Cell) -> str:
         )
         raise InputError(msg)
     settings = settings_of(study, cell)
-    found = None if study.data_checksum is None else study.data_checksum(settings)
-    if found != cell.data:
+    data_checksum = None if study.data_checksum is None else study.data_checksum(settings)
+    if data_checksum != cell.data:
         where = ", ".join(f"{name} {value}" for name, value in cell.locations.items())
         msg = (
-            f"The data of this cell ({where}) has the checksum {found} on {platform.node()}, not "
+            f"The data of this cell ({where}) has the checksum {data_checksum} on {platform.node()}, not "
             f"{cell.data}; put the same files everywhere."
         )
         raise InputError(msg)
@@ -143,7 +143,7 @@ def compute_rows(cell: Cell) -> str:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Sums come out in one order, however many processors there are."""
+    """Runs the block on one thread, so that sums have one order on any machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -32,7 +32,7 @@ DEFAULT_PAIRS = 5_000
 
 @dataclass(frozen=True, kw_only=True)
 class SearchedPlans(Settings):
-    """What is searched in every model; by default a model takes a few minutes."""
+    """Options of the search in every model; by default a model takes a few minutes."""
 
     corpus_limit: Annotated[int | None, CORPUS_LIMIT] = DEFAULT_PAIRS
     budgets: Annotated[
@@ -53,12 +53,12 @@ class SearchedPlans(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class PlanSearchCell(SearchedPlans, ModelCell):
-    """One model."""
+    """Settings of a cell: one model and the search in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanSearchOptions(SearchedPlans, ModelOptions):
-    """What the study can be told."""
+    """Options of the study."""
 
     layers: Annotated[Sequence[int], LAYERS] = (1,)
 
@@ -66,15 +66,15 @@ class PlanSearchOptions(SearchedPlans, ModelOptions):
 def plan_search_rows(cell: PlanSearchCell) -> "pd.DataFrame":
     """The rows of `attnlab.plan` for a model trained with the settings of the cell."""
     with trained_model(cell) as run:
-        found = question_named("plan").verb(
+        result = question_named("plan").verb(
             run, cell.budgets, criterion=cell.criterion, sentences=cell.test_sentences,
             validation=cell.validation, calibration=cell.calibration, seed=cell.seed,
         )  # fmt: skip
-    summary: pd.DataFrame = found.summary
+    summary: pd.DataFrame = result.summary
     return summary.drop(columns=["sites", "steps", "settings_tried"]).assign(
-        sentences=found.about["Held-out sentences"],
-        validation_sentences=found.about["Validation sentences"],
-        calibration_sentences=found.about["Training sentences"],
+        sentences=result.about["Held-out sentences"],
+        validation_sentences=result.about["Validation sentences"],
+        calibration_sentences=result.about["Training sentences"],
     )
 
 

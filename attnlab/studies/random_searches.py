@@ -30,7 +30,7 @@ class SearchSettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions(Settings):
-    """What the study can be told."""
+    """Options of the study."""
 
     structures: Annotated[
         Sequence[str],
@@ -67,12 +67,12 @@ def search_rows(settings: SearchSettings) -> "pd.DataFrame":
         num_pos=NUM_POS,
         generator=generator,
     )
-    found = random_search(
+    searched = random_search(
         H, window=WINDOW, num_pos=NUM_POS, attempts=settings.attempts, generator=generator
     )
     row = {
-        "draws": found.draws,
-        "search_l1": found.l1.item(),
+        "draws": searched.draws,
+        "search_l1": searched.l1.item(),
         "exact_l1": fit_sigma(H, window=WINDOW, num_pos=NUM_POS).l1.item(),
         "zero_l1": H.sum().item(),
     }

@@ -56,7 +56,7 @@ AT_A_TIME = ".at_a_time.json"
 
 @dataclass(frozen=True, repr=False)
 class Collected(ShortRepr):
-    """What there is of a study.
+    """The finished cells of a study.
 
     Attributes:
         plan: what it was asked for.
@@ -108,13 +108,17 @@ class Collected(ShortRepr):
 
     @property
     def seconds_left(self) -> float | None:
-        """What the missing cells take at the mean of the others, as many at a time as now or else one.
+        """Seconds for the missing cells at the mean of the others, as many at a time as now or else one.
 
         None where none is finished.
         """
         if not self.outcomes:
             return None
-        return mean(one.seconds for one in self.outcomes) * self.missing / max(self.at_a_time, 1)
+        return (
+            mean(outcome.seconds for outcome in self.outcomes)
+            * self.missing
+            / max(self.at_a_time, 1)
+        )
 
     def write(self, folder: str | Path) -> None:
         """Writes table.csv and cells.csv.
@@ -142,11 +146,11 @@ def collect(folder: str | Path, plan: Plan | None = None) -> Collected:
             f"There is no study in {folder}; begin one with: attnlab study run NAME --out {folder}"
         )
         raise InputError(msg)
-    found = {cell: read_cell(folder, cell) for cell in plan.cells}
+    outcomes = {cell: read_cell(folder, cell) for cell in plan.cells}
     return Collected(
         plan=plan,
-        outcomes=tuple(one for one in found.values() if one is not None),
-        cells=pd.DataFrame([_state(folder, cell, one) for cell, one in found.items()]),
+        outcomes=tuple(outcome for outcome in outcomes.values() if outcome is not None),
+        cells=pd.DataFrame([_state(folder, cell, outcome) for cell, outcome in outcomes.items()]),
         at_a_time=_at_a_time(Path(folder)),
     )
 
@@ -165,11 +169,11 @@ def _rows(outcome: Outcome) -> pd.DataFrame:
     return pd.concat([inert_texts(keys), rows], axis=1)
 
 
-def _state(folder: str | Path, cell: Cell, found: Outcome | None) -> Mapping[str, Any]:
-    if found is None:
+def _state(folder: str | Path, cell: Cell, outcome: Outcome | None) -> Mapping[str, Any]:
+    if outcome is None:
         state = "failed" if failure_file(folder, cell).exists() else "missing"
         return {**_keys(cell), "state": state, "seconds": None, "concurrent": None}
-    timing = {"seconds": found.seconds, "concurrent": found.concurrent}
+    timing = {"seconds": outcome.seconds, "concurrent": outcome.concurrent}
     return {**_keys(cell), "state": "done", **timing}
 
 
@@ -226,16 +230,16 @@ def plan_study(study: str, folder: str | Path, options: Mapping[str, Any] | None
         InputError: no such study, an option or the corpus cannot be used, or the folder is another
             study's.
     """
-    known = study_named(study)
+    definition = study_named(study)
     before = read_plan(folder)
     if before is not None and before.study != study:
         msg = f"{folder} holds the study '{before.study}'; name another folder."
         raise InputError(msg)
-    fields = {option.name for option in option_fields(known.options)}
+    fields = {option.name for option in option_fields(definition.options)}
     kept = {} if before is None else before.options
     kept = {name: value for name, value in kept.items() if name in fields}
-    chosen = known.options(**{**kept, **(options or {})})
-    cells = dict.fromkeys(cell_of(known, one) for one in known.cells(chosen))
+    chosen = definition.options(**{**kept, **(options or {})})
+    cells = dict.fromkeys(cell_of(definition, settings) for settings in definition.cells(chosen))
     return Plan(study, plain_settings(chosen), tuple(cells))
 
 
@@ -298,7 +302,7 @@ def _at_a_time(folder: Path) -> int:
 
 @dataclass(frozen=True)
 class _StudyPaths:
-    """What `local_paths.json` says of a study, whose plan has labels instead.
+    """The content of `local_paths.json` of a study, whose plan has labels instead.
 
     Attributes:
         options: that hold paths.
@@ -312,15 +316,15 @@ class _StudyPaths:
 
 
 def _write_plan(folder: Path, plan: Plan) -> None:
-    cells = tuple(replace(one, locations=labels(one.locations)) for one in plan.cells)
+    cells = tuple(replace(cell, locations=labels(cell.locations)) for cell in plan.cells)
     shown = replace(plan, options=labels(plan.options), cells=cells)
     write_json(folder / PLAN, asdict(shown))
     paths = _StudyPaths(
-        {name: one for name, one in plan.options.items() if one != shown.options[name]},
+        {name: value for name, value in plan.options.items() if value != shown.options[name]},
         {
-            one.address: one.locations
-            for one, other in zip(plan.cells, cells, strict=True)
-            if one.locations != other.locations
+            cell.address: cell.locations
+            for cell, other in zip(plan.cells, cells, strict=True)
+            if cell.locations != other.locations
         },
     )
     if paths != _StudyPaths():
@@ -330,7 +334,7 @@ def _write_plan(folder: Path, plan: Plan) -> None:
 
 
 def read_plan(folder: str | Path) -> Plan | None:
-    """What the study in this folder was last asked for; None where there is none.
+    """The plan that the study in this folder was last run with; None where there is none.
 
     Raises:
         InputError: the file is damaged.
@@ -343,19 +347,19 @@ def read_plan(folder: str | Path) -> Plan | None:
     if (Path(folder) / LOCAL).exists():
         paths = read_json(Path(folder) / LOCAL, _StudyPaths, advice=advice)
     cells = tuple(
-        replace(one, locations=paths.locations.get(one.address, one.locations))
-        for one in plan.cells
+        replace(cell, locations=paths.locations.get(cell.address, cell.locations))
+        for cell in plan.cells
     )
     return replace(plan, options={**plan.options, **paths.options}, cells=cells)
 
 
 def cell_folder(folder: str | Path, cell: Cell) -> Path:
-    """Where a finished cell lies."""
+    """The folder of a finished cell."""
     return Path(folder) / FINISHED / cell.address
 
 
 def failure_file(folder: str | Path, cell: Cell) -> Path:
-    """Where the failure of a cell is written down."""
+    """The file that tells why a cell failed."""
     return Path(folder) / FAILED / f"{cell.address}.json"
 
 
@@ -365,18 +369,18 @@ def read_cell(folder: str | Path, cell: Cell) -> Outcome | None:
     try:
         with open_regular(path / ROWS, most_bytes=MOST_FILE_BYTES) as file:
             rows = file.read()
-        found = read_json(path / RECORD, Outcome)
+        outcome = read_json(path / RECORD, Outcome)
         is_whole = (
-            found.rows_checksum == hashlib.sha256(rows).hexdigest()
-            and found.cell.address == cell.address
+            outcome.rows_checksum == hashlib.sha256(rows).hexdigest()
+            and outcome.cell.address == cell.address
         )
-        return replace(found, cell=cell, rows=rows.decode()) if is_whole else None
+        return replace(outcome, cell=cell, rows=rows.decode()) if is_whole else None
     except (OSError, UnicodeDecodeError, InputError):
         return None
 
 
 def write_cell(folder: str | Path, outcome: Outcome) -> None:
-    """Writes what became of a cell, whole or not at all: its folder, or the file that tells its failure.
+    """Writes the outcome of a cell, whole or not at all: its folder, or the file that tells its failure.
 
     Raises:
         AttnlabError: the disk is full or the folder cannot be written.

@@ -69,7 +69,7 @@ class Study:
 
 @dataclass(frozen=True)
 class Cell:
-    """Which rows are wanted.
+    """A cell of a study: one value of its settings, and the rows that belong to it.
 
     Attributes:
         kind: name of its study.
@@ -106,7 +106,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a study was last asked for.
+    """The options and cells that a study was last run with.
 
     Attributes:
         study: its name.
@@ -125,12 +125,12 @@ class Plan:
         """The settings in which cells differ; all where there is one cell."""
         columns = [cell.key_columns for cell in self.cells]
         names = list(columns[0]) if columns else []
-        return [name for name in names if len({one[name] for one in columns}) > 1] or names
+        return [name for name in names if len({values[name] for values in columns}) > 1] or names
 
 
 @dataclass(frozen=True, kw_only=True)
 class FolderSettings(Settings):
-    """Where a study is kept."""
+    """The folder of a study."""
 
     folder: Annotated[
         str | Path | None,
@@ -144,7 +144,7 @@ class FolderSettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class RunningSettings(FolderSettings):
-    """What `attnlab study run` can be told.
+    """Options of `attnlab study run`.
 
     Attributes:
         options: of the study, by name; those that are not given are as they were in the folder's last
@@ -203,7 +203,7 @@ def cell_of(study: Study, settings: Settings) -> Cell:
     return Cell(
         kind=study.name,
         schema=study.schema,
-        settings={name: one for name, one in values.items() if name not in study.locations},
+        settings={name: value for name, value in values.items() if name not in study.locations},
         data=None if study.data_checksum is None else study.data_checksum(settings),
         locations={name: values[name] for name in study.locations},
     )
@@ -220,9 +220,9 @@ def settings_of(study: Study, cell: Cell) -> Settings:
 
 
 def labels(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by name, of which paths are labels, see `path_label`."""
+    """Values by name, with labels for paths, see `path_label`."""
     return {
-        name: [_label(one) for one in value] if isinstance(value, list) else _label(value)
+        name: [_label(item) for item in value] if isinstance(value, list) else _label(value)
         for name, value in values.items()
     }
 
@@ -263,13 +263,13 @@ def plain(value: Any) -> Any:
     if isinstance(value, PurePath):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(name): plain(one) for name, one in value.items()}
+        return {str(name): plain(part) for name, part in value.items()}
     if isinstance(value, Sequence):
-        return [plain(one) for one in value]
+        return [plain(part) for part in value]
     msg = f"settings of a cell cannot hold {value!r}"
     raise TypeError(msg)
 
 
 def _fixed(value: Any) -> Any:
     """Lists as tuples, so that settings can be compared and hashed."""
-    return tuple(_fixed(one) for one in value) if isinstance(value, list) else value
+    return tuple(_fixed(item) for item in value) if isinstance(value, list) else value

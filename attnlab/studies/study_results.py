@@ -44,8 +44,8 @@ def best_rows(table: pd.DataFrame, keys: Sequence[str], study: str) -> list[str]
         keys: columns that tell rows of one seed apart.
         study: its name; one that is not installed here has no primary measure.
     """
-    known = studies().get(study)
-    primary = None if known is None else known.primary
+    definition = studies().get(study)
+    primary = None if definition is None else definition.primary
     if primary is None or primary.column not in table:
         return []
     within = [name for name in primary.within if name in keys]
@@ -59,8 +59,8 @@ def best_rows(table: pd.DataFrame, keys: Sequence[str], study: str) -> list[str]
     groups = means.groupby(within, sort=False) if within else [((), means)]
     each = means[primary.column]
     best = [
-        each[own.index].idxmax() if primary.larger else each[own.index].idxmin()
-        for _, own in groups
+        each[group.index].idxmax() if primary.larger else each[group.index].idxmin()
+        for _, group in groups
     ]
     varying = [name for name in keys if name not in within and means[name].nunique() > 1]
     rows = means.to_dict("index")
@@ -121,11 +121,11 @@ _OF_A_SEED = ("seed", "data_checksum", *(column.name for column in STATE))
 _PARETO = {"mechanism", "budget", "output_error"}
 
 
-def write_study(found: Collected, folder: str | Path, *, question: str) -> Path:
+def write_study(collected: Collected, folder: str | Path, *, question: str) -> Path:
     """Writes `table.csv`, `cells.csv`, the figure where the columns allow one and, last, the page.
 
     Args:
-        found: the rows of the finished cells.
+        collected: the rows of the finished cells.
         folder: that of the study.
         question: that the study answers.
 
@@ -133,27 +133,27 @@ def write_study(found: Collected, folder: str | Path, *, question: str) -> Path:
         AttnlabError: something could not be written.
     """
     with replacing_result(folder, STUDY.last, STUDY.older) as aside:
-        found.write(aside)
-        about = {name: _in_words(value) for name, value in labels(found.plan.options).items()}
-        record = ResultRecord(STUDY.what, question, {"Study": found.plan.study, **about})
-        write_record(aside, record, {TABLE: found.table, CELLS: found.cells})
+        collected.write(aside)
+        about = {name: _in_words(value) for name, value in labels(collected.plan.options).items()}
+        record = ResultRecord(STUDY.what, question, {"Study": collected.plan.study, **about})
+        write_record(aside, record, {TABLE: collected.table, CELLS: collected.cells})
         page = write_result_page(aside, study_contents)
     return Path(folder) / page.name
 
 
 def study_contents(record: ResultRecord, tables: Tables) -> Contents:
-    """What the page of a study shows."""
+    """Contents of the page of a study."""
     table, cells = tables[TABLE], tables[CELLS]
     study, settings = str(record.about["Study"]), [str(name) for name in cells]
     counts = cells["state"].value_counts()
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
     facts = {"Study": study, "Cells": states}
-    own = (*_settings(cells), *STATE, *TABLES[0].columns[:2])
+    names = (*_settings(cells), *STATE, *TABLES[0].columns[:2])
     means = means_over_seeds(table, settings)
     shown = (
-        *([ShownTable(TABLE, "Means over seeds", own=own, frame=means)] if len(means) else []),
-        ShownTable(TABLE, "Rows of all cells", own=own),
-        ShownTable(CELLS, "Cells and their times", own=own),
+        *([ShownTable(TABLE, "Means over seeds", own=names, frame=means)] if len(means) else []),
+        ShownTable(TABLE, "Rows of all cells", own=names),
+        ShownTable(CELLS, "Cells and their times", own=names),
     )
     answers = best_rows(table, _keys(table, settings), study)
     return Contents([*answers, _finished(cells, table)], _figures(table), facts, shown)
@@ -185,7 +185,7 @@ def means_over_seeds(table: pd.DataFrame, settings: Sequence[str]) -> pd.DataFra
 
 
 def _keys(table: pd.DataFrame, settings: Sequence[str]) -> list[str]:
-    """What tells rows apart that are not of another seed."""
+    """Columns that tell rows of one seed apart."""
     return [
         str(name)
         for name in table

@@ -48,7 +48,7 @@ TABLES = (
 
 @dataclass(frozen=True, kw_only=True)
 class ReplacedHeads(Settings):
-    """What is replaced in every model."""
+    """Options of the heads that are replaced in every model."""
 
     budgets: Annotated[
         Sequence[int],
@@ -76,12 +76,12 @@ class ReplacedHeads(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class SubstitutionCell(ReplacedHeads, ModelCell):
-    """One model."""
+    """Settings of a cell: one model and the heads replaced in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SubstitutionOptions(ReplacedHeads, ModelOptions):
-    """What the study can be told."""
+    """Options of the study."""
 
 
 def substitution_rows(cell: SubstitutionCell) -> "pd.DataFrame":
@@ -93,31 +93,31 @@ def substitution_rows(cell: SubstitutionCell) -> "pd.DataFrame":
     import pandas as pd
 
     with trained_model(cell) as run:
-        found = question_named("compare").verb(
+        result = question_named("compare").verb(
             run, budgets=cell.budgets, per_head="head" in cell.scopes,
             sentences=cell.test_sentences, validation=cell.validation,
             calibration=cell.calibration, fine_tune=cell.fine_tune_steps, seed=cell.seed,
         )  # fmt: skip
-    together = found.summary.rename(columns={"sites": "replaced"})
+    together = result.summary.rename(columns={"sites": "replaced"})
     together.insert(0, "scope", "site")
     together.loc[together["replaced"] == "all", "scope"] = "model"
     full = together["replaced_heads"] == 0
     together.loc[full, ["scope", "replaced"]] = "model", ""
-    wanted = full | together["scope"].isin(cell.scopes)
+    reported = full | together["scope"].isin(cell.scopes)
     # Of sites where a mechanism can be, but not of all of them.
-    wanted &= ~together["replaced"].str.contains(",")
-    parts = [together[wanted]]
+    reported &= ~together["replaced"].str.contains(",")
+    parts = [together[reported]]
     if "head" in cell.scopes:
-        alone = found.mechanisms_by_head.dropna(subset=["budget"])
+        alone = result.mechanisms_by_head.dropna(subset=["budget"])
         names = alone["site"] + "." + alone["layer"].astype(str) + "." + alone["head"].astype(str)
         alone = alone.assign(scope="head", replaced=names, replaced_heads=1, steps=0).drop(
             columns=["site", "layer", "head"]
         )
         parts.append(alone)
     return pd.concat(parts, ignore_index=True).assign(
-        sentences=found.about["Held-out sentences"],
-        validation_sentences=found.about["Validation sentences"],
-        calibration_sentences=found.about["Training sentences"],
+        sentences=result.about["Held-out sentences"],
+        validation_sentences=result.about["Validation sentences"],
+        calibration_sentences=result.about["Training sentences"],
     )
 
 

@@ -22,7 +22,7 @@ CORPUS_LIMIT = Option("Maximum number of training pairs.", least=1)
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusCellSettings(Settings):
-    """Of cells that read a corpus; where it lies is a location (`CORPUS_LOCATIONS`)."""
+    """Settings of cells that read a corpus; where it lies is a location (`CORPUS_LOCATIONS`)."""
 
     corpus: Annotated[str, Option("Corpus: embedded, or a path on every worker.")] = EMBEDDED
     pair: Annotated[str, Option("Source and target language.")] = DEFAULT_PAIR
@@ -42,8 +42,8 @@ def corpus_of_cell(settings: CorpusCellSettings, *, seed: int = 0) -> ParallelCo
     Raises:
         InputError: it is not on this machine, or cannot be read.
     """
-    own = {field.name: getattr(settings, field.name) for field in fields(CorpusCellSettings)}
-    return _loaded(CorpusCellSettings(**own), seed, _files_of(Path(settings.corpus)))
+    values = {field.name: getattr(settings, field.name) for field in fields(CorpusCellSettings)}
+    return _loaded(CorpusCellSettings(**values), seed, _files_of(Path(settings.corpus)))
 
 
 def corpus_checksum(settings: CorpusCellSettings) -> str:
@@ -72,9 +72,9 @@ def _loaded(
 
 def _files_of(path: Path) -> tuple[tuple[str, int, int], ...]:
     """Path, size and time of change of every file there; nothing for a corpus that is no path."""
-    files = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
-    found = ((str(one), one.stat()) for one in sorted(files))
-    return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in found)
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    states = ((str(file), file.stat()) for file in sorted(files))
+    return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in states)
 
 
 # Goes into `Study.locations`.
@@ -89,7 +89,7 @@ CALIBRATION = Option("Maximum number of training sentences, which teach mechanis
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings(CorpusCellSettings):
-    """What all models of a study have in common."""
+    """Settings that all models of a study have in common."""
 
     runs: Annotated[
         str | None,
@@ -105,7 +105,7 @@ class ModelSettings(CorpusCellSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCell(ModelSettings):
-    """One model."""
+    """Settings of one model."""
 
     layers: Annotated[int, Option("Number of layers of encoder and decoder.", least=1)]
     seed: Annotated[
@@ -131,7 +131,7 @@ def cells_of_models(cell: type[CellOf], options: ModelOptions) -> list[CellOf]:
     if options.runs is not None and Path(options.runs).is_file():
         msg = f"{options.runs} is a file; name a folder for the models (option runs)."
         raise InputError(msg)
-    names = {one.name for one in fields(cell)} - {"layers", "seed"}
+    names = {field.name for field in fields(cell)} - {"layers", "seed"}
     shared = {name: getattr(options, name) for name in names}
     return [
         cell(**shared, layers=layers, seed=seed)
@@ -141,7 +141,7 @@ def cells_of_models(cell: type[CellOf], options: ModelOptions) -> list[CellOf]:
 
 
 def model_checksum(cell: ModelCell) -> str:
-    """Of the corpus of the cell; the seed of a training draws and divides it."""
+    """The checksum of the corpus of a cell; the seed of a training draws and divides it."""
     return corpus_of_cell(cell, seed=cell.seed).checksum
 
 
@@ -183,8 +183,8 @@ def _keep(run: Path, kept: Path) -> None:
 
 
 def _name_of(cell: ModelCell) -> str:
-    """Of a kept run: the hash of all that decides the model, behind what can be read."""
-    names = {one.name for one in fields(ModelCell)} - set(MODEL_LOCATIONS)
+    """The name of a kept run: readable settings, then the hash of all that decides the model."""
+    names = {field.name for field in fields(ModelCell)} - set(MODEL_LOCATIONS)
     decisive = {name: getattr(cell, name) for name in names}
     text = canonical([decisive, model_checksum(cell), __version__])
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -171,31 +171,31 @@ def _print_cost(text: str) -> None:
 
 def doctor() -> None:
     """Prints versions, devices, optional parts and how busy the machine is."""
-    found = _facts()
+    facts = _facts()
     if output().as_json:
-        print_json(**found)
+        print_json(**facts)
         return
     table = new_table("part", "version")
-    for name, version in found["versions"].items():
+    for name, version in facts["versions"].items():
         table.add_row(name, version or "missing; run: pip install attnlab")
     print_table(table)
     console = results()
-    console.print(f"\nDevices: {', '.join(found['devices'])}", soft_wrap=True, highlight=False)
+    console.print(f"\nDevices: {', '.join(facts['devices'])}", soft_wrap=True, highlight=False)
     console.print(
-        f"Processor threads: {found['threads']}; {counted(found['processors'], 'processor')} may be used, of "
-        f"which other processes have {found['busy']:.0%}"
+        f"Processor threads: {facts['threads']}; {counted(facts['processors'], 'processor')} may be used, of "
+        f"which other processes have {facts['busy']:.0%}"
     )
-    if found["busy"] >= BUSY_SHARE:
+    if facts["busy"] >= BUSY_SHARE:
         console.print(
             "In Python set OMP_WAIT_POLICY=PASSIVE before torch is imported; commands do."
         )
-    console.print(f"Free disk here: {found['free_gib']:.0f} GiB\n")
+    console.print(f"Free disk here: {facts['free_gib']:.0f} GiB\n")
     optional = new_table("optional part", "version", "for", "extra", prose=("for",))
-    for part in found["optional"]:
+    for part in facts["optional"]:
         version = part["version"] or "missing"
         optional.add_row(part["name"], version, part["purpose"], part["extra"])
     print_table(optional)
-    missing = [part["extra"] for part in found["optional"] if part["version"] is None]
+    missing = [part["extra"] for part in facts["optional"] if part["version"] is None]
     if missing:
         console.print(f"Install an extra, such as: pip install 'attnlab[{missing[0]}]'")
 
@@ -224,10 +224,10 @@ def _devices() -> list[str]:
     """The processor, and every GPU with its memory."""
     import torch
 
-    found = ["cpu"]
+    devices = ["cpu"]
     for index in range(torch.cuda.device_count()):
         gpu = torch.cuda.get_device_properties(index)
-        found.append(f"cuda:{index} ({gpu.name}, {gpu.total_memory / 2**30:.0f} GiB)")
+        devices.append(f"cuda:{index} ({gpu.name}, {gpu.total_memory / 2**30:.0f} GiB)")
     if torch.backends.mps.is_available():
-        found.append("mps")
-    return found
+        devices.append("mps")
+    return devices

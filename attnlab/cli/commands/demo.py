@@ -38,7 +38,7 @@ SENTENCE = "Maria gives the red book to her brother."
 
 @dataclass(frozen=True, kw_only=True)
 class DemoSettings(DeviceSettings):
-    """What `attnlab demo` can be told."""
+    """Options of `attnlab demo`."""
 
     seed: Annotated[int, SEED] = 0
     quick: Annotated[bool, QUICK] = False
@@ -106,19 +106,19 @@ def _is_begun(folder: Path, settings: DemoSettings) -> bool:
     """Whether a demo of these settings was interrupted in the folder, so that it can be taken up."""
     from attnlab.models import is_run, is_trained, read_record
 
-    wanted = _settings_of(settings)
+    expected = _settings_of(settings)
     try:
         return (
             is_run(folder)
-            and read_record(folder)["settings"] == wanted.as_dict()
-            and not is_trained(folder, wanted.optimizer.epochs)
+            and read_record(folder)["settings"] == expected.as_dict()
+            and not is_trained(folder, expected.optimizer.epochs)
         )
     except InputError:  # a damaged one is replaced where that is asked for
         return False
 
 
 def _busy_machine() -> str:
-    """That others have the processors, so that all takes longer; empty where they have not."""
+    """A clause that other processes slow the demo down; empty where they do not."""
     share = busy_share()
     if share < BUSY_SHARE:
         return ""

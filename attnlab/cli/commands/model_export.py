@@ -46,7 +46,7 @@ def export(
     from attnlab.core import quiet
     from attnlab.models import export_layer_types, model_of
 
-    found = load_plan(plan)
+    loaded_plan = load_plan(plan)
     with quiet():
-        export_layer_types(model_of(model), found, out, overwrite=overwrite)
+        export_layer_types(model_of(model), loaded_plan, out, overwrite=overwrite)
     messages().print(f"Wrote {out}.", soft_wrap=True)

@@ -47,8 +47,8 @@ FORM = Annotated[
 def command_of(question: Question) -> Callable[..., None]:
     """`attnlab NAME SOURCE`, with the arguments and options of the question's settings."""
     source_help = typer.Argument(help=question.source)
-    own = question.folder
-    unasked = "nothing is written" if own is None else f"SOURCE/{own}; for a name: {own}"
+    folder = question.folder
+    unasked = "nothing is written" if folder is None else f"SOURCE/{folder}; for a name: {folder}"
     out_help = typer.Option(
         help=f"Folder to write the {question.what} to: {', '.join(question.files)}, "
         f"figures, a page and what the columns mean (default: {unasked})."
@@ -64,11 +64,11 @@ def command_of(question: Question) -> Callable[..., None]:
     ) -> None:
         check_form(form)
         settings = chosen(question.settings, options)
-        if out is None and own is not None:
+        if out is None and folder is not None:
             around = source if Path(source).is_dir() else "."
             # Only what a user types may be a link.
-            check_no_links(around, [f"{own}/*"])
-            out = Path(around) / own
+            check_no_links(around, [f"{folder}/*"])
+            out = Path(around) / folder
         check_overwrite(overwrite, out=out)
         written = [path for name in question.writes if (path := getattr(settings, name))]
 
@@ -135,12 +135,14 @@ def _answer(
 
         processes = Processes(*described) if described else Processes()
         # Not every question has something to count, work to share or a file to write.
-        own = {"progress": tell, "processes": processes, "overwrite": overwrite}
+        optional = {"progress": tell, "processes": processes, "overwrite": overwrite}
         with quiet(), processes.together():
             if processes.count > 1:
                 check()
             question.check()
-            result = question.verb(source, **given | {k: own[k] for k in own if k in given})
+            result = question.verb(
+                source, **given | {k: optional[k] for k in optional if k in given}
+            )
     if not isinstance(result, Result):
         msg = (
             f"The question '{question.name}' gave an object of the class {type(result).__name__}; "
@@ -150,14 +152,16 @@ def _answer(
     return result if processes.first else None
 
 
-def print_result(result: "Result", folder: Path | None, form: str = AS_TEXT, **beside: Any) -> None:
-    """The notes of a result, and its tables as a terminal shows them or as JSON.
+def print_result(
+    result: "Result", folder: Path | None, form: str = AS_TEXT, **further: Any
+) -> None:
+    """Prints the notes of a result, and its tables as a terminal shows them or as JSON.
 
     Args:
         result: of any question.
         folder: where it was written; None: nowhere.
         form: in which the main table is printed where that is not as JSON.
-        beside: what else the JSON object holds.
+        further: what else the JSON object holds.
     """
     print_notes(result.notes)
     if output().as_json:
@@ -170,7 +174,7 @@ def print_result(result: "Result", folder: Path | None, form: str = AS_TEXT, **b
             **{name: result.tables[name] for name in tables},
             notes=list(map(str, result.notes)),
             **written,
-            **beside,
+            **further,
         )
         return
     if form != AS_TEXT:

@@ -53,23 +53,25 @@ class _CommandPerStudy(Group):
         """
         from attnlab.studies import study_named
 
-        wanted = study_named(cmd_name)
-        command = type(self).make(wanted)
-        text = f"{wanted.summary}\n\n{help_of(command)}"
+        definition = study_named(cmd_name)
+        command = type(self).make(definition)
+        text = f"{definition.summary}\n\n{help_of(command)}"
         return made_command(command, cmd_name, text)
 
 
-def _plan_command(wanted: "Study") -> Callable[..., None]:
-    @with_options(wanted.options, FolderSettings, headings=("Study", "Folder"))
+def _plan_command(definition: "Study") -> Callable[..., None]:
+    @with_options(definition.options, FolderSettings, headings=("Study", "Folder"))
     def command(**options: Any) -> None:
         """Tells which cells there are and how many are finished; computes and writes nothing."""
         from attnlab.studies import collect, plan_study
 
-        folder = chosen(FolderSettings, options).folder_of(wanted.name)
-        plan = plan_study(wanted.name, folder, typed(wanted.options, options))
-        found = collect(folder, plan)
+        folder = chosen(FolderSettings, options).folder_of(definition.name)
+        plan = plan_study(definition.name, folder, typed(definition.options, options))
+        collected = collect(folder, plan)
         if output().as_json:
-            print_json(settings=[cell.key_columns for cell in plan.cells], **_status(found, folder))
+            print_json(
+                settings=[cell.key_columns for cell in plan.cells], **_status(collected, folder)
+            )
             return
         table = new_table(*plan.varied, title="Cells")
         for cell in plan.cells[:SHOWN_CELLS]:
@@ -77,13 +79,13 @@ def _plan_command(wanted: "Study") -> Callable[..., None]:
         print_table(table)
         if len(plan.cells) > SHOWN_CELLS:
             results().print(f"{SHOWN_CELLS} of {len(plan.cells)} cells; --json shows all.")
-        _print_status(found, folder)
+        _print_status(collected, folder)
 
     return command
 
 
-def _run_command(wanted: "Study") -> Callable[..., None]:
-    @with_options(wanted.options, RunningSettings, headings=("Study", "Run"))
+def _run_command(definition: "Study") -> Callable[..., None]:
+    @with_options(definition.options, RunningSettings, headings=("Study", "Run"))
     def command(**options: Any) -> None:
         """Computes the cells that are not finished, and collects what there is.
 
@@ -93,25 +95,25 @@ def _run_command(wanted: "Study") -> Callable[..., None]:
         from attnlab.studies import run_study
 
         settings = chosen(RunningSettings, options)
-        folder = settings.folder_of(wanted.name)
+        folder = settings.folder_of(definition.name)
         try:
             with progress_bars(announced=True) as tell:
-                own = replace(
+                run_settings = replace(
                     settings,
-                    options=typed(wanted.options, options),
+                    options=typed(definition.options, options),
                     progress=tell,
                     begun=lambda plan, cell: tell.name(_cell_in_words(plan, cell)),
                     connected=partial(_print_connection, settings),
                 )
-                found = run_study(wanted.name, **own.keywords())
+                collected = run_study(definition.name, **run_settings.keywords())
         except KeyboardInterrupt:
             message = (
                 f"Interrupted; finished cells are kept in {folder}. Go on with the same command."
             )
             print_error(message)
             raise typer.Exit(INTERRUPTED) from None
-        _write(found, folder)
-        if found.failed:
+        _write(collected, folder)
+        if collected.failed:
             raise typer.Exit(1)
 
     return command
@@ -132,40 +134,40 @@ def list_studies() -> None:
     from attnlab.studies import studies
 
     if output().as_json:
-        print_json(studies={name: known.summary for name, known in studies().items()})
+        print_json(studies={name: definition.summary for name, definition in studies().items()})
         return
     table = new_table("study", "question", prose=("question",))
-    for name, known in studies().items():
-        table.add_row(name, known.summary)
+    for name, definition in studies().items():
+        table.add_row(name, definition.summary)
     print_table(table)
     results().print("See the options of one with: attnlab study run NAME --help")
 
 
 def _cell_in_words(plan: "Plan", cell: "Cell") -> str:
-    """Which cell it is, and in what it differs from the others."""
+    """The number of a cell, and the settings in which it differs from the others."""
     varied = ", ".join(f"{name} {cell.key_columns[name]}" for name in plan.varied)
     return f"Cell {plan.cells.index(cell) + 1:,} of {len(plan.cells):,} ({varied})"
 
 
 def _print_connection(settings: RunningSettings, client: Any) -> None:
-    told = f"Dask: {counted(len(client.nthreads()), 'worker')} so far"
+    connection = f"Dask: {counted(len(client.nthreads()), 'worker')} so far"
     # That of a scheduler that somebody else started is whatever they made it.
     if settings.dashboard or settings.cluster is not None:
-        told += f"; dashboard: {client.dashboard_link}"
-    messages().print(told, soft_wrap=True)
+        connection += f"; dashboard: {client.dashboard_link}"
+    messages().print(connection, soft_wrap=True)
 
 
-def _write(found: "Collected", folder: "Path") -> None:
+def _write(collected: "Collected", folder: "Path") -> None:
     from attnlab.studies import study_named, write_study
 
-    done = len(found.outcomes)
-    page = write_study(found, folder, question=study_named(found.plan.study).summary)
-    rows = found.text.count("\n") - 1 if found.text else 0
+    done = len(collected.outcomes)
+    page = write_study(collected, folder, question=study_named(collected.plan.study).summary)
+    rows = collected.text.count("\n") - 1 if collected.text else 0
     if output().as_json:
         print_json(
-            cells=len(found.cells),
+            cells=len(collected.cells),
             finished=done,
-            failed=found.failed,
+            failed=collected.failed,
             rows=rows,
             folder=folder,
             report=page,
@@ -173,27 +175,27 @@ def _write(found: "Collected", folder: "Path") -> None:
         return
     console = results()
     console.print(
-        f"{done} of {counted(len(found.cells), 'cell')} finished, {found.failed} failed; wrote "
+        f"{done} of {counted(len(collected.cells), 'cell')} finished, {collected.failed} failed; wrote "
         f"{counted(rows, 'row')} to "
         f"{folder}/table.csv, timings to {folder}/cells.csv; {page} shows them.",
         soft_wrap=True,
     )
-    beside = int((found.cells["concurrent"] == True).sum())  # noqa: E712 - None for missing ones
-    if beside:
-        cells = counted(beside, "cell")
+    concurrent = int((collected.cells["concurrent"] == True).sum())  # noqa: E712 - None for missing ones
+    if concurrent:
+        cells = counted(concurrent, "cell")
         console.print(f"The timings of {cells} were taken while others could run.")
-    if found.failed:
+    if collected.failed:
         console.print(f"Why cells failed is written in {folder}/failed/.", soft_wrap=True)
 
 
 @with_options(FolderSettings)
 def status(name: NAME, **options: Any) -> None:
     """Tell how many cells of a study are done, running and failed, and the time left."""
-    found, folder = _collected(name, options)
+    collected, folder = _collected(name, options)
     if output().as_json:
-        print_json(**_status(found, folder))
+        print_json(**_status(collected, folder))
     else:
-        _print_status(found, folder)
+        _print_status(collected, folder)
 
 
 @with_options(FolderSettings)
@@ -208,7 +210,7 @@ for _name, _command in (("list", list_studies), ("status", status), ("collect", 
 
 
 def _collected(name: str, options: dict[str, Any]) -> "tuple[Collected, Path]":
-    """What there is of the study, and in which folder.
+    """The finished cells of the study, and its folder.
 
     Raises:
         InputError: it was never run there, or the folder is another study's.
@@ -228,25 +230,26 @@ def _collected(name: str, options: dict[str, Any]) -> "tuple[Collected, Path]":
     return collected(folder, plan), folder
 
 
-def _status(found: "Collected", folder: "Path") -> dict[str, Any]:
-    """How far a study is, as values."""
+def _status(collected: "Collected", folder: "Path") -> dict[str, Any]:
+    """The progress of a study as values."""
     return {
-        "cells": len(found.cells),
-        "done": len(found.outcomes),
-        "failed": found.failed,
-        "running": found.running,
-        "seconds_left": found.seconds_left,
+        "cells": len(collected.cells),
+        "done": len(collected.outcomes),
+        "failed": collected.failed,
+        "running": collected.running,
+        "seconds_left": collected.seconds_left,
         "folder": folder,
     }
 
 
-def _print_status(found: "Collected", folder: "Path") -> None:
+def _print_status(collected: "Collected", folder: "Path") -> None:
     console = results()
     console.print(
-        f"{counted(len(found.cells), 'cell')} in {folder}: {len(found.outcomes)} done, "
-        f"{found.running} running, {found.failed} failed, {found.missing - found.running} to do.",
+        f"{counted(len(collected.cells), 'cell')} in {folder}: {len(collected.outcomes)} done, "
+        f"{collected.running} running, {collected.failed} failed, "
+        f"{collected.missing - collected.running} to do.",
         soft_wrap=True,
     )
-    if found.missing and found.seconds_left is not None:
-        at_a_time = "as now" if found.running else "one at a time"
-        console.print(f"Time left: about {duration(found.seconds_left)}, {at_a_time}.")
+    if collected.missing and collected.seconds_left is not None:
+        at_a_time = "as now" if collected.running else "one at a time"
+        console.print(f"Time left: about {duration(collected.seconds_left)}, {at_a_time}.")

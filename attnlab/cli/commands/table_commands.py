@@ -99,7 +99,7 @@ def _too_wide(frame: "pd.DataFrame", columns: "tuple[Column, ...]") -> "list[Not
 
 
 def _with_whole_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Whole numbers as such where a column has gaps too, which CSV readers take for fractions."""
+    """The table with whole numbers also in columns with gaps, which CSV readers take for fractions."""
     gaps = [name for name in frame.select_dtypes("float") if frame[name].isna().any()]
     whole = [name for name in gaps if (frame[name].dropna() % 1 == 0).all()]
     return frame.astype(dict.fromkeys(whole, "Int64"))
@@ -114,7 +114,7 @@ def _wanted(frame: "pd.DataFrame", columns: str | None) -> list[str]:
 
 
 def _print(frame: "pd.DataFrame", columns: "tuple[Column, ...]") -> None:
-    """The table on the terminal, whole cells; columns that do not fit stand in further tables below."""
+    """Prints the table with whole cells; columns that do not fit the terminal stand in further tables."""
     from attnlab.results import cell, is_number
 
     cells = {
@@ -137,13 +137,13 @@ def side_by_side(cells: "Mapping[str, Sequence[str]]", width: int) -> list[list[
     # A space before each cell, and one between columns.
     widths = {name: 2 + max(map(len, (name, *column))) for name, column in cells.items()}
     keys = [name for name in KEYS if name in cells]
-    own = sum(widths[name] for name in keys)
+    keys_width = sum(widths[name] for name in keys)
     groups: list[list[str]] = [[]]
-    used = own
+    used = keys_width
     for name in (name for name in cells if name not in keys):
         if groups[-1] and used + widths[name] > width:
             groups.append([])
-            used = own
+            used = keys_width
         groups[-1].append(name)
         used += widths[name]
     return [[*keys, *group] for group in groups]

@@ -197,7 +197,7 @@ def train(
         for name, value in options.items()
         if value not in (None, []) and name != "device"
     }
-    wanted = None
+    merged = None
     with warn_once():
         if resume:
             others = {"settings": settings, "like": like, "layers": layers, "overwrite": overwrite}
@@ -206,16 +206,16 @@ def train(
             check_plans(words.get("attention", ()))
             check_corpus(words.get("corpus"))
             taken = _from_run(like)
-            wanted = settings_from(_merged(_from_file(settings), words, layers, taken))
+            merged = settings_from(_merged(_from_file(settings), words, layers, taken))
             if like is not None:
-                _tell_taken(like, settings_from(taken), wanted)
+                _tell_taken(like, settings_from(taken), merged)
     # Several processes are told of a refusal together, which needs their libraries.
     if not one_of_several():
         _check_one_way(
             folder, resume=resume, overwrite=overwrite,
             inputs=words | {"settings": settings, "like": like and like / RUN_MARK},
         )  # fmt: skip
-    _train(folder, wanted, epochs=words.get("epochs"), overwrite=overwrite, device=device)
+    _train(folder, merged, epochs=words.get("epochs"), overwrite=overwrite, device=device)
 
 
 def _check_one_way(
@@ -300,11 +300,11 @@ def _said(value: Any) -> str:
     return f"for {counted(len(value), 'head')}" if value else "none"
 
 
-def _tell_taken(run: Path, taken: RunSettings, wanted: RunSettings) -> None:
+def _tell_taken(run: Path, taken: RunSettings, merged: RunSettings) -> None:
     """Tells which settings are those of another run although the defaults differ, and which are not."""
     if not first_of_several():
         return
-    flat = [_flat(settings) for settings in (RunSettings(), taken, wanted)]
+    flat = [_flat(settings) for settings in (RunSettings(), taken, merged)]
     rows = [(name, *(values.get(name) for values in flat)) for name in flat[-1]]
     same = [f"{name} {_said(now)}" for name, usual, then, now in rows if then == now != usual]
     other = [
@@ -348,11 +348,11 @@ def _merged(
     if tokenizer is not None:
         words = {"tokenizer_checksum": tokenizer, **words}
     for section, kind in SECTIONS.items():
-        found = typed(kind, words)
-        if "attention" in found:
-            found["attention"] = _by_address(found["attention"])
-        if found:
-            merged[section] = merged.get(section, {}) | found
+        typed_values = typed(kind, words)
+        if "attention" in typed_values:
+            typed_values["attention"] = _by_address(typed_values["attention"])
+        if typed_values:
+            merged[section] = merged.get(section, {}) | typed_values
     return merged
 
 
@@ -422,13 +422,13 @@ def embed(
     from attnlab.models import embed as train_embeddings
 
     with quiet(), progress_bars() as tell:
-        found = train_embeddings(
+        embeddings = train_embeddings(
             folder, skip_gram,
             corpus=corpus, tokenizer=tokenizer, side=side, overwrite=overwrite, progress=tell,
         )  # fmt: skip
     print_notes(notes_on_tables(corpus.name))
     messages().print(
-        f"{len(found.words):,} words, {found.dim} dimensions: {folder}. "
+        f"{len(embeddings.words):,} words, {embeddings.dim} dimensions: {folder}. "
         f"Next: attnlab neighbours {folder} WORD",
         soft_wrap=True,
     )

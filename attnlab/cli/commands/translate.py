@@ -23,14 +23,14 @@ Run = Annotated[Path, typer.Argument(help="A run directory of attnlab train.")]
 
 @dataclass(frozen=True, kw_only=True)
 class TranslateSettings(DeviceSettings):
-    """What `attnlab translate` can be told."""
+    """Options of `attnlab translate`."""
 
     beams: Annotated[int, Option("Number of beams; 1 is greedy.", least=1, most=1000)] = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreSettings(TranslateSettings):
-    """What `attnlab score` can be told."""
+    """Options of `attnlab score`."""
 
     split: Annotated[str, Option(f"Part of the corpus: {', '.join(SPLITS)}.", choices=SPLITS)] = (
         "test"

@@ -143,7 +143,7 @@ def analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View,
         tables["generated"] = _generated(reading, forced, run, settings)
     if labeller is not None:
         labelled, label_notes = labeller.label(
-            run, seed=seed, there=found.there, controls=not settings.quick
+            run, seed=seed, there=found.available, controls=not settings.quick
         )
         sinks = tables["heads"][[*HEAD_COLUMNS, SINK_SHARE]]
         labels, unmeasured = _beside_ablation(labelled["labels"], evaluator, settings, processes)
