@@ -12,7 +12,7 @@ from huggingface_hub import constants
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from attnlab.attention.bridge.saved import load_with_plan
-from attnlab.cli.command_options import check_source_there
+from attnlab.cli.command_options import check_source_exists
 from attnlab.core import hub
 from attnlab.core.errors import InputError
 from attnlab.evaluation.sources import model_and_texts
@@ -20,7 +20,7 @@ from attnlab.evaluation.sources import model_and_texts
 # Every way to give the name of a model.
 READERS: dict[str, Callable[[str], object]] = {
     "study": lambda name: model_and_texts(name, sentences=["the cat runs ."]),
-    "command line": check_source_there,
+    "command line": check_source_exists,
     "plan": load_with_plan,
 }
 

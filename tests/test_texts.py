@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from attnlab.attention.plan import load_plan
-from attnlab.cli.commands.train import _from_file as load_settings
+from attnlab.cli.commands.train import _read_settings as load_settings
 from attnlab.cli.commands.translate import _sentences
 from attnlab.core.columns import Column
 from attnlab.core.errors import InputError

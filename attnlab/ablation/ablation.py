@@ -67,11 +67,11 @@ def ablated(
             queries are not projected apart or have a norm over several heads or with a bias, or whose
             scores have a position bias.
     """
-    by_layer = _by_layer(projections, heads)
+    by_layer = _heads_by_layer(projections, heads)
     with ExitStack() as stack:
         if replacement == "uniform":
             for layer, numbers in by_layer.items():
-                stack.enter_context(_without_query(layer, projections[layer], numbers))
+                stack.enter_context(_zeroed_query(layer, projections[layer], numbers))
         else:
             if replacement == "mean" and means is None:
                 msg = "Ablation by 'mean' needs the heads' mean outputs; measure them first."
@@ -84,7 +84,7 @@ def ablated(
         yield
 
 
-def _by_layer(projections: Projections, heads: Iterable[Head]) -> dict[Layer, list[int]]:
+def _heads_by_layer(projections: Projections, heads: Iterable[Head]) -> dict[Layer, list[int]]:
     by_layer: dict[Layer, list[int]] = {}
     for head in heads:
         layer = (head.site, head.layer)
@@ -113,15 +113,15 @@ def _replaced(heads: list[int], mean: Float[Tensor, "head dim"] | None) -> Chang
 
 
 @contextmanager
-def _without_query(layer: Layer, projection: Projection, heads: list[int]) -> Iterator[None]:
+def _zeroed_query(layer: Layer, projection: Projection, heads: list[int]) -> Iterator[None]:
     """A query of 0 gives every key that may be seen the same score, in rows of global tokens too.
 
     Additive scores are made 0 themselves.
     """
     attention = projection.attention
     names = ("score",) if getattr(attention, "additive", False) else QUERY_NAMES
-    found = (getattr(attention, name, None) for name in names)
-    query = next((one for one in found if isinstance(one, nn.Module)), None)
+    candidates = (getattr(attention, name, None) for name in names)
+    query = next((candidate for candidate in candidates if isinstance(candidate, nn.Module)), None)
     if (
         query is None
         or not _scores_by_query_alone(projection)
@@ -219,11 +219,11 @@ def ablate_each(
     means: Means | None = None,
 ) -> dict[Head, Result]:
     """What `evaluate` finds with each head ablated alone; arguments as in `ablated`."""
-    found = {}
+    results = {}
     for head in heads:
         with ablated(projections, [head], replacement, means):
-            found[head] = evaluate()
-    return found
+            results[head] = evaluate()
+    return results
 
 
 def ablate_cumulatively(
@@ -234,11 +234,11 @@ def ablate_cumulatively(
     means: Means | None = None,
 ) -> list[Result]:
     """What `evaluate` finds with none, the first, the first two, ... and all heads of `order` ablated."""
-    found = []
+    results = []
     for count in range(len(order) + 1):
         with ablated(projections, order[:count], replacement, means):
-            found.append(evaluate())
-    return found
+            results.append(evaluate())
+    return results
 
 
 def close_heads(projections: Projections, heads: Iterable[Head]) -> None:
@@ -258,7 +258,7 @@ def close_heads(projections: Projections, heads: Iterable[Head]) -> None:
         projection = projections[head.site, head.layer]
         check_closable(projections, [(head.site, head.layer)])
         with torch.no_grad():
-            _by_input(projection.module).unflatten(0, (projection.heads, -1))[head.head] = 0.0
+            _input_rows(projection.module).unflatten(0, (projection.heads, -1))[head.head] = 0.0
 
 
 def check_closable(projections: Projections, layers: Iterable[Layer]) -> None:
@@ -279,13 +279,13 @@ def check_closable(projections: Projections, layers: Iterable[Layer]) -> None:
             raise AttnlabError(msg)
 
 
-def _by_input(module: nn.Module) -> Float[Tensor, "input output"]:
+def _input_rows(module: nn.Module) -> Float[Tensor, "input output"]:
     """The weight with a row for each input, as a view."""
     weight: Any = module.weight
     return weight if isinstance(module, Conv1D) else weight.T
 
 
-def _with_weights(module: nn.Module) -> AbstractContextManager[object]:
+def _loaded_weights(module: nn.Module) -> AbstractContextManager[object]:
     """While it lasts the module has its weights, which accelerate may keep elsewhere."""
     if not hasattr(module, "_hf_hook"):
         return nullcontext()
@@ -296,13 +296,13 @@ def _with_weights(module: nn.Module) -> AbstractContextManager[object]:
 
 def closed_heads(projections: Projections) -> list[Head]:
     """The heads that `close_heads` has closed: no column that reads them holds anything but 0."""
-    found = []
+    heads = []
     for (site, layer), projection in projections.items():
         module = projection.module
         # Other classes, of quantized weights say, may not store a column for every input.
         if type(module) in {nn.Linear, Conv1D}:
-            with _with_weights(module):
-                parts = _by_input(module).detach().unflatten(0, (projection.heads, -1))
+            with _loaded_weights(module):
+                parts = _input_rows(module).detach().unflatten(0, (projection.heads, -1))
                 closed = (parts == 0).flatten(1).all(-1).nonzero().flatten().tolist()
-            found += [Head(site, layer, head) for head in closed]
-    return found
+            heads += [Head(site, layer, head) for head in closed]
+    return heads

@@ -159,17 +159,17 @@ def fine_tune(
         learning_rate: the highest.
         schedule: factor of it at a step, from 0.
     """
-    parameters = [one for one in model.parameters() if one.requires_grad]
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.Adam(parameters, lr=learning_rate)
     losses = []
     with ablated(projections, closed, "zero"):
         for step, batch in enumerate(batches):
             optimizer.param_groups[0]["lr"] = learning_rate * schedule(step)
-            found = loss(batch)
-            slopes = torch.autograd.grad(found, parameters, allow_unused=True)
+            batch_loss = loss(batch)
+            slopes = torch.autograd.grad(batch_loss, parameters, allow_unused=True)
             for parameter, slope in zip(parameters, slopes, strict=True):
                 parameter.grad = slope
             optimizer.step()
             optimizer.zero_grad()
-            losses.append(float(found.detach()))
+            losses.append(float(batch_loss.detach()))
     return losses

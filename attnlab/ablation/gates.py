@@ -91,13 +91,13 @@ class HeadGates(nn.Module):
 
     def probabilities(self) -> dict[Head, tuple[float, float]]:
         """P(gate = 0) and P(gate = 1) of every head, in the order of the projections."""
-        found = {}
+        probabilities = {}
         for layer in self.projections:
             location = self.locations[_name(layer)].detach()
             both = zip(probability_of_zero(location), probability_of_one(location), strict=True)
-            for head, (zero, one) in enumerate(both):
-                found[Head(*layer, head)] = float(zero), float(one)
-        return found
+            for head, (zero, open_probability) in enumerate(both):
+                probabilities[Head(*layer, head)] = float(zero), float(open_probability)
+        return probabilities
 
     def _zero_is_likelier(self, layer: Layer) -> Tensor:
         location = self.locations[_name(layer)].detach()
@@ -166,14 +166,16 @@ def train_gates(
             for group in optimizer.param_groups[1:]:
                 group["lr"] = parameter_learning_rate * schedule(step)
         with gates.drawn(generator):
-            found = loss(batch)
+            batch_loss = loss(batch)
             open_heads = gates.expected_open()
-            slopes = torch.autograd.grad(found + penalty * open_heads, trained, allow_unused=True)
+            slopes = torch.autograd.grad(
+                batch_loss + penalty * open_heads, trained, allow_unused=True
+            )
         for parameter, slope in zip(trained, slopes, strict=True):
             parameter.grad = slope
         optimizer.step()
         optimizer.zero_grad()
-        history.append(GateStep(float(found.detach()), float(open_heads.detach())))
+        history.append(GateStep(float(batch_loss.detach()), float(open_heads.detach())))
     return history
 
 
@@ -257,12 +259,12 @@ def gradient_importance(
         torch.enable_grad(),
         changed_heads(projections, {layer: gate(layer) for layer in projections}),
     ):
-        found = losses(batch)
+        losses_of_batch = losses(batch)
         names = list(gates)
-        gradients = torch.autograd.grad(found.sum(), [gates[layer] for layer in names])
+        gradients = torch.autograd.grad(losses_of_batch.sum(), [gates[layer] for layer in names])
     sizes = {layer: slope.abs().double() for layer, slope in zip(names, gradients, strict=True)}
     return GradientImportance(
         {layer: size.sum(0) for layer, size in sizes.items()},
         {layer: (size**2).sum(0) for layer, size in sizes.items()},
-        len(found),
+        len(losses_of_batch),
     )

@@ -67,22 +67,22 @@ class Projection:
         Returns:
             What removes it again.
         """
-        turns, own = cycle(range(self.calls)), False
+        turns, is_own_call = cycle(range(self.calls)), False
 
         def count_anew(*_: Any) -> None:
             nonlocal turns
             turns = cycle(range(self.calls))
 
         def begin(*_: Any) -> None:
-            nonlocal own
-            own = next(turns) == self.call
+            nonlocal is_own_call
+            is_own_call = next(turns) == self.call
 
         def end(*_: Any) -> None:
-            nonlocal own
-            own = False
+            nonlocal is_own_call
+            is_own_call = False
 
         def of_layer(*given: Any) -> Any:
-            return hook(*given) if own else None
+            return hook(*given) if is_own_call else None
 
         handles = [] if self.model is None else [self.model.register_forward_pre_hook(count_anew)]
         handles += [other.register_forward_pre_hook(end) for other in self.sharing]
@@ -125,11 +125,11 @@ def projections_of(model: nn.Module, run: Callable[[], Any]) -> dict[Layer, Proj
             and layer.
     """
     with ready_to_show(model), torch.no_grad():
-        found = find(model, run)
+        attention_sites = find(model, run)
         attentions: dict[Layer, tuple[nn.Module, int]] = {
-            (hook.site, hook.layer): (hook.module, hook.call) for hook in found.hooks
+            (hook.site, hook.layer): (hook.module, hook.call) for hook in attention_sites.hooks
         }
-        if len(attentions) < sum(map(len, found.layers.values())):
+        if len(attentions) < sum(map(len, attention_sites.layers.values())):
             msg = (
                 f"The layers of {type(model).__name__} return no weights of their own, so heads of one "
                 "layer cannot be ablated alone."
@@ -169,8 +169,8 @@ def find_projections(
     def note_attention(module: nn.Module, args: Any, named: dict[str, Any], output: Any) -> None:
         returned = output if isinstance(output, tuple) else ()
         given = _tensors((*args, *named.values()))
-        own = _Passed(given, _tensors(returned), calls[begun[module] :])
-        passed.setdefault(module, []).append(own)
+        call_record = _Passed(given, _tensors(returned), calls[begun[module] :])
+        passed.setdefault(module, []).append(call_record)
 
     hooks = [
         module.register_forward_hook(note_linear, prepend=True)
@@ -188,22 +188,26 @@ def find_projections(
     finally:
         for hook in hooks:
             hook.remove()
-    found = {}
+    projections = {}
     for layer, (module, call) in attentions.items():
         seen = passed.get(module, [])
-        own = seen[call] if call < len(seen) else _Passed([], [], [])
-        projection = _projection_of(layer, module, own, calls)
-        found[layer] = replace(projection, call=call, calls=len(seen), model=model)
-    return {layer: _with_sharing(one, found.values(), calls) for layer, one in found.items()}
+        call_record = seen[call] if call < len(seen) else _Passed([], [], [])
+        projection = _projection_of(layer, module, call_record, calls)
+        projections[layer] = replace(projection, call=call, calls=len(seen), model=model)
+    every = projections.values()
+    return {layer: _add_sharing(part, every, calls) for layer, part in projections.items()}
 
 
-def _with_sharing(
-    own: Projection, every: Iterable[Projection], calls: Sequence[Call]
+def _add_sharing(
+    projection: Projection, every: Iterable[Projection], calls: Sequence[Call]
 ) -> Projection:
     """The projection with what shares its linear module, and how often a pass calls that."""
-    alike = {one.attention: None for one in every if one.module is own.module}
-    sharing = tuple(module for module in alike if module is not own.attention)
-    return replace(own, sharing=sharing, module_calls=sum(call[0] is own.module for call in calls))
+    alike = {
+        candidate.attention: None for candidate in every if candidate.module is projection.module
+    }
+    sharing = tuple(module for module in alike if module is not projection.attention)
+    module_calls = sum(call[0] is projection.module for call in calls)
+    return replace(projection, sharing=sharing, module_calls=module_calls)
 
 
 def check_apart(projections: Projections, run: Callable[[], Any]) -> None:
@@ -220,7 +224,9 @@ def check_apart(projections: Projections, run: Callable[[], Any]) -> None:
         projections: of the model, which must be in eval mode and show its weights.
         run: calls it so that weights are returned.
     """
-    models = {one.model for one in projections.values() if one.model is not None}
+    models = {
+        projection.model for projection in projections.values() if projection.model is not None
+    }
     if torch.is_inference_mode_enabled() or any(
         parameter.is_inference() for model in models for parameter in model.parameters()
     ):
@@ -332,13 +338,13 @@ def _projection_of(
     if mixed is not None and weights:
         heads = weights[-1].shape[1]
         apart = [call for call in calls if call[1].shape[-1] % heads == 0]
-        found = [
+        candidates = [
             *(module for module, _, wrote in apart if _same_memory(wrote, mixed)),
             *_last_inside(passed, mixed, heads),
             *(module for module, read, _ in apart if _same_memory(read, mixed)),
         ]
-        if found:
-            return Projection(heads, found[0], attention)
+        if candidates:
+            return Projection(heads, candidates[0], attention)
     msg = (
         f"{layer[0]} layer {layer[1]}: the output projection of {type(attention).__name__} cannot "
         "be found, so the heads of this model cannot be ablated."
@@ -352,19 +358,19 @@ def _last_inside(passed: _Passed, mixed: Tensor, heads: int) -> list[nn.Module]:
     BLOOM and ALBERT add the residual inside, so that nobody returns what was projected. Queries, keys and
     values are projected from what the module was given, or from states that another of them reads too.
     """
-    own = [call for call in passed.inside if call[1].shape[-1] % heads == 0]
+    divisible = [call for call in passed.inside if call[1].shape[-1] % heads == 0]
     others = {part.data_ptr() for part in passed.given} | {
-        read.data_ptr() for _, read, _ in own[:-1]
+        read.data_ptr() for _, read, _ in divisible[:-1]
     }
     return [
         module
-        for module, read, wrote in own[-1:]
+        for module, read, wrote in divisible[-1:]
         if wrote.shape == mixed.shape and read.data_ptr() not in others
     ]
 
 
-def _same_memory(one: Tensor, other: Tensor) -> bool:
-    return one.data_ptr() == other.data_ptr() and one.shape == other.shape
+def _same_memory(first: Tensor, other: Tensor) -> bool:
+    return first.data_ptr() == other.data_ptr() and first.shape == other.shape
 
 
 @contextmanager

@@ -136,7 +136,7 @@ def bleu_differences(
                 f"{len(references)}."
             )
             raise ValueError(msg)
-    first, *others = (_bleu_counts(one, references) for one in (before, *afters))
+    first, *others = (_bleu_counts(translations, references) for translations in (before, *afters))
     return paired_differences(first, others, _bleu)
 
 
@@ -147,8 +147,10 @@ def _bleu_counts(system: Sequence[str], references: Sequence[str]) -> Float[Tens
     metric = BLEU(effective_order=True)
     rows = []
     for hypothesis, reference in zip(system, references, strict=True):
-        found = metric.sentence_score(hypothesis, [reference])
-        rows.append([*found.counts, *found.totals, found.sys_len, found.ref_len])
+        statistics = metric.sentence_score(hypothesis, [reference])
+        rows.append(
+            [*statistics.counts, *statistics.totals, statistics.sys_len, statistics.ref_len]
+        )
     return torch.tensor(rows, dtype=torch.float64)
 
 
@@ -161,11 +163,11 @@ def _bleu(sums: Float[Tensor, "*corpus 10"]) -> Float[Tensor, "*corpus"]:
     matched, totals, lengths = sums.split([4, 4, 2], dim=-1)
     smoothing = 2.0 ** (matched == 0).cumsum(-1)
     smoothed = torch.where(matched > 0, matched, 1 / smoothing)
-    known = (matched > 0).any(-1) & (totals > 0).all(-1)
+    has_bleu = (matched > 0).any(-1) & (totals > 0).all(-1)
     logs = (smoothed / totals.clamp(min=1)).log().mean(-1)
     length, reference = lengths.unbind(-1)
     brevity = (1 - reference / length.clamp(min=1)).clamp(max=0)
-    return torch.where(known, 100 * (logs + brevity).exp(), 0.0)
+    return torch.where(has_bleu, 100 * (logs + brevity).exp(), 0.0)
 
 
 def ratio(sums: Float[Tensor, "*corpus 2"]) -> Float[Tensor, "*corpus"]:
@@ -191,11 +193,11 @@ def paired_differences(
         score: the corpus score of sums over sentences.
     """
     none = torch.zeros((), dtype=torch.float64)
-    first, first_without = (none, none) if before is None else _without_each(before, score)
+    first, first_without = (none, none) if before is None else _leave_one_out(before, score)
     return [_difference(first, first_without, after, score, before is None) for after in afters]
 
 
-def _without_each(
+def _leave_one_out(
     counts: Shaped[Tensor, "sentence count"], score: Score
 ) -> tuple[Float[Tensor, ""], Float[Tensor, " sentence"]]:
     """The score of all sentences, and without each of them."""
@@ -210,7 +212,7 @@ def _difference(
     score: Score,
     alone: bool,
 ) -> Difference:
-    second, without = _without_each(counts, score)
+    second, without = _leave_one_out(counts, score)
     number, change = len(counts), float(second - first)
     low = high = p_value = math.nan
     if number >= FEWEST_FOR_INTERVAL:
@@ -287,16 +289,16 @@ def over_models(
         nor have equal values other than 0, which tell nothing of how models differ.
     """
     rows: list[dict[str, Any]] = []
-    for values, own in table.groupby(list(keys), sort=False, dropna=False):
-        known = own[list(measures)].dropna(axis="columns", how="all").dropna()
+    for values, group in table.groupby(list(keys), sort=False, dropna=False):
+        measured = group[list(measures)].dropna(axis="columns", how="all").dropna()
         row: dict[str, Any] = dict(zip(keys, values, strict=True))
-        row["models"] = len(known) if len(known.columns) else 0
+        row["models"] = len(measured) if len(measured.columns) else 0
         for name in measures:
-            each = known[name] if name in known else pd.Series(dtype=float)
-            found = _described(name, each.to_numpy(dtype=float))
-            row |= (
-                {key: np.clip(one, 0, 1) for key, one in found.items()} if name in shares else found
-            )
+            each = measured[name] if name in measured else pd.Series(dtype=float)
+            described = _described(name, each.to_numpy(dtype=float))
+            if name in shares:
+                described = {key: np.clip(value, 0, 1) for key, value in described.items()}
+            row |= described
         rows.append(row)
     numbers = [f"{name}{end}" for name in measures for end in ("", "_low", "_high")]
     return pd.DataFrame(rows, columns=[*keys, "models", *numbers])
@@ -333,8 +335,10 @@ def contrasts(differences: Mapping[str, Sequence[float]]) -> pd.DataFrame:
         row |= {"same_sign": int((np.sign(values) == np.sign(values.mean())).sum())}
         rows.append(row | _described("difference", values) | {"p_value": _p_value(values)})
     table = pd.DataFrame(rows, columns=[*_CONTRAST, *_DIFFERENCE])
-    known = table["p_value"].notna()
-    table.loc[known, "p_value"] = holm_adjusted(table.loc[known, "p_value"].to_numpy(dtype=float))
+    has_p_value = table["p_value"].notna()
+    table.loc[has_p_value, "p_value"] = holm_adjusted(
+        table.loc[has_p_value, "p_value"].to_numpy(dtype=float)
+    )
     return table
 
 
@@ -378,10 +382,10 @@ def rank_agreement(measures: pd.DataFrame, *, seed: int | None = None) -> pd.Dat
     """
     rows: list[dict[str, Any]] = []
     names = list(measures)
-    for index, one in enumerate(names):
+    for index, name in enumerate(names):
         for other in names[index + 1 :]:
-            both = measures[[one, other]].dropna().to_numpy(dtype=float).T
-            row: dict[str, Any] = {"measure": one, "other": other}
+            both = measures[[name, other]].dropna().to_numpy(dtype=float).T
+            row: dict[str, Any] = {"measure": name, "other": other}
             row |= {"spearman": float(_spearman(both[:, None])[0]) if both.shape[1] > 1 else np.nan}
             if seed is not None:
                 row |= dict(zip(("spearman_low", "spearman_high"), _ends(both, seed), strict=True))

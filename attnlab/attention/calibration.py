@@ -154,19 +154,21 @@ def calibrate(
     Raises:
         InputError: the model has no sigma mechanism, or there was no batch.
     """
-    found = {name: part for name, part in model.named_modules() if isinstance(part, SigmaAttention)}
-    if not found:
+    mechanisms = {
+        name: part for name, part in model.named_modules() if isinstance(part, SigmaAttention)
+    }
+    if not mechanisms:
         msg = "There is no sigma mechanism to calibrate; put one into the model first."
         raise InputError(msg)
-    watchers = {name: _Watcher(part) for name, part in found.items()}
-    with _watched(model, watchers), _in_eval_mode(model), torch.no_grad():
+    watchers = {name: _Watcher(part) for name, part in mechanisms.items()}
+    with _watched(model, watchers), _eval_mode(model), torch.no_grad():
         for batch in batches:
             target = _real_targets(batch)
             for watcher in watchers.values():
                 watcher.real_queries = target if watcher.cross else None
             model(**batch)
     learned = {}
-    for name, part in found.items():
+    for name, part in mechanisms.items():
         tables = watchers[name].tally.tables(extra=part.spec.extra, smoothing=smoothing)
         by_salience = part.spec.columns == "salience"
         part.load_tables(tables.salience if by_salience else None, tables.offsets)
@@ -224,7 +226,7 @@ def _watched(model: nn.Module, parts: Mapping[str, nn.Module]) -> Iterator[None]
 
 
 @contextmanager
-def _in_eval_mode(model: nn.Module) -> Iterator[None]:
+def _eval_mode(model: nn.Module) -> Iterator[None]:
     training = model.training
     model.eval()
     try:

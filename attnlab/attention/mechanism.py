@@ -194,11 +194,11 @@ class Mechanism(nn.Module, ABC):
 
     def __init__(self, *, causal: bool = False, cross: bool = False, dropout: float = 0.0) -> None:
         super().__init__()
-        for wanted, possible, what in (
+        for requested, possible, what in (
             (causal, self.traits.causal, "causal"),
             (cross, self.traits.cross, "cross"),
         ):
-            if wanted and not possible:
+            if requested and not possible:
                 why = self.refusals.get(what, "it is not defined")
                 msg = (
                     f"The mechanism '{self.name}' has no {what} form: {why}; choose another "

@@ -248,15 +248,15 @@ class MultiHeadAttention(OwnAttention):
     ) -> tuple[Float[Tensor, "batch query dim"], Float[Tensor, "batch head query key"] | None]:
         """Mixed tokens and, when `weights`, the matrix each head applied (before dropout)."""
         queries = self.queries(tokens, self.query)
-        own = slice(0, self.heads)
+        usual = slice(0, self.heads)
         context: CallContext = {"first_query": first_query, "token_ids": token_ids}
         if self.relative_attention_bias is not None:
             context["bias"] = self.relative_attention_bias(keys.shape[-2])
-        mixed = self.mechanism(queries, keys[:, own], values[:, own], visible, **context)
+        mixed = self.mechanism(queries, keys[:, usual], values[:, usual], visible, **context)
         matrix = None
         if weights:
             with torch.autocast(tokens.device.type, enabled=False):
-                matrix = self.mechanism.implied_matrix(queries, keys[:, own], visible, **context)
+                matrix = self.mechanism.implied_matrix(queries, keys[:, usual], visible, **context)
         if self.global_rows is not None:
             mixed, matrix = self.global_rows.replaced(
                 self.mechanism,
@@ -307,7 +307,7 @@ class PerHead(Mechanism):
                 key[:, heads],
                 value[:, heads],
                 visible,
-                **_of_heads(call_context, heads, mechanism),
+                **_context_of_heads(call_context, heads, mechanism),
             )
             for heads, mechanism in self.parts()
         ]
@@ -326,7 +326,7 @@ class PerHead(Mechanism):
                 query[:, heads],
                 key[:, heads],
                 visible,
-                **_of_heads(call_context, heads, mechanism),
+                **_context_of_heads(call_context, heads, mechanism),
             )
             for heads, mechanism in self.parts()
         ]
@@ -335,10 +335,10 @@ class PerHead(Mechanism):
     def first_and_recent(self) -> tuple[int, int] | None:
         """The most of any head; None where one may attend to any key."""
         kept = [mechanism.first_and_recent() for _, mechanism in self.parts()]
-        known = [pair for pair in kept if pair is not None]
-        if len(known) < len(kept):
+        counts = [pair for pair in kept if pair is not None]
+        if len(counts) < len(kept):
             return None
-        return max(first for first, _ in known), max(recent for _, recent in known)
+        return max(first for first, _ in counts), max(recent for _, recent in counts)
 
     def cost(self, queries: int, keys: int, dim: int) -> Cost:
         """The mean over heads."""
@@ -391,7 +391,7 @@ def attend_layer(
     return attend_blocks(groups, query, key, value, context, dropout=dropout)
 
 
-def _of_heads(call: CallContext, heads: list[int], mechanism: Mechanism) -> CallContext:
+def _context_of_heads(call: CallContext, heads: list[int], mechanism: Mechanism) -> CallContext:
     """What a group is told: its heads' part, and nothing that its mechanism does not know."""
     part: CallContext = {**call}
     if (bias := call.get("bias")) is not None:

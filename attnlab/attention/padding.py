@@ -45,8 +45,8 @@ class Arrangement:
             context,
             visible=None if context.visible is None else context.visible.gather(1, self.keys),
             token_ids=None if ids is None else ids.gather(1, self.keys),
-            bias=self._of_pairs(context.bias),
-            scoring=scoring and self._of_scoring(scoring),
+            bias=self._reordered_pairs(context.bias),
+            scoring=scoring and self._reordered_scoring(scoring),
         )
 
     def output_back(
@@ -63,10 +63,10 @@ class Arrangement:
         matrix = rows_in_order(matrix, back) if self.rows else matrix
         return columns_in_order(matrix, back)
 
-    def _of_scoring(self, scoring: Scoring) -> Scoring:
-        return replace(scoring, allowed=self._of_pairs(scoring.allowed))
+    def _reordered_scoring(self, scoring: Scoring) -> Scoring:
+        return replace(scoring, allowed=self._reordered_pairs(scoring.allowed))
 
-    def _of_pairs(self, pairs: Tensor | None) -> Tensor | None:
+    def _reordered_pairs(self, pairs: Tensor | None) -> Tensor | None:
         if pairs is None:
             return None
         pairs = pairs.expand(len(self.keys), -1, -1, -1)
@@ -207,7 +207,7 @@ class PaddingSafeMechanism(Mechanism):
         def mixed(query: Tensor, context: Context, some: Tensor | slice) -> Tensor:
             return self._mixed_in_order(query, key[some], value[some], context)
 
-        return self._by_start(query, context, mixed)
+        return self._rows_by_start(query, context, mixed)
 
     def _mixed_in_order(
         self, query: Tensor, key: Tensor, value: Tensor, context: Context
@@ -232,7 +232,7 @@ class PaddingSafeMechanism(Mechanism):
         def weights(query: Tensor, context: Context, some: Tensor | slice) -> Tensor:
             return self._matrix_in_order(query, key[some], context)
 
-        return self._by_start(query, context, weights)
+        return self._rows_by_start(query, context, weights)
 
     def _matrix_in_order(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
         order = self.arrangement(query, key, context)
@@ -241,7 +241,7 @@ class PaddingSafeMechanism(Mechanism):
         moved = order.of_queries(query), order.of_keys(key)
         return order.matrix_back(self.matrix(*moved, order.of_context(context)))
 
-    def _by_start(
+    def _rows_by_start(
         self,
         query: Tensor,
         context: Context,

@@ -140,8 +140,8 @@ class AttentionPlan:
         for address in self.entries:
             site, layer, head = _parts(address)
             if site not in layers:
-                there = ", ".join(layers)
-                msg = f"The plan names '{address}', but the model has no {site} attention; it has: {there}."
+                sites = ", ".join(layers)
+                msg = f"The plan names '{address}', but the model has no {site} attention; it has: {sites}."
                 raise InputError(msg)
             if (layer is not None and layer not in layers[site]) or (head or 0) >= heads[site]:
                 numbers, each = layers_in_words(layers[site]), counted(heads[site], "head")

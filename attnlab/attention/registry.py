@@ -100,12 +100,12 @@ def parse(text: str) -> Specification:
 
 
 def _specification_of(name: str) -> type[Specification]:
-    known = mechanisms()
-    spelled = spelled_alike(name, known)
-    kind = None if spelled is None else known[spelled]
+    kinds = mechanisms()
+    spelled = spelled_alike(name, kinds)
+    kind = None if spelled is None else kinds[spelled]
     if kind is None or kind.specification is None:
-        near = nearest_in_words(name, known)
-        msg = f"There is no mechanism {briefly(name)}{near}; choose from: {', '.join(known)}."
+        near = nearest_in_words(name, kinds)
+        msg = f"There is no mechanism {briefly(name)}{near}; choose from: {', '.join(kinds)}."
         raise InputError(msg)
     return kind.specification
 
@@ -148,7 +148,7 @@ def make(
     value = parse(spec) if isinstance(spec, str) else spec
     kind = mechanisms()[value.name]
     if form not in kind.forms:
-        forms = ", ".join(f"'{one}'" for one in kind.forms)
+        forms = ", ".join(f"'{form_name}'" for form_name in kind.forms)
         msg = f"The mechanism '{value.name}' has no form '{form}'; choose from: {forms}."
         raise InputError(msg)
     setup = Setup(causal, cross, dropout, heads, vocabulary, form)

@@ -71,14 +71,14 @@ class Specification:
     def check_distinct(self, option: str) -> None:
         """Refuses an option that is no list of different whole numbers; keeps it as a tuple."""
         numbers = getattr(self, option)
-        whole = isinstance(numbers, list | tuple) and all(type(one) is int for one in numbers)
+        whole = isinstance(numbers, list | tuple) and all(type(number) is int for number in numbers)
         if not whole or len(set(numbers)) < len(numbers):
             msg = (
                 f"The option '{option}' of '{self.name}' is a list of different whole numbers such as "
                 f"[0, 2], not {briefly(numbers)}."
             )
             raise InputError(msg)
-        if any(abs(one) > LONGEST_TEXT for one in numbers):
+        if any(abs(number) > LONGEST_TEXT for number in numbers):
             msg = (
                 f"The numbers of '{option}' of '{self.name}' are at most {LONGEST_TEXT:,} in size."
             )

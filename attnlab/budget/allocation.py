@@ -78,7 +78,7 @@ def allocate(options: Sequence[Sequence[Choice]], budget: float) -> Allocation:
 
     Cost: O(options log options), and a pass over all options for each exchange.
     """
-    hulls = [lower_hull(own) for own in options]
+    hulls = [lower_hull(options_of_head) for options_of_head in options]
     chosen = [hull[0] for hull in hulls]
     spent, bound = _totals(options, chosen)
     if spent > budget:
@@ -115,17 +115,17 @@ def allocate_exactly(options: Sequence[Sequence[Choice]], budget: float) -> Allo
     Cost: grows with the product of the numbers of options, so for a few heads only.
     """
     sums: list[tuple[float, float, tuple[int, ...]]] = [(0.0, 0.0, ())]
-    for own in options:
+    for options_of_head in options:
         longer = sorted(
-            (cost + one.cost, error + one.error, (*chosen, index))
+            (cost + option.cost, error + option.error, (*chosen, index))
             for cost, error, chosen in sums
-            for index, one in enumerate(own)
-            if cost + one.cost <= budget
+            for index, option in enumerate(options_of_head)
+            if cost + option.cost <= budget
         )
         sums = []
-        for found in longer:
-            if not sums or found[1] < sums[-1][1]:
-                sums.append(found)
+        for candidate in longer:
+            if not sums or candidate[1] < sums[-1][1]:
+                sums.append(candidate)
     if not sums:
         return None
     cost, error, chosen = sums[-1]
@@ -134,24 +134,24 @@ def allocate_exactly(options: Sequence[Sequence[Choice]], budget: float) -> Allo
 
 def _totals(options: Sequence[Sequence[Choice]], chosen: Sequence[int]) -> Choice:
     """Cost and error of all heads together."""
-    taken = [own[index] for own, index in zip(options, chosen, strict=True)]
-    return Choice(sum(one.cost for one in taken), sum(one.error for one in taken))
+    taken = [options_of_head[index] for options_of_head, index in zip(options, chosen, strict=True)]
+    return Choice(sum(option.cost for option in taken), sum(option.error for option in taken))
 
 
 def _exchange(options: Sequence[Sequence[Choice]], chosen: list[int], budget: float) -> None:
     """Exchanges one head's option for another that saves most, while any does within the budget."""
     while True:
         spent = _totals(options, chosen).cost
-        found = [
-            (own[chosen[head]].error - option.error, head, index)
-            for head, own in enumerate(options)
-            for index, option in enumerate(own)
-            if option.error < own[chosen[head]].error
-            and spent - own[chosen[head]].cost + option.cost <= budget
+        exchanges = [
+            (options_of_head[chosen[head]].error - option.error, head, index)
+            for head, options_of_head in enumerate(options)
+            for index, option in enumerate(options_of_head)
+            if option.error < options_of_head[chosen[head]].error
+            and spent - options_of_head[chosen[head]].cost + option.cost <= budget
         ]
-        if not found:
+        if not exchanges:
             return
-        _, head, index = max(found, key=lambda item: (item[0], -item[1], -item[2]))
+        _, head, index = max(exchanges, key=lambda item: (item[0], -item[1], -item[2]))
         chosen[head] = index
 
 

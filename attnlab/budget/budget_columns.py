@@ -44,11 +44,11 @@ LENGTH_RATIO = COLUMNS["length_ratio"]
 
 def _gain(name: str, measure: str, meaning: str, digits: int) -> Estimate:
     heading, short = f"{measure} gain of another over this", f"{measure}\ngain"
-    said = (
+    meaning = (
         f"{meaning}, at the same heads and budget: the one that the result names, `searched` in a "
         "plan search. Above 0 that one is better."
     )
-    return Estimate(Column(name, heading, said, digits, short, signed=True))
+    return Estimate(Column(name, heading, meaning, digits, short, signed=True))
 
 
 LOSS_GAIN = _gain("loss_gain", "loss", "Loss of this row less that of another", 4)
@@ -158,7 +158,9 @@ def keys_allowed(keys: Iterable[float], budget: int) -> float:
         keys: what rows of each mechanism that was set for the budget see; NaN where they are not counted.
         budget: keys per row.
     """
-    return (1 + TOLERANCE) * max(budget, *(one for one in keys if not math.isnan(one)), 0.0)
+    return (1 + TOLERANCE) * max(
+        budget, *(number for number in keys if not math.isnan(number)), 0.0
+    )
 
 
 def same_figures(row: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:

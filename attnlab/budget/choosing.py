@@ -174,7 +174,7 @@ class LayerCalibration:
         """For each head the one-key pattern that holds most of its attention, and the choice in words."""
         best = self._mass.argmax(0).tolist()
         groups = [
-            ([head for head, found in enumerate(best) if found == index], pattern)
+            ([head for head, index_of_head in enumerate(best) if index_of_head == index], pattern)
             for index, pattern in enumerate(self._patterns.values())
         ]
         words = f"the best of {', '.join(self._patterns)} for each head"
@@ -191,10 +191,10 @@ def made(spec: str | Specification, heads: int, types: int, site: str) -> Mechan
     # and those of other devices are not concerned.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
-        found = make(
+        mechanism = make(
             spec, causal=site == "decoder", cross=site == "cross", heads=heads, vocabulary=types
         )
-    return found.double().eval()
+    return mechanism.double().eval()
 
 
 def mechanism_names() -> tuple[str, ...]:
@@ -230,7 +230,7 @@ class Choosing:
         self.by_site, self._budgets = by_site, list(dict.fromkeys(budgets))
         self._names = list(mechanism_names() if names is None else dict.fromkeys(names))
         self._known = {
-            name: one for name, one in uniform_mechanisms().items() if name in self._names
+            name: uniform for name, uniform in uniform_mechanisms().items() if name in self._names
         }
         self._settings = {
             (site, name): uniform(name, site, max(budgets), longest=longest, rules=types.rules)
@@ -245,19 +245,21 @@ class Choosing:
         """Counts one batch of training sentences."""
         at, site = (layer.site, layer.layer), self.by_site[layer.site]
         if at not in self._learned:
-            found = [one for one in self._of_site(layer.site) if isinstance(one, Sigma)]
-            windows = dict.fromkeys(sides(one.name, one.window) for one in found)
+            sigmas = [
+                spec for spec in self._settings_of_site(layer.site) if isinstance(spec, Sigma)
+            ]
+            windows = dict.fromkeys(sides(sigma.name, sigma.window) for sigma in sigmas)
             self._learned[at] = LayerCalibration(site, windows)
         self._learned[at].add(site.with_counted_ids(layer))
 
     def measure(self, layer: Observed) -> None:
         """Measures every setting on one batch of validation sentences."""
         if self._measured is None:
-            wanted = {
-                at: dict.fromkeys(self._of_site(at[0]), range(learned.heads))
+            settings_by_layer = {
+                at: dict.fromkeys(self._settings_of_site(at[0]), range(learned.heads))
                 for at, learned in self._learned.items()
             }
-            self._measured = Measurements(wanted, detailed=False, build=self._taught)
+            self._measured = Measurements(settings_by_layer, detailed=False, build=self._taught)
         self._measured.add(self.by_site[layer.site].with_counted_ids(layer))
 
     def setting(self, name: str, site: str, budget: int) -> Specification | None:
@@ -268,8 +270,8 @@ class Choosing:
             # Of settings of equal error, that of the fewest keys.
             fitting = [
                 (error, keys, index)
-                for index, one in enumerate(self._settings[site, name])
-                for error, keys in [self._sums(site, one)]
+                for index, specification in enumerate(self._settings[site, name])
+                for error, keys in [self._sums(site, specification)]
                 if keys <= most
             ]
             self._chosen[case] = self._settings[site, name][min(fitting)[-1]] if fitting else None
@@ -338,18 +340,20 @@ class Choosing:
                 mechanism.load_tables(tables.salience.double(), tables.offsets)
         return mechanism
 
-    def _of_site(self, site: str) -> list[Specification]:
-        return [one for name in self._known for one in self._settings[site, name]]
+    def _settings_of_site(self, site: str) -> list[Specification]:
+        return [
+            specification for name in self._known for specification in self._settings[site, name]
+        ]
 
     def _sums(self, site: str, specification: Specification) -> tuple[float, float]:
         """Error and keys of one setting at all heads of a site."""
-        found = [
+        sums = [
             self._measurements.at(at, specification, head)
             for at, count in self.heads.items()
             if at[0] == site
             for head in range(count)
         ]
-        return sum(float(one.error) for one in found), sum(float(one.nonzeros) for one in found)
+        return sum(float(row.error) for row in sums), sum(float(row.nonzeros) for row in sums)
 
     def _rows(self, site: str) -> int:
         """Rows of all heads of a site on the validation sentences."""

@@ -72,8 +72,8 @@ class LayerSums:
             kept = real & ~ends_of(layer.visible, first, last)[:, None]
             mass = (layer.weights * kept[:, None]).sum(0)[:, near].cpu()
             before = self.by_offset.get((first, last), torch.zeros(()))
-            own = torch.zeros(len(mass), 2 * LARGEST_OFFSET + 1, dtype=torch.float64)
-            self.by_offset[first, last] = before + own.index_add_(1, column, mass)
+            received = torch.zeros(len(mass), 2 * LARGEST_OFFSET + 1, dtype=torch.float64)
+            self.by_offset[first, last] = before + received.index_add_(1, column, mass)
         for reach, sums in self._tokens.items():
             within = real if reach is None else real & (offset.abs() <= reach) & (offset != 0)
             sums.add(layer, within)
@@ -85,8 +85,8 @@ class LayerSums:
         counted = layer.real_queries & (last >= -LARGEST_OFFSET)
         before = row[counted].clamp(max=LARGEST_OFFSET).cpu()
         ahead = last[counted].clamp(max=0 if self.causal else LARGEST_OFFSET).cpu()
-        one = torch.ones((), dtype=torch.float64).expand(len(before))
-        self._room.index_put_((before, ahead + LARGEST_OFFSET), one, accumulate=True)
+        ones = torch.ones((), dtype=torch.float64).expand(len(before))
+        self._room.index_put_((before, ahead + LARGEST_OFFSET), ones, accumulate=True)
 
     def offsets_by_mass(self, end: tuple[int, int], head: int) -> list[int]:
         """Offsets with any attention outside the keys at these ends, most first."""
@@ -94,8 +94,8 @@ class LayerSums:
         order = mass.sort(descending=True, stable=True)
         return [
             int(index) - LARGEST_OFFSET
-            for index, own in zip(order.indices, order.values, strict=True)
-            if own > 0
+            for index, weight in zip(order.indices, order.values, strict=True)
+            if weight > 0
         ]
 
     def static_weights(self, head: int, offsets: list[int]) -> list[float]:
@@ -131,11 +131,11 @@ class LayerSums:
         mass = self.by_offset[0, 0][head]
         splits = [(keys - 1 - right, right) for right in range(1 if self.causal else keys)]
 
-        def held(window: tuple[int, int]) -> float:
+        def mass_within(window: tuple[int, int]) -> float:
             start, stop = LARGEST_OFFSET - window[0], LARGEST_OFFSET + window[1] + 1
             return float(mass[max(start, 0) : stop].sum())
 
-        return max(splits, key=lambda window: (held(window), -abs(window[0] - window[1])))
+        return max(splits, key=lambda window: (mass_within(window), -abs(window[0] - window[1])))
 
     def tokens_by_weight(self, head: int, reach: int | None) -> list[int]:
         """Token ids by the mean attention that such a key receives from a row, most first."""
@@ -222,15 +222,15 @@ def measure(
     rows = layer.real_queries[:, None, :, None]
     weights = layer.weights[:, list(heads)]
     query, key = layer.query[:, list(heads)], layer.key[:, list(heads)]
-    told = layer.call_context(heads)
+    context = layer.call_context(heads)
     allowed = None
     if isinstance(mechanism, MaskedSoftmax):
-        allowed = mechanism.support(query, key, layer.visible, **told) & rows
+        allowed = mechanism.support(query, key, layer.visible, **context) & rows
     # What little keys hold beside a sink is lost to rounding, so that rows are not renormalised there.
     if allowed is not None and not layer.has_sinks:
         l1 = _renormalised(weights, allowed).sum(-1)
     else:
-        matrix = mechanism.implied_matrix(query, key, layer.visible, **told) * rows
+        matrix = mechanism.implied_matrix(query, key, layer.visible, **context) * rows
         allowed = matrix != 0 if allowed is None else allowed
         l1 = (matrix - weights).abs().sum((-2, -1))
     nonzeros = (
@@ -275,8 +275,8 @@ def _renormalised(
     allowed: Bool[Tensor, "batch head query key"],
 ) -> Float[Tensor, "batch head query"]:
     """Distance of each row from itself renormalised on the keys that it sees; 0 for padding."""
-    whole, held = weights.sum(-1), (weights * allowed).sum(-1)
-    return torch.where(allowed.any(-1), 2 * (whole - held), whole)
+    whole, kept = weights.sum(-1), (weights * allowed).sum(-1)
+    return torch.where(allowed.any(-1), 2 * (whole - kept), whole)
 
 
 def _best_rows(
@@ -334,17 +334,19 @@ class Measurements:
 
     def __init__(
         self,
-        wanted: Mapping[Layer, Mapping[Specification, Iterable[int]]],
+        heads_by_setting: Mapping[Layer, Mapping[Specification, Iterable[int]]],
         *,
         detailed: bool,
         build: Build = untaught,
     ) -> None:
-        self.rows: dict[Layer, int] = dict.fromkeys(wanted, 0)
-        self.full_keys: dict[Layer, int] = dict.fromkeys(wanted, 0)
+        self.rows: dict[Layer, int] = dict.fromkeys(heads_by_setting, 0)
+        self.full_keys: dict[Layer, int] = dict.fromkeys(heads_by_setting, 0)
         self._detailed, self._build = detailed, build
-        self._sums: dict[Layer, dict[Specification, Sums]] = {layer: {} for layer in wanted}
-        for layer, own in wanted.items():
-            for specification, members in own.items():
+        self._sums: dict[Layer, dict[Specification, Sums]] = {
+            layer: {} for layer in heads_by_setting
+        }
+        for layer, settings in heads_by_setting.items():
+            for specification, members in settings.items():
                 heads = tuple(sorted(members))
                 zeros = (torch.zeros(len(heads), dtype=torch.float64) for _ in RowSums._fields)
                 self._sums[layer][specification] = Sums(heads, RowSums(*zeros))
@@ -357,8 +359,8 @@ class Measurements:
         self.full_keys[at] += int(measure(full, layer, [0]).nonzeros.sum())
         for specification, sums in self._sums[at].items():
             mechanism = self._build(at, specification, len(sums.heads)).to(layer.query.device)
-            found = measure(mechanism, layer, sums.heads, bounds=self._detailed)
-            for total, part in zip(sums.by_head, found, strict=True):
+            parts = measure(mechanism, layer, sums.heads, bounds=self._detailed)
+            for total, part in zip(sums.by_head, parts, strict=True):
                 total.add_(part.sum(0).cpu())
 
     def at(self, layer: Layer, specification: Specification, head: int) -> RowSums:

@@ -108,17 +108,23 @@ class Scores:
     def sentences(self, entries: Collection[Entry]) -> Float[Tensor, "figure 2 sentence"]:
         """Sums of each figure over the rows of all heads of these entries, and these rows, by sentence."""
         sums = torch.stack([self._by_sentence[entry] for entry in entries]).sum(0)
-        rows = torch.stack([self._rows[one.site] * self._heads(one) for one in entries]).sum(0)
+        rows = torch.stack([self._rows[entry.site] * self._heads(entry) for entry in entries]).sum(
+            0
+        )
         return torch.stack([sums, rows.expand_as(sums)], 1)
 
     def _heads(self, entry: Entry) -> int:
         """How many heads of all layers an entry has."""
-        return sum(sums.shape[1] for (one, _), sums in self._by_head.items() if one == entry)
+        return sum(
+            sums.shape[1] for (measured, _), sums in self._by_head.items() if measured == entry
+        )
 
 
 def mean_intervals(
     values: Float[Tensor, "row 2 sentence"],
 ) -> Float[np.ndarray, "row 3"]:
     """Ratio of both sums of each row, with its 95 % interval over sentences: value, low, high."""
-    found = paired_differences(None, list(values.transpose(1, 2)), ratio)
-    return np.array([(one.after, one.low, one.high) for one in found])
+    differences = paired_differences(None, list(values.transpose(1, 2)), ratio)
+    return np.array(
+        [(difference.after, difference.low, difference.high) for difference in differences]
+    )

@@ -57,7 +57,7 @@ class SearchSpace(NamedTuple):
             for right in ((0,) if self.causal else range(0, size, max(1, size // 4)))
         ]
 
-    def beside(self, columns: int) -> list[tuple[int, int]]:
+    def windows_leaving(self, columns: int) -> list[tuple[int, int]]:
         """Windows that leave so many columns: to the left, to both sides, to the right."""
         return [
             (size - 1 - right, right)
@@ -83,25 +83,25 @@ class Uniform:
 
 def uniform_mechanisms() -> dict[str, Uniform]:
     """The mechanisms by their names in tables; those that are not listed here by `Mechanism.at_budget`."""
-    known = mechanisms()
-    found = {
-        "band": Uniform(known["band"], lambda space: map(Band, space.windows())),
-        "longformer": Uniform(known["longformer"], _longformer),
-        "bigbird": Uniform(known["bigbird"], _bigbird),
+    kinds = mechanisms()
+    uniforms = {
+        "band": Uniform(kinds["band"], lambda space: map(Band, space.windows())),
+        "longformer": Uniform(kinds["longformer"], _longformer),
+        "bigbird": Uniform(kinds["bigbird"], _bigbird),
         **{
-            f"sigma {columns}": Uniform(known["sigma"], partial(_sigma, columns))
+            f"sigma {columns}": Uniform(kinds["sigma"], partial(_sigma, columns))
             for columns in Sigma.choices["columns"]
         },
-        "sigma offsets": Uniform(known["sigma"], _sigma_offsets),
-        "linear": Uniform(known["linear"], _linear),
+        "sigma offsets": Uniform(kinds["sigma"], _sigma_offsets),
+        "linear": Uniform(kinds["linear"], _linear),
         "linformer (not trained)": Uniform(
-            known["linformer"], lambda space: (Linformer(k, space.longest) for k in space.sizes())
+            kinds["linformer"], lambda space: (Linformer(k, space.longest) for k in space.sizes())
         ),
-        "top-k": Uniform(known["topk"], lambda space: map(TopK, space.sizes()), "oracle"),
+        "top-k": Uniform(kinds["topk"], lambda space: map(TopK, space.sizes()), "oracle"),
     }
     for name, kind in sized_mechanisms().items():
-        found[name] = Uniform(kind, partial(_sized, kind))
-    return found
+        uniforms[name] = Uniform(kind, partial(_sized, kind))
+    return uniforms
 
 
 def sized_mechanisms() -> dict[str, type[Mechanism]]:
@@ -109,16 +109,18 @@ def sized_mechanisms() -> dict[str, type[Mechanism]]:
     return {
         name: kind
         for name, kind in mechanisms().items()
-        if any(kind.at_budget(LEAST_BUDGET, causal=one) is not None for one in (False, True))
+        if any(kind.at_budget(LEAST_BUDGET, causal=causal) is not None for causal in (False, True))
     }
 
 
 def refusals(site: str, rules: Collection[ScoreRule] = ()) -> dict[str, str]:
     """The mechanisms that a site, or what a model does to the scores there, does not allow, and why."""
-    kinds = {name: one.kind for name, one in uniform_mechanisms().items()}
+    kinds = {
+        name: uniform_mechanism.kind for name, uniform_mechanism in uniform_mechanisms().items()
+    }
     kinds[FIXED] = mechanisms()[FIXED]
-    found = {name: _refusal(kind, site, rules) for name, kind in kinds.items()}
-    return {name: reason for name, reason in found.items() if reason is not None}
+    reasons = {name: _refusal(kind, site, rules) for name, kind in kinds.items()}
+    return {name: reason for name, reason in reasons.items() if reason is not None}
 
 
 def _refusal(kind: type[Mechanism], site: str, rules: Collection[ScoreRule]) -> str | None:
@@ -132,8 +134,8 @@ def _refusal(kind: type[Mechanism], site: str, rules: Collection[ScoreRule]) -> 
         return None
     if against == "bias":
         return NO_SCORES
-    said = RULES_IN_WORDS[against]
-    return f"the model {said} in layers there, and it has no scores of single keys for that"
+    rule = RULES_IN_WORDS[against]
+    return f"the model {rule} in layers there, and it has no scores of single keys for that"
 
 
 def uniform(
@@ -153,10 +155,12 @@ def uniform(
         longest: most tokens of a sentence.
         rules: what the model does to the scores of the site.
     """
-    found = uniform_mechanisms()[name]
-    if _refusal(found.kind, site, rules) is not None:
+    mechanism = uniform_mechanisms()[name]
+    if _refusal(mechanism.kind, site, rules) is not None:
         return []
-    made = found.settings(SearchSpace(WIDEST * budget, site == "decoder", max(longest, LONGEST)))
+    made = mechanism.settings(
+        SearchSpace(WIDEST * budget, site == "decoder", max(longest, LONGEST))
+    )
     return list(dict.fromkeys(made))
 
 
@@ -176,7 +180,9 @@ def _bigbird(space: SearchSpace) -> Iterable[Specification]:
 
 def _sigma(columns: str, space: SearchSpace) -> Iterable[Specification]:
     return (
-        Sigma(window, count, columns) for count in SIGMA_COLUMNS for window in space.beside(count)
+        Sigma(window, count, columns)
+        for count in SIGMA_COLUMNS
+        for window in space.windows_leaving(count)
     )
 
 
@@ -184,7 +190,7 @@ def _sigma_offsets(space: SearchSpace) -> Iterable[Specification]:
     return (
         Sigma(window, 0, extra=count, entries="offsets")
         for count in SIGMA_COLUMNS
-        for window in space.beside(count)
+        for window in space.windows_leaving(count)
     )
 
 
@@ -195,4 +201,4 @@ def _linear(space: SearchSpace) -> Iterable[Specification]:
 def _sized(kind: type[Mechanism], space: SearchSpace) -> Iterable[Specification]:
     sizes = (size for size in space.sizes() if size >= LEAST_BUDGET)
     settings = (kind.at_budget(size, causal=space.causal) for size in sizes)
-    return (one for one in settings if one is not None)
+    return (setting for setting in settings if setting is not None)

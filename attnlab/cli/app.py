@@ -158,7 +158,7 @@ def _made_study() -> Any:
 _PANELS = ("Models", "Words", "Heads", "What could replace them", "Lists, tables and studies")
 
 
-def _own_commands() -> dict[str, Any]:
+def _listed_commands() -> dict[str, Any]:
     """Attnlab's commands by name, in the order of the help."""
     commands: list[DeferredCommand | DeferredGroup] = [
         *(
@@ -179,7 +179,7 @@ class _Program(Group):
     """The program: attnlab's own commands, then those that other distributions register."""
 
     def __init__(self, *, commands: dict[str, Any], **others: Any) -> None:
-        super().__init__(commands=_own_commands() | commands, **others)
+        super().__init__(commands=_listed_commands() | commands, **others)
 
 
 app = typer.Typer(

@@ -196,7 +196,7 @@ _PLANS = "write one with: attnlab plan RUN --budget N --out FOLDER"
 _TEXTS = ("text", "calibration_text")
 
 
-def check_source_there(source: str, *, matrices: bool = False) -> None:
+def check_source_exists(source: str, *, matrices: bool = False) -> None:
     """Raises InputError for a source that is no folder with a model, and no model on the hub.
 
     With `matrices`, a file of them is a source too.
@@ -211,7 +211,7 @@ def check_source_there(source: str, *, matrices: bool = False) -> None:
                 "save_pretrained wrote, or the matrices to attnlab analyze or approximate."
             )
             raise InputError(msg)
-        check_matrices_there(path)
+        check_matrix_file_exists(path)
     elif not source or not path.is_dir():
         from attnlab.core import model_source
 
@@ -231,7 +231,7 @@ def _holds_model(folder: Path) -> bool:
     return any((folder / name).is_file() for name in _MODEL_FILES)
 
 
-def check_matrices_there(path: Path) -> None:
+def check_matrix_file_exists(path: Path) -> None:
     """Raises InputError where there is no such file of matrices."""
     from attnlab.core import MATRIX_SUFFIXES
 
@@ -266,15 +266,15 @@ def check_corpus(name: str | None) -> None:
     """Raises InputError for a corpus that is an empty file, or a path where there is nothing."""
     if name is None:
         return
-    from attnlab.corpora import check_corpus_there
+    from attnlab.corpora import check_corpus_exists
 
-    check_corpus_there(name)
+    check_corpus_exists(name)
     if Path(name).is_file() and Path(name).stat().st_size == 0:
         msg = f"{name} is empty; a corpus needs at least one sentence in each file."
         raise InputError(msg)
 
 
-def check_texts_there(settings: Settings) -> None:
+def check_texts_exist(settings: Settings) -> None:
     """Raises InputError where settings name sentences, trees, plans or a corpus that are not there."""
     for name in _TEXTS:
         if (path := getattr(settings, name, None)) is not None:

@@ -54,7 +54,7 @@ def read_pretrained(kind: Any, source: str | Path, **options: Any) -> Any:
         _check_weight_files(configuration, Path(source))
     silent: AbstractContextManager[None] = nullcontext()
     if Path(source).is_dir() and _makes_models(kind):
-        model = _without_numbers(kind, source)
+        model = _model_on_meta(kind, source)
         _check_model_size(model, source)
         if _has_plan(source):
             options = {"attn_implementation": None, **options}
@@ -184,7 +184,7 @@ def _makes_models(kind: Any) -> bool:
     return hasattr(kind, "from_config") or issubclass(kind, torch.nn.Module)
 
 
-def _without_numbers(kind: Any, source: str | Path) -> Any:
+def _model_on_meta(kind: Any, source: str | Path) -> Any:
     """The model in a folder without memory for its numbers; None where it cannot be made."""
     is_automatic = hasattr(kind, "from_config")
     try:
@@ -203,7 +203,7 @@ def _check_model_size(model: Any, source: str | Path) -> None:
     """Raises InputError where the parameters that a configuration asks for do not fit the free memory.
 
     Args:
-        model: what `_without_numbers` gives.
+        model: what `_model_on_meta` gives.
         source: its folder.
     """
     if model is None:

@@ -170,7 +170,7 @@ class Processes:
             except _FailedTogether as failure:
                 if not self._line.open and self._failed_first():
                     raise AttnlabError(failure.message) from failure
-                raise self._as_reported(failure.message, failure.exit_status) from None
+                raise self._reported_error(failure.message, failure.exit_status) from None
             except KeyboardInterrupt as error:
                 if self._failed_first():
                     raise
@@ -184,7 +184,7 @@ class Processes:
                 first = self._first_failure(mine)
                 if self.first and first == mine:
                     raise
-                raise self._as_reported(*first) from error
+                raise self._reported_error(*first) from error
 
     @contextmanager
     def on_its_own(self) -> Iterator[None]:
@@ -216,7 +216,7 @@ class Processes:
             return mine if failure.disconnected else (failure.message, failure.exit_status)
         return mine
 
-    def _as_reported(self, message: str, status: int) -> AttnlabError:
+    def _reported_error(self, message: str, status: int) -> AttnlabError:
         if not self.first:
             return _reported_elsewhere(message, status)
         error = AttnlabError(message)

@@ -3,7 +3,7 @@ from .corpus import EMBEDDED as EMBEDDED
 from .corpus import ParallelCorpus as ParallelCorpus
 from .corpus import Progress as Progress
 from .corpus import catalogue as catalogue
-from .corpus import check_corpus_there as check_corpus_there
+from .corpus import check_corpus_exists as check_corpus_exists
 from .corpus import corpus_paths as corpus_paths
 from .corpus import list_pairs as list_pairs
 from .corpus import load_corpus as load_corpus

@@ -266,7 +266,7 @@ def read_corpus(name: str, languages: tuple[str, str], *, plain: bool = False) -
         return read_text_file(path)
     if path.exists() or list_split_files(path):
         return read_files(path, languages)
-    check_corpus_there(name)
+    check_corpus_exists(name)
     return read_hub(name, languages)
 
 
@@ -278,7 +278,7 @@ def corpus_paths(name: str) -> list[Path]:
     return [entry.path for entry in list_split_files(path)]
 
 
-def check_corpus_there(name: str) -> None:
+def check_corpus_exists(name: str) -> None:
     """Raises InputError for a path where there is nothing."""
     if looks_like_a_path(name) and local_path(name) is None:
         msg = f"There is no file or folder {name}; give {forms()}."

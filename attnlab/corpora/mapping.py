@@ -59,7 +59,7 @@ def mapped(
     if count == 1:
         jobs[0]()
     else:
-        _in_processes(jobs)
+        _run_jobs(jobs)
     return datasets.concatenate_datasets([datasets.Dataset.from_file(str(path)) for path in files])
 
 
@@ -113,7 +113,7 @@ def _later(
     return make(columns, [first + index for index in indices])
 
 
-def _in_processes(jobs: Sequence[Callable[[], None]]) -> None:
+def _run_jobs(jobs: Sequence[Callable[[], None]]) -> None:
     """Does each job in a process of its own.
 
     Nothing is shared among them that one could hold when it is killed. None outlives this call.

@@ -310,7 +310,7 @@ def read_files(path: Path, languages: Languages) -> Splits:
             f"it has {', '.join(find_languages(path))}: choose with pair."
         )
         raise InputError(msg)
-    return {split: _in_direction(file, languages) for split, file in chosen.items()}
+    return {split: _directed_rows(file, languages) for split, file in chosen.items()}
 
 
 def is_text_file(path: Path) -> bool:
@@ -325,7 +325,7 @@ def read_pair_file(path: Path, languages: Languages) -> Iterator[Pair]:
         InputError: it is of no known form, cannot be read, or a row is no pair in these languages.
     """
     (file,) = find_files(path)
-    return _in_direction(file, languages)
+    return _directed_rows(file, languages)
 
 
 def read_text_file(path: Path) -> Splits:
@@ -338,7 +338,7 @@ def read_text_file(path: Path) -> Splits:
     return {"train": (checked_pair(line, line, str(path)) for line in lines)}
 
 
-def _in_direction(file: CorpusFile, languages: Languages) -> Iterator[Pair]:
+def _directed_rows(file: CorpusFile, languages: Languages) -> Iterator[Pair]:
     """The rows of a file; where its name tells the languages, its columns are in their order."""
     if file.languages != languages[::-1]:
         return read_rows(file.path, file.form, languages)

@@ -71,7 +71,7 @@ def dataset_of(pairs: Iterable[Pair], storage: Storage) -> "datasets.Dataset":
     few = list(islice(rows, storage.in_memory + 1))
     if len(few) <= storage.in_memory:
         return datasets.Dataset.from_dict(_columns(few))
-    return _on_disk(_record_batches(chain(few, rows)), storage.new_file())
+    return _write_batches(_record_batches(chain(few, rows)), storage.new_file())
 
 
 def filtered(
@@ -89,7 +89,7 @@ def filtered(
         table.filter(pa.array(kept[start : start + ROWS_AT_ONCE])).combine_chunks().to_batches()
         for start, table in zip(starts, tables, strict=True)
     )
-    return _on_disk(chain.from_iterable(chosen), storage.new_file())
+    return _write_batches(chain.from_iterable(chosen), storage.new_file())
 
 
 def pairs_of(rows: "datasets.Dataset") -> Iterator[Pair]:
@@ -110,7 +110,7 @@ def _record_batches(pairs: Iterator[Pair]) -> "Iterator[pa.RecordBatch]":
         yield pa.RecordBatch.from_pydict(_columns(some), schema=_schema())
 
 
-def _on_disk(batches: "Iterator[pa.RecordBatch]", path: Path) -> "datasets.Dataset":
+def _write_batches(batches: "Iterator[pa.RecordBatch]", path: Path) -> "datasets.Dataset":
     import datasets
     import pyarrow as pa
 
@@ -199,7 +199,7 @@ def complete_splits(
     if not missing:
         return dict(splits)
     train = splits["train"]
-    part = _held_out(_digests(map(key, pairs_of(train))), missing, where)
+    part = _part_of_rows(_digests(map(key, pairs_of(train))), missing, where)
     kept = {name: part == number for number, name in enumerate((*missing, "train"))}
     if limit is not None:
         kept["train"] &= kept["train"].cumsum() <= limit
@@ -214,7 +214,7 @@ def _digests(sentences: Iterable[str]) -> "NDArray[np.uint64]":
     return np.frombuffer(together, dtype=">u8").reshape(-1, 2).astype(np.uint64)
 
 
-def _held_out(
+def _part_of_rows(
     digests: "NDArray[np.uint64]", missing: Sequence[str], where: str
 ) -> "NDArray[np.intp]":
     """For each row the index of the missing part that it is held out for, or their number: it stays.

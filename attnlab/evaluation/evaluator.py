@@ -297,13 +297,13 @@ class Evaluator(ShortRepr):
 
     def half(self, first: int) -> "Evaluator":
         """The same model evaluated on every other of its sentences, from the one with index `first`."""
-        return self._on_part(self.sentences.half(first))
+        return self._part_evaluator(self.sentences.half(first))
 
     def first(self, count: int) -> "Evaluator":
         """The same model evaluated on so many of its sentences, the first ones, at most."""
-        return self._on_part(replace(self.sentences, usable=self.sentences.usable[:count]))
+        return self._part_evaluator(replace(self.sentences, usable=self.sentences.usable[:count]))
 
-    def _on_part(self, sentences: Sentences) -> "Evaluator":
+    def _part_evaluator(self, sentences: Sentences) -> "Evaluator":
         batches = tuple(scored_batches(sentences, self.batch_size, self.model))
         return replace(self, sentences=sentences, batches=batches)
 

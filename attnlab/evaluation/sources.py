@@ -120,7 +120,7 @@ def model_and_texts(
     if not isinstance(sentences, int):
         texts = Texts(tuple(texts_of(sentences)))
     elif treebank is not None:
-        texts = _of_treebank(treebank, sentences, lowercase=model.lowercase)
+        texts = _treebank_texts(treebank, sentences, lowercase=model.lowercase)
     elif text is not None:
         lines = read_texts(text, lowercase=model.lowercase)
         texts = Texts(lines[:sentences], path_label(text), len(lines), lines[sentences:])
@@ -207,7 +207,7 @@ def _check_one_source(
         raise InputError(msg)
 
 
-def _of_treebank(path: str | Path, sentences: int, *, lowercase: bool) -> Texts:
+def _treebank_texts(path: str | Path, sentences: int, *, lowercase: bool) -> Texts:
     trees = gold_of_treebank(path, sentences, lowercase=lowercase)
     return Texts(trees.texts, path_label(path), sentences_in(path), gold=trees)
 

@@ -36,10 +36,10 @@ def draw_training(metrics: pd.DataFrame, *, width: float = PAGE) -> Figure:
     Raises:
         InputError: it is no table, or holds no epochs or no losses.
     """
-    wanted = "the evaluations of a run, pandas.DataFrame(attnlab.load(run).metrics())"
-    check_table(metrics, ("epoch", "validation_loss"), wanted)
+    expected = "the evaluations of a run, pandas.DataFrame(attnlab.load(run).metrics())"
+    check_table(metrics, ("epoch", "validation_loss"), expected)
     across, top, height = (width - 1.25) / 2, 0.3, 1.9
-    score = next((one for one in _SCORES if one[0] in metrics), None)
+    score = next((pair for pair in _SCORES if pair[0] in metrics), None)
     with style():
         figure = blank(width, top + height + 0.45)
         axes = panel(figure, 0.5, top, across, height)
@@ -95,9 +95,9 @@ def draw_spectrum(
         figure = blank(width, _HEIGHT)
         axes = panel(figure, 0.5, 0.12, width - 0.62, _HEIGHT - 0.55)
         for index, (name, H) in enumerate(matrices.items()):
-            held = cumulative_spectrum(H).cpu()
-            counted = torch.linspace(1 / len(held), 1, len(held))
-            axes.plot(counted, held, color=colour(index), linewidth=1, label=name)
+            cumulated = cumulative_spectrum(H).cpu()
+            counted = torch.linspace(1 / len(cumulated), 1, len(cumulated))
+            axes.plot(counted, cumulated, color=colour(index), linewidth=1, label=name)
         axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle="--")
         axes.set_xlabel("share of singular values, the largest first")
         axes.set_ylabel("share of their sum")

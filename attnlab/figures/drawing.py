@@ -27,8 +27,8 @@ class Mark:
     @property
     def pale(self) -> "Mark":
         """The same mark two thirds of the way to white, of what is not confirmed."""
-        mixed = (round(one + (255 - one) * 2 / 3) for one in _channels(self.colour))
-        return Mark("#" + "".join(f"{one:02x}" for one in mixed), self.letter)
+        mixed = (round(channel + (255 - channel) * 2 / 3) for channel in _channels(self.colour))
+        return Mark("#" + "".join(f"{channel:02x}" for channel in mixed), self.letter)
 
     @property
     def ink(self) -> str:
@@ -43,10 +43,11 @@ class Mark:
         end = 0 if _luminance(background) > 0.18 else 255
         channels = _channels(self.colour)
         mixed = (
-            "#" + "".join(f"{round(one + (end - one) * step / 20):02x}" for one in channels)
+            "#"
+            + "".join(f"{round(channel + (end - channel) * step / 20):02x}" for channel in channels)
             for step in range(21)
         )
-        return next(one for one in mixed if _contrast(one, background) >= _LEAST_CONTRAST)
+        return next(shade for shade in mixed if _contrast(shade, background) >= _LEAST_CONTRAST)
 
 
 def _channels(colour: str) -> list[int]:
@@ -54,13 +55,13 @@ def _channels(colour: str) -> list[int]:
 
 
 def _luminance(colour: str) -> float:
-    shares = [one / 255 for one in _channels(colour)]
+    shares = [channel / 255 for channel in _channels(colour)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shares]
     return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-def _contrast(one: str, other: str) -> float:
-    low, high = sorted((_luminance(one), _luminance(other)))
+def _contrast(first: str, other: str) -> float:
+    low, high = sorted((_luminance(first), _luminance(other)))
     return (high + 0.05) / (low + 0.05)
 
 
@@ -96,12 +97,12 @@ def marks_of_names(names: Collection[str]) -> dict[str, Mark]:
     >>> {name: mark.letter for name, mark in marks_of_names({"sink", "sequence", "syntactic"}).items()}
     {'syntactic': 'S', 'sink': 'K', 'sequence': 'Se'}
     """
-    known = FUNCTIONS if {*names} & ({*FUNCTIONS} - {*STRUCTURES}) else STRUCTURES
-    marks = {name: mark for name, mark in known.items() if name in names}
-    taken = {mark.letter for mark in known.values()}
+    ordered_names = FUNCTIONS if {*names} & ({*FUNCTIONS} - {*STRUCTURES}) else STRUCTURES
+    marks = {name: mark for name, mark in ordered_names.items() if name in names}
+    taken = {mark.letter for mark in ordered_names.values()}
     for index, name in enumerate(sorted({*names} - {*marks})):
         beginnings = (name[:end].capitalize() for end in range(1, len(name) + 1))
-        letter = next((one for one in beginnings if one not in taken), name)
+        letter = next((part for part in beginnings if part not in taken), name)
         taken.add(letter)
         marks[name] = Mark(OTHERS[index % len(OTHERS)], letter)
     return marks
@@ -123,14 +124,14 @@ _MOST_NAMES = 12
 
 
 def check_table(
-    table: Any, columns: Sequence[str], wanted: str, *, empty: str | None = None
+    table: Any, columns: Sequence[str], expected: str, *, empty: str | None = None
 ) -> None:
     """Refuses what is no table with these columns and at least one row.
 
     Args:
         table: what a figure was asked of.
         columns: that it needs.
-        wanted: where a user finds such a table, such as `Analysis.fits or fits.csv`.
+        expected: where a user finds such a table, such as `Analysis.fits or fits.csv`.
         empty: what an empty table means and what to do about it; None: that there are no rows.
 
     Raises:
@@ -139,21 +140,21 @@ def check_table(
     if isinstance(table, str | Path):
         msg = (
             f"A figure is drawn from a table and not from a path such as {briefly(str(table))}; give "
-            f"{wanted}, files read with pandas.read_csv."
+            f"{expected}, files read with pandas.read_csv."
         )
         raise InputError(msg)
     if not isinstance(table, pd.DataFrame):
         msg = (
             "A figure is drawn from a table (a pandas.DataFrame) and not from an object of the class "
-            f"{type(table).__name__}; give {wanted}."
+            f"{type(table).__name__}; give {expected}."
         )
         raise InputError(msg)
     missing = [name for name in columns if name not in table]
     if missing:
-        msg = f"The table lacks {_listed(missing)}; it has: {_listed(table)}; give {wanted}."
+        msg = f"The table lacks {_listed(missing)}; it has: {_listed(table)}; give {expected}."
         raise InputError(msg)
     if table.empty:
-        msg = empty or f"The table has no rows to draw; give {wanted}."
+        msg = empty or f"The table has no rows to draw; give {expected}."
         raise InputError(msg)
 
 

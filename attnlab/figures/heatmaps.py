@@ -74,7 +74,7 @@ def draw_heads(
                 width,
                 height,
             )
-            _draw_one(axes, weights[index], queries, keys)
+            _draw_head(axes, weights[index], queries, keys)
             axes.set_title(name, loc="left", pad=4)
         _draw_scale(figure, left, top + rows * step_y + 0.12, legend)
     return figure
@@ -87,29 +87,31 @@ def _given_or_numbers(weights: Any, *sides: Sequence[str] | None) -> list[Sequen
         InputError: there are no such weights, or not a name for each.
     """
     if not isinstance(weights, Tensor):
-        one = ""
+        example = ""
         if isinstance(weights, KeptMatrices) and weights.matrices:
             number, site, layer = next(iter(weights.matrices))
-            one = (
+            example = (
                 f", such as those of one sentence and layer, kept.matrices[{number}, {site!r}, {layer}], "
                 f"with their tokens, *kept.tokens[{number}, {site!r}]"
             )
         msg = (
             "Heat maps are drawn from attention weights [head, query, key] and not from an object of "
-            f"the class {type(weights).__name__}; give a tensor of torch{one}."
+            f"the class {type(weights).__name__}; give a tensor of torch{example}."
         )
         raise InputError(msg)
     if weights.ndim == len(sides):
         sizes = zip(sides, weights.shape, strict=True)
-        sides = tuple([str(n) for n in range(size)] if one is None else one for one, size in sizes)
-    wanted = ["any" if one is None else len(one) for one in sides]
-    if list(weights.shape) != wanted:
+        sides = tuple(
+            [str(n) for n in range(size)] if names is None else names for names, size in sizes
+        )
+    expected = ["any" if names is None else len(names) for names in sides]
+    if list(weights.shape) != expected:
         msg = (
             f"The weights have the shape {list(weights.shape)} beside names, queries and keys for "
-            f"{wanted}; give a name for each head and a token for each row and column."
+            f"{expected}; give a name for each head and a token for each row and column."
         )
         raise InputError(msg)
-    return [one for one in sides if one is not None]
+    return [names for names in sides if names is not None]
 
 
 def _columns(panels: int, step: float) -> int:
@@ -119,7 +121,7 @@ def _columns(panels: int, step: float) -> int:
     return whole[0] if whole else most
 
 
-def _draw_one(
+def _draw_head(
     axes: Axes,
     weights: Float[Tensor, "query key"],
     queries: Sequence[str],

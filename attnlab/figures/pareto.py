@@ -58,7 +58,7 @@ def draw_pareto(
         InputError: it is no table, a column is missing, there are no rows, or these are of several sites.
     """
     check_table(table, (price, value), "compare(...).summary or plan(...).summary, or its file")
-    name = next((one for one in _NAMES if one in table), None)
+    name = next((column for column in _NAMES if column in table), None)
     if name is None:
         msg = f"The table lacks one of {', '.join(_NAMES)}; it has: {', '.join(map(str, table))}."
         raise InputError(msg)
@@ -75,9 +75,9 @@ def draw_pareto(
         axes.plot(others[price], others[value], "o", color="#b6bcc5", markersize=2.5)
         axes.plot(best[price], best[value], color=INK, linewidth=0.8, drawstyle="steps-post")
         for index, winner in enumerate(winners):
-            own = means[means[name] == winner]
+            points = means[means[name] == winner]
             axes.plot(
-                own[price], own[value], _MARKERS[index % len(_MARKERS)], color=colour(index),
+                points[price], points[value], _MARKERS[index % len(_MARKERS)], color=colour(index),
                 markersize=4, label=str(winner),
             )  # fmt: skip
         if len(others):

@@ -50,11 +50,11 @@ def draw_scaling(table: pd.DataFrame, *, width: float = PAGE) -> Figure:
         time_axes = panel(figure, 0.5, 0.22, *size)
         memory_axes = panel(figure, 0.5 + size[0] + 0.55, 0.22, *size)
         for index, name in enumerate(names):
-            own = table[table["mechanism"] == name].sort_values("tokens")
-            _draw_mechanism(time_axes, memory_axes, own, _look(index, str(name)))
+            measured = table[table["mechanism"] == name].sort_values("tokens")
+            _draw_mechanism(time_axes, memory_axes, measured, _look(index, str(name)))
             start = crossover(table, str(name))
             if not math.isnan(start):
-                at = own.loc[own["tokens"] == start, "seconds_both"]
+                at = measured.loc[measured["tokens"] == start, "seconds_both"]
                 time_axes.plot(
                     [start], at, "o", color=_look(index, str(name))["color"], fillstyle="none",
                     markersize=5,
@@ -77,11 +77,11 @@ def _look(index: int, name: str) -> dict[str, Any]:
 
 
 def _draw_mechanism(
-    time_axes: Axes, memory_axes: Axes, own: pd.DataFrame, look: dict[str, Any]
+    time_axes: Axes, memory_axes: Axes, rows: pd.DataFrame, look: dict[str, Any]
 ) -> None:
-    name = own["mechanism"].iloc[0]
-    time_axes.plot(own["tokens"], own["seconds_both"], linewidth=1, label=name, **look)
-    memory = own.dropna(subset=["peak_bytes"])
+    name = rows["mechanism"].iloc[0]
+    time_axes.plot(rows["tokens"], rows["seconds_both"], linewidth=1, label=name, **look)
+    memory = rows.dropna(subset=["peak_bytes"])
     memory_axes.plot(memory["tokens"], memory["peak_bytes"] / 2**20, linewidth=1, **look)
 
 

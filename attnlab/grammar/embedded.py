@@ -25,9 +25,9 @@ from attnlab.grammar.trees import Token, Word, aligned_positions, finished_words
 def _languages() -> dict[str, Callable[[Sentence], list[Token]]]:
     here = import_module(__package__)
     folders = (
-        import_module(f"{__package__}.{one.name}")
-        for one in iter_modules(here.__path__)
-        if one.ispkg
+        import_module(f"{__package__}.{module.name}")
+        for module in iter_modules(here.__path__)
+        if module.ispkg
     )
     return {folder.CODE: folder.tokens for folder in folders}
 
@@ -105,7 +105,7 @@ def draw_pairs(
         english = english_tokens(sentence)
         words = finished_words(english)
         text = surface(words)
-        if text not in drawn and _is_wanted(words):
+        if text not in drawn and _is_usable(words):
             drawn.add(text)
             source, target = (
                 english if language == "en" else LANGUAGES[language](sentence)
@@ -117,7 +117,7 @@ def draw_pairs(
     return pairs
 
 
-def _is_wanted(words: tuple[Word, ...]) -> bool:
+def _is_usable(words: tuple[Word, ...]) -> bool:
     """False for sentences too short or long, with a name twice, or with one `you` of each number.
 
     `your` is translated as of one person (tuo), which would clash with `you all` (voi).

@@ -333,7 +333,7 @@ class PhraseSampler:
 
     def other_than(self, subject: Phrase | None, *, third_plural: bool) -> Pronoun:
         """An object pronoun that does not turn the action back on a speaker (I see me)."""
-        found = self.speaker_or_other(third_plural=third_plural)
-        if isinstance(subject, Pronoun) and found.person == subject.person < 3:
-            return replace(found, person=3 - found.person)
-        return found
+        pronoun = self.speaker_or_other(third_plural=third_plural)
+        if isinstance(subject, Pronoun) and pronoun.person == subject.person < 3:
+            return replace(pronoun, person=3 - pronoun.person)
+        return pronoun

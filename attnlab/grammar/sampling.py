@@ -86,8 +86,8 @@ class Sampler(PhraseSampler):
     def _question(self) -> Sentence:
         clause = self._clause(None)
         modal = None if clause.modal == "must" else clause.modal
-        asked = replace(clause, negated=False, frequency=None, modal=modal)
-        return Sentence(asked, question=True)
+        questioned = replace(clause, negated=False, frequency=None, modal=modal)
+        return Sentence(questioned, question=True)
 
     def _contrasted(self) -> Sentence:
         tense = self.pick(_STATIVE_TENSES)
@@ -152,16 +152,16 @@ class Sampler(PhraseSampler):
     def _subject(self, kinds: frozenset[str], *, alone: bool = False) -> Phrase:
         """Who acts; a pronoun they only where the sentence stands alone."""
         if "person" not in kinds:
-            return self._with_relative(self.noun_phrase(kinds))
+            return self._add_relative_clause(self.noun_phrase(kinds))
         dice = self._uniform()
         if dice < 0.2:
             return self.speaker_or_other(third_plural=alone)
         if kinds == PERSON or dice < 0.7:
-            found = self.human()
-            return self._with_relative(found) if isinstance(found, NounPhrase) else found
-        return self._with_relative(self.noun_phrase(kinds))
+            person = self.human()
+            return self._add_relative_clause(person) if isinstance(person, NounPhrase) else person
+        return self._add_relative_clause(self.noun_phrase(kinds))
 
-    def _with_relative(self, phrase: NounPhrase) -> NounPhrase:
+    def _add_relative_clause(self, phrase: NounPhrase) -> NounPhrase:
         """The phrase, now and then with a relative clause on its subject or its object."""
         if phrase.modifier is not None or phrase.possessor is not None or not self.chance(0.15):
             return phrase
@@ -262,7 +262,7 @@ class Sampler(PhraseSampler):
             if dice < 0.5:
                 return self.human() if not negated else self.person()
         phrase = self.noun_phrase(verb.objects, plain=negated or verb.experienced)
-        return phrase if short or verb.experienced else self._with_relative(phrase)
+        return phrase if short or verb.experienced else self._add_relative_clause(phrase)
 
     def _adjuncts(self, verb: Verb, goal: Phrase | None) -> tuple[Adjunct, ...]:
         if verb.frame == "none":

@@ -99,12 +99,12 @@ def aligned_positions(source: list[Token], target: list[Token]) -> tuple[tuple[i
 def _positions(tokens: list[Token], others: list[Token]) -> dict[int, list[int]]:
     """Where each key is expressed; of a pair of keys the one that counts beside `others`."""
     theirs = {key if isinstance(key, int) else key[0] for other in others for key in other.keys}
-    found: dict[int, list[int]] = {}
+    positions: dict[int, list[int]] = {}
     for token in tokens:
         for key in token.keys:
             counted = key if isinstance(key, int) else key[key[0] not in theirs]
-            found.setdefault(counted, []).append(token.position)
-    return found
+            positions.setdefault(counted, []).append(token.position)
+    return positions
 
 
 def conllu(words: tuple[Word, ...]) -> str:

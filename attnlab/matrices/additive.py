@@ -123,21 +123,21 @@ def likely_columns(outside: Outside, limits: Limits, bounds: Bounds) -> Iterator
 
 
 def best_columns(
-    outside: Outside, limits: Limits, bounds: Bounds, known: Float[Tensor, "matrix"]
+    outside: Outside, limits: Limits, bounds: Bounds, threshold: Float[Tensor, "matrix"]
 ) -> Iterator[Columns]:
-    """The gain and the columns of the best set of each size, of those that gain more than `known`.
+    """The gain and the columns of the best set of each size, of those that gain more than `threshold`.
 
     A size whose sets all gain less may come with any set, or be left out.
     """
     if limits.num_pos == 0:
         return
     weights, base = bounds
-    in_play = _in_play(weights, base, limits.num_pos, known)
+    in_play = _columns_in_play(weights, base, limits.num_pos, threshold)
     for count in range(1, min(limits.num_pos, in_play.shape[-1]) + 1):
-        sets = torch.combinations(torch.arange(in_play.shape[-1], device=known.device), count)
+        sets = torch.combinations(torch.arange(in_play.shape[-1], device=threshold.device), count)
         at_once = max(_ROOM // max(weights.numel() * count, 1), 1)
         for some in sets.split(at_once):
-            yield _best_within_bounds(outside, limits, in_play[:, some], bounds, known)
+            yield _best_within_bounds(outside, limits, in_play[:, some], bounds, threshold)
 
 
 def _best_within_bounds(
@@ -145,14 +145,16 @@ def _best_within_bounds(
     limits: Limits,
     columns: Int[Tensor, "matrix set count"],
     bounds: Bounds,
-    known: Float[Tensor, "matrix"],
+    threshold: Float[Tensor, "matrix"],
 ) -> Columns:
-    """The best of the sets whose own bound is above `known`; minus infinity where there is none."""
+    """The best of the sets whose own bound is above `threshold`; minus infinity where there is none."""
     weights, base = bounds
     index = columns.flatten(1)[:, None].expand(-1, weights.shape[1], -1)
     summed = weights.gather(-1, index).unflatten(-1, columns.shape[1:]).sum(-1)
-    matrix, number = ((summed + base[..., None]).amin(1) > known[:, None]).nonzero(as_tuple=True)
-    gain = torch.full(columns.shape[:2], -math.inf, dtype=known.dtype, device=known.device)
+    matrix, number = ((summed + base[..., None]).amin(1) > threshold[:, None]).nonzero(
+        as_tuple=True
+    )
+    gain = torch.full(columns.shape[:2], -math.inf, dtype=threshold.dtype, device=threshold.device)
     at_once = max(_ROOM // max(outside.gain.shape[-1] * columns.shape[-1], 1), 1)
     for rows, which in zip(matrix.split(at_once), number.split(at_once), strict=True):
         chosen = columns[rows, which][:, None]
@@ -171,8 +173,8 @@ def gains(
 
     room = outside.room[:, None] - of_sets(outside.entries)
     allowed = torch.minimum(limits.error_nnz[:, None], room)
-    held = (outside.column[:, None, :, None] == columns[:, :, None]).any(-1)
-    left = ~(held & outside.covered[:, None])
+    in_columns = (outside.column[:, None, :, None] == columns[:, :, None]).any(-1)
+    left = ~(in_columns & outside.covered[:, None])
     corrected = left & (left.cumsum(-1) <= allowed[..., None])
     error = (outside.gain[:, None] * corrected).sum(-1)
     gain = outside.band_mass[:, None] + of_sets(outside.mass) + error
@@ -198,10 +200,10 @@ def _bounds(outside: Outside, limits: Limits) -> Bounds:
     spread = torch.linspace(0, ranks - 1, min(_THRESHOLDS, ranks), device=outside.gain.device)
     t = outside.gain[:, spread.long()]
     above = (outside.gain[:, None] - t[..., None]).clamp(min=0)
-    held = outside.mass.new_zeros(*t.shape, outside.mass.shape[-1])
+    covered_gain = outside.mass.new_zeros(*t.shape, outside.mass.shape[-1])
     index = outside.column[:, None].expand(above.shape)
-    held = held.scatter_add(-1, index, above * outside.covered[:, None])
-    weights = outside.mass[:, None] - held
+    covered_gain = covered_gain.scatter_add(-1, index, above * outside.covered[:, None])
+    weights = outside.mass[:, None] - covered_gain
     base = outside.band_mass[:, None] + above.sum(-1)
     room = outside.room.clamp(min=0)
     return (
@@ -210,13 +212,13 @@ def _bounds(outside: Outside, limits: Limits) -> Bounds:
     )
 
 
-def _in_play(
-    weights: Tensor, base: Tensor, num_pos: int, known: Tensor
+def _columns_in_play(
+    weights: Tensor, base: Tensor, num_pos: int, threshold: Tensor
 ) -> Int[Tensor, "matrix column"]:
-    """The columns that can be in a set that gains more than `known`, in all matrices equally many."""
+    """The columns that can be in a set that gains more than `threshold`, in all matrices equally many."""
     others = weights.clamp(min=0).topk(min(num_pos - 1, weights.shape[-1]), dim=-1).values.sum(-1)
     bound = (weights + (base + others)[..., None]).amin(1)
-    count = (bound > known[:, None]).sum(-1)
+    count = (bound > threshold[:, None]).sum(-1)
     most = int(count.max()) if len(count) else 0
     return _first(bound, most)
 
@@ -305,18 +307,18 @@ def fit_additive(
     Source: thesis 3.1 and 3.2, its Sigma2, Sigma3 and E added up; math.md sections 3 and 4.
     """
     _check(num_pos, budget, error_nnz, error_bound)
-    asked = sides(window, causal=causal)
+    reach = sides(window, causal=causal)
     H = checked_weights(H, sizes)
     batch = H.shape[:-2]
     matrices = H.reshape(-1, *H.shape[-2:]).double()
     real = _real(H, sizes)
     limits = Limits(
-        _by_matrix(budget, batch, H.device),
-        _by_matrix(error_nnz, batch, H.device),
+        _one_by_matrix(budget, batch, H.device),
+        _one_by_matrix(error_nnz, batch, H.device),
         error_bound,
         min(num_pos, H.shape[-1]),
     )
-    chosen = _best_split(matrices, real, limits, asked, causal=causal)
+    chosen = _best_split(matrices, real, limits, reach, causal=causal)
     support = _support(chosen, real, causal=causal)
     used = support.sum((-2, -1))
     corrections = torch.minimum(limits.error_nnz, limits.budget - used)
@@ -326,7 +328,7 @@ def fit_additive(
         family="additive",
         values="free",
         parameters=Additive(
-            asked,
+            reach,
             chosen.banded.reshape(batch),
             chosen.left.reshape(batch),
             chosen.right.reshape(batch),
@@ -381,21 +383,21 @@ def _best_split(
     bands = iter((None, *_windows(window, *H.shape[-2:])))
     at_once = max(_ROOM // max(H.numel(), 1), 1)
     while some := list(itertools.islice(bands, at_once)):
-        beside = ((band, _outside(H, real, limits, band, causal=causal)) for band in some)
-        found = [
+        banded = ((band, _outside(H, real, limits, band, causal=causal)) for band in some)
+        candidates = [
             (band, outside, bounds, list(likely_columns(outside, limits, bounds)))
-            for band, outside in beside
+            for band, outside in banded
             if outside is not None
             for bounds in (_bounds(outside, limits),)
         ]
         # What likely sets of all bands gain leaves fewer columns of each in play.
         floor = chosen.gain
-        for *_, likely in found:
+        for *_, likely in candidates:
             for gain, _ in likely:
                 floor = torch.maximum(floor, gain)
-        for band, outside, bounds, likely in found:
-            known = torch.maximum(chosen.gain + least, floor - 2 * least)
-            for gain, columns in (*likely, *best_columns(outside, limits, bounds, known)):
+        for band, outside, bounds, likely in candidates:
+            threshold = torch.maximum(chosen.gain + least, floor - 2 * least)
+            for gain, columns in (*likely, *best_columns(outside, limits, bounds, threshold)):
                 chosen.take(gain > chosen.gain + least, band, gain, columns)
     return chosen
 
@@ -427,8 +429,8 @@ def _support(chosen: _Choice, real: Tensor, *, causal: bool) -> Bool[Tensor, "ma
     left, right = chosen.left[:, None, None], chosen.right[:, None, None]
     inside = (offset >= -left) & (offset <= right) & chosen.banded[:, None, None]
     key = torch.arange(real.shape[-1], device=real.device)
-    held = ((chosen.column[..., None] == key) & chosen.used[..., None]).any(-2)[:, None]
-    columns = held & (offset <= 0) if causal else held
+    chosen_columns = ((chosen.column[..., None] == key) & chosen.used[..., None]).any(-2)[:, None]
+    columns = chosen_columns & (offset <= 0) if causal else chosen_columns
     return (inside | columns) & real
 
 
@@ -437,7 +439,7 @@ def _real(H: Tensor, sizes: Sizes | None) -> Bool[Tensor, "matrix query key"]:
     return counted_entries(every, *H.shape[-2:]).reshape(-1, *H.shape[-2:])
 
 
-def _by_matrix(number: int | Tensor, batch: torch.Size, device: torch.device) -> Tensor:
+def _one_by_matrix(number: int | Tensor, batch: torch.Size, device: torch.device) -> Tensor:
     return torch.as_tensor(number, device=device).expand(batch).reshape(-1)
 
 

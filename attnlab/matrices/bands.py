@@ -69,7 +69,7 @@ def measure_off_band(H: Float[Tensor, "*batch n n"], window: Window) -> Distance
     ends = torch.cat(
         [_first_rows(flat, window).flatten(1), _last_rows(flat, window).flatten(1)], -1
     )
-    l1, squared = _sums(_between(flat, window), corners)
+    l1, squared = _sums(_gaps_between_bands(flat, window), corners)
     band, band_squared = _sums(_inner(flat, window), ends)
     batch, n = H.shape[:-2], H.shape[-1]
     return from_sums(
@@ -106,7 +106,7 @@ def _last_rows(flat: Tensor, window: Window) -> Tensor:
     return flat[:, n - right :, n - left - right :].triu()
 
 
-def _between(flat: Tensor, window: Window) -> Tensor:
+def _gaps_between_bands(flat: Tensor, window: Window) -> Tensor:
     """What stands between the band of each row and that of the next, `[matrix, row, entry]`."""
     left, right = window
     n = flat.shape[-1]
@@ -233,9 +233,9 @@ def fit_band(
     Cost: O(query * key), plus a sort of the band when entries are dropped. Source: math.md section 3.
     """
     check_values(values)
-    asked = sides(window, causal=causal)
+    window_sides = sides(window, causal=causal)
     at = positions_of(H, positions)
-    reach = reach_within(asked, int(at.max()) + 1, H.shape[-1])
+    reach = reach_within(window_sides, int(at.max()) + 1, H.shape[-1])
     H = checked_weights(H, sizes)
     dimension = (
         band_dimension(sizes_of(H, sizes), reach)
@@ -244,7 +244,7 @@ def fit_band(
     ).expand(H.shape[:-2])
     kept = _entries_to_keep(dimension, dropout, keep)
     if kept is not None and values == "stochastic":
-        kept = _one_a_row(H, reach, kept, sizes, at)
+        kept = _least_kept(H, reach, kept, sizes, at)
     allowed = SparseError(error_nnz, error_bound)
     distances = error = None
     if values == "free" and kept is None and positions is None:
@@ -267,7 +267,7 @@ def fit_band(
         structure,
         family="band",
         values=values,
-        parameters=Band(asked, dropout, support_size),
+        parameters=Band(window_sides, dropout, support_size),
         support_size=support_size,
         allowed=allowed,
         sizes=sizes,
@@ -298,14 +298,14 @@ def _entries_to_keep(
     if keep is None:
         # (1 - 0.7) * 10 is a little more than 3 in floating point and must not become 4.
         return torch.ceil((1 - dropout) * dimension.double() - 1e-9).long()
-    wanted = torch.as_tensor(keep, device=dimension.device)
-    if bool((wanted < 0).any()):
+    counts = torch.as_tensor(keep, device=dimension.device)
+    if bool((counts < 0).any()):
         msg = "The number of entries that a band keeps must be 0 or more."
         raise InputError(msg)
-    return torch.minimum(wanted, dimension)
+    return torch.minimum(counts, dimension)
 
 
-def _one_a_row(H: Tensor, reach: Window, kept: Tensor, sizes: Sizes | None, at: Tensor) -> Tensor:
+def _least_kept(H: Tensor, reach: Window, kept: Tensor, sizes: Sizes | None, at: Tensor) -> Tensor:
     """At least as many entries as rows that the band reaches."""
     return torch.maximum(kept, real_band(H, reach, sizes, at).any(-1).sum(-1))
 

@@ -285,8 +285,8 @@ def _cut(name: str, value: Any, batch: torch.Size, length: int) -> Any:
     """One value per piece: slices of what belongs to single matrices, the value itself otherwise."""
     if not isinstance(value, Tensor) or name == "positions":
         return _Same(value)
-    own = value.shape[-1:] if name == "sizes" else value.shape[:0]
-    return value.expand(*batch, *own).reshape(-1, *own).split(length)
+    inner_shape = value.shape[-1:] if name == "sizes" else value.shape[:0]
+    return value.expand(*batch, *inner_shape).reshape(-1, *inner_shape).split(length)
 
 
 def takes_no_memory(tensor: Tensor) -> bool:
@@ -306,9 +306,9 @@ def _join(parts: list[Any], batch: torch.Size) -> Any:
     first = parts[0]
     if isinstance(first, Tensor):
         if all(takes_no_memory(part) for part in parts):
-            one = first.flatten()[0].clone()
-            if all(bool(part.flatten()[0] == one) for part in parts):
-                return one.expand(*batch, *first.shape[1:])
+            number = first.flatten()[0].clone()
+            if all(bool(part.flatten()[0] == number) for part in parts):
+                return number.expand(*batch, *first.shape[1:])
         return torch.cat(parts).unflatten(0, batch)
     if dataclasses.is_dataclass(first) and not isinstance(first, type):
         joined = {

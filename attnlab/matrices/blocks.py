@@ -70,16 +70,16 @@ def block_gains(
     # Row t holds what rows t-tallest+1 .. t+tallest-1 gain by attending column t, summed from the left.
     sums = F.pad(gain.cumsum(-1), (1, 0))
     sums = F.pad(sums, (0, 0, 0, max(queries + tallest - keys, 0)))
-    own = gain.new_zeros(*gain.shape[:-2], queries)
-    own[..., : min(queries, keys)] = gain[..., : min(queries, keys), tallest - 1]
-    own_sums = F.pad(own.cumsum(-1), (1, 0))
+    replaced_gain = gain.new_zeros(*gain.shape[:-2], queries)
+    replaced_gain[..., : min(queries, keys)] = gain[..., : min(queries, keys), tallest - 1]
+    own_sums = F.pad(replaced_gain.cumsum(-1), (1, 0))
     real = torch.tensor([queries, keys], device=gain.device) if sizes is None else sizes
-    found = []
+    best = []
     for height in heights:
         last = (torch.arange(queries, device=gain.device) + height).clamp(max=queries)
         replaced = own_sums[..., last] - own_sums[..., :-1]
-        found.append(_best_columns(sums, replaced, height, anchors, real))
-    return found
+        best.append(_best_columns(sums, replaced, height, anchors, real))
+    return best
 
 
 def _best_columns(

@@ -216,7 +216,7 @@ def rare_columns(
         for count in range(1, search.num_pos + 1):
             placed = place_blocks(forced, count)
             column = block_columns(placed.start, placed.rows, placed.column, H.shape[-2])
-            captured, real = _on_column(H, column, sizes, search, positions)
+            captured, real = _column_weights(H, column, sizes, search, positions)
             bits = _naming_bits(placed.used.sum(-1), sizes[..., 0], block_rows, anchors)
             parameters = {"block_rows": block_rows, "num_pos": count}
             yield Candidate("rare_columns", parameters, captured, real, bits)
@@ -239,7 +239,7 @@ def fixed_columns(
 ) -> Iterator[Candidate]:
     """One of the first or last keys for every row."""
     for parameters, column in _positions(H, sizes, search):
-        yield Candidate("column", parameters, *_on_column(H, column, sizes, search, positions))
+        yield Candidate("column", parameters, *_column_weights(H, column, sizes, search, positions))
 
 
 def columns_and_bands(
@@ -253,7 +253,7 @@ def columns_and_bands(
     single = [(at, at) for at in range(-left, right + 1) if at]
     bands = [(-back, ahead) for back in range(left + 1) for ahead in range(right + 1)]
     for position, column in _positions(H, sizes, search):
-        weight, real = _on_column(H, column, sizes, search, positions)
+        weight, real = _column_weights(H, column, sizes, search, positions)
         distance = column - row
         for first, last in (*single, *bands):
             part = (..., slice(first + left, last + left + 1))
@@ -276,7 +276,7 @@ def _positions(
             yield {"position": position, "from_end": from_end}, key[..., None].expand(H.shape[:-1])
 
 
-def _on_column(
+def _column_weights(
     H: Tensor, column: Tensor, sizes: Tensor, search: Search, positions: Positions | None
 ) -> tuple[Tensor, Int[Tensor, "*batch query"]]:
     """Each row's weight on one key, and 1 where that key is real and visible."""

@@ -147,22 +147,22 @@ def fit_column_band(
     Source: math.md section 3; Kovaleva et al. 2019, "vertical + diagonal".
     """
     check_values(values)
-    asked = sides(window, causal=causal)
+    reach = sides(window, causal=causal)
     H = checked_weights(H, sizes)
     allowed = SparseError(error_nnz, error_bound)
     queries, keys = H.shape[-2:]
     real = counted_in(H, sizes)
-    band = band_support(queries, keys, reach_within(asked, queries, keys), device=H.device) & real
+    band = band_support(queries, keys, reach_within(reach, queries, keys), device=H.device) & real
     visible = real.tril() if causal else real
     column = _best_column(H, band, visible, values, allowed)
-    support = _with_column(band, visible, column)
+    support = _add_column(band, visible, column)
     structure, error = _fitted(H, support, values, allowed)
     return complete(
         H,
         structure,
         family="column_band",
         values=values,
-        parameters=ColumnBand(asked, column),
+        parameters=ColumnBand(reach, column),
         support_size=support.sum((-2, -1)),
         allowed=allowed,
         sizes=sizes,
@@ -174,9 +174,9 @@ def _best_column(
     H: Tensor, band: Tensor, visible: Tensor, values: Values, allowed: SparseError
 ) -> Int[Tensor, "*batch"]:
     distances = (
-        _without_error(H, band, visible, values)
+        _distances_without_error(H, band, visible, values)
         if allowed.absent
-        else _with_error(H, band, visible, values, allowed)
+        else _distances_with_error(H, band, visible, values, allowed)
     )
     # Of what differs by rounding alone the first is taken; padding has no column.
     distances = distances.masked_fill(~visible.any(-2), math.inf)
@@ -187,7 +187,7 @@ def _best_column(
     return nearest.to(torch.int8).argmax(-1)
 
 
-def _without_error(
+def _distances_without_error(
     H: Tensor, band: Tensor, visible: Tensor, values: Values
 ) -> Float[Tensor, "*batch key"]:
     """The distance with each column, less what all of them have in common."""
@@ -197,19 +197,19 @@ def _without_error(
     if values == "binary":
         return torch.where(added, (1 - H).abs() - H, 0).sum(-2)
     # A row with the mass c on its support is off by r - c + |1 - c|, one without support by r.
-    held = torch.where(band, H, 0).sum(-1, keepdim=True)
-    captured = held + torch.where(added, H, 0)
+    band_mass = torch.where(band, H, 0).sum(-1, keepdim=True)
+    captured = band_mass + torch.where(added, H, 0)
     distance = (1 - captured).abs() - captured
     return torch.where(band.any(-1, keepdim=True) | added, distance, 0).sum(-2)
 
 
-def _with_error(
+def _distances_with_error(
     H: Tensor, band: Tensor, visible: Tensor, values: Values, allowed: SparseError
 ) -> Float[Tensor, "*batch key"]:
     distances = H.new_empty(*H.shape[:-2], H.shape[-1])
     for key in range(H.shape[-1]):
         column = torch.full(H.shape[:-2], key, device=H.device)
-        P, E = _fitted(H, _with_column(band, visible, column), values, allowed)
+        P, E = _fitted(H, _add_column(band, visible, column), values, allowed)
         residual = H - P
         left = (
             left_after_error(residual, allowed) if E is None else (residual - E).abs().sum((-2, -1))
@@ -218,7 +218,7 @@ def _with_error(
     return distances
 
 
-def _with_column(
+def _add_column(
     band: Tensor, visible: Tensor, column: Int[Tensor, "*batch"]
 ) -> Bool[Tensor, "*batch query key"]:
     key = torch.arange(band.shape[-1], device=band.device)

@@ -84,9 +84,9 @@ def fit_diagonal(
     matrix more. Source: math.md section 3; thesis fig. 13.
     """
     check_values(values)
-    asked = sides(window, causal=causal)
+    reach = sides(window, causal=causal)
     at = positions_of(H, positions)
-    left, right = reach_within(asked, int(at.max()) + 1, H.shape[-1])
+    left, right = reach_within(reach, int(at.max()) + 1, H.shape[-1])
     H = checked_weights(H, sizes)
     task = Task(H, values, SparseError(error_nnz, error_bound))
     inside = real_band(H, (left, right), sizes, at)
@@ -109,7 +109,7 @@ def fit_diagonal(
         fill_columns(H, column, allowed, values),
         family="diagonal",
         values=values,
-        parameters=Diagonal(asked, offset),
+        parameters=Diagonal(reach, offset),
         support_size=allowed.sum(-1),
         allowed=task.allowed,
         sizes=sizes,

@@ -146,8 +146,8 @@ def distances() -> dict[str, Distance]:
 def further_columns() -> tuple[Column, ...]:
     """A column of a table for each distance, which means what the first line of its docstring says."""
     return tuple(
-        Column(name, name.replace("_", " "), (getdoc(one) or "").partition("\n")[0], 3)
-        for name, one in distances().items()
+        Column(name, name.replace("_", " "), (getdoc(distance) or "").partition("\n")[0], 3)
+        for name, distance in distances().items()
     )
 
 

@@ -46,8 +46,8 @@ class Family:
 
     def fitted(self, H: Any, options: Mapping[str, Any]) -> Any:
         """The fit of the nearest members, with those of the options that the family takes."""
-        wanted = (*_SHARED, *self.options)
-        return _named(self.fit)(H, **{name: options[name] for name in wanted if name in options})
+        names = (*_SHARED, *self.options)
+        return _named(self.fit)(H, **{name: options[name] for name in names if name in options})
 
     @property
     def candidates(self) -> Callable[..., Any]:
@@ -57,8 +57,8 @@ class Family:
 
 def _named(where: str) -> Callable[..., Any]:
     module, _, name = where.partition(":")
-    found: Callable[..., Any] = getattr(import_module(module), name)
-    return found
+    attribute: Callable[..., Any] = getattr(import_module(module), name)
+    return attribute
 
 
 # Of equal weights: what no family needs fewer bits for.

@@ -122,14 +122,14 @@ def label_heads(
     search = Search(window, num_pos, column_positions, causal)
     H = checked_weights(H, sizes, dimensions=3).double()
     sizes = sizes_of(H, sizes).expand(*H.shape[:-2], 2)
-    H, at = _with_positions(H, search, positions)
+    H, at = _padded_or_placed(H, search, positions)
     keys = keys_of_rows(H, sizes, causal=causal, positions=at).to(H.dtype)
     rows = Rows(H.sum(-1).flatten(-2), keys.flatten(-2))
     coded = _coded(candidates(H, sizes, search, at), rows)
     return labels_of_codes(list(coded), (H.sum(-1) > 0).sum((-2, -1)))
 
 
-def _with_positions(
+def _padded_or_placed(
     H: Tensor, search: Search, positions: Positions | None
 ) -> tuple[Tensor, Positions | None]:
     """Whole matrices with room for the highest block, or rows and their positions."""
@@ -138,33 +138,37 @@ def _with_positions(
     return H, positions_of(H, positions)
 
 
-def _coded(found: Iterator[Candidate], rows: Rows) -> Iterator[CodedCandidate]:
+def _coded(candidates: Iterator[Candidate], rows: Rows) -> Iterator[CodedCandidate]:
     """As many candidates at once as there is room for: of small matrices one alone costs as much."""
     at_once = max(entries_at_once(rows.total.device) // max(rows.total.numel(), 1), 1)
-    while together := list(islice(found, at_once)):
-        captured = torch.stack([one.captured.flatten(-2) for one in together])
-        support = torch.stack([one.support.expand_as(one.captured).flatten(-2) for one in together])
+    while together := list(islice(candidates, at_once)):
+        captured = torch.stack([candidate.captured.flatten(-2) for candidate in together])
+        support = torch.stack(
+            [candidate.support.expand_as(candidate.captured).flatten(-2) for candidate in together]
+        )
         codes = shortest_code(rows, captured, support)
-        for one, bits, eta in zip(together, codes.bits, codes.eta, strict=True):
-            names = 0.0 if one.naming_bits is None else one.naming_bits.sum(-1)
-            yield CodedCandidate(one.family, one.parameters, CodeLength(bits + names, eta))
+        for candidate, bits, eta in zip(together, codes.bits, codes.eta, strict=True):
+            names = 0.0 if candidate.naming_bits is None else candidate.naming_bits.sum(-1)
+            yield CodedCandidate(
+                candidate.family, candidate.parameters, CodeLength(bits + names, eta)
+            )
 
 
 def labels_of_codes(coded: Sequence[CodedCandidate], rows: Int[Tensor, "*#batch"]) -> Labels:
     """The labels of heads from what each costs under every candidate, and from its number of rows."""
     none = _never(coded[0].code)
-    found = [_shortest([one for one in coded if one.family == name], none) for name in CODED]
-    bits = torch.stack([family.bits for family in found], -1)
+    shortest = [_shortest([code for code in coded if code.family == name], none) for name in CODED]
+    bits = torch.stack([family.bits for family in shortest], -1)
     order = bits.argsort(-1)
     least = bits.sort(-1).values
     return Labels(
         bits=bits,
         bits_per_row=bits / rows[..., None].clamp(min=1),
-        eta=torch.stack([family.eta for family in found], -1),
+        eta=torch.stack([family.eta for family in shortest], -1),
         chosen=order[..., 0],
         runner_up=order[..., 1],
         margin=(least[..., 1] - least[..., 0]) / rows.clamp(min=1),
-        parameters={name: family.parameters for name, family in zip(CODED, found, strict=True)},
+        parameters={name: family.parameters for name, family in zip(CODED, shortest, strict=True)},
     )
 
 
@@ -177,11 +181,11 @@ def _shortest(coded: Sequence[CodedCandidate], none: Described) -> Described:
     """The best of several codes of each head; saying which one it is costs log2 of their number."""
     if not coded:
         return none
-    bits = torch.stack([one.code.bits for one in coded], -1) + math.log2(len(coded))
+    bits = torch.stack([member.code.bits for member in coded], -1) + math.log2(len(coded))
     best = bits.argmin(-1, keepdim=True)
-    eta = torch.stack([one.code.eta for one in coded], -1)
+    eta = torch.stack([member.code.eta for member in coded], -1)
     parameters = {
-        name: torch.tensor([one.parameters[name] for one in coded], device=bits.device)[
+        name: torch.tensor([member.parameters[name] for member in coded], device=bits.device)[
             best[..., 0]
         ]
         for name in coded[0].parameters
@@ -254,8 +258,13 @@ class LabelSums:
         """What `label_heads` finds on all the sentences at once."""
         keys = self.groups % _MOST_KEYS
         support = self.groups // _MOST_KEYS % _MOST_SUPPORT
-        rows = Rows(self._by_candidate(self.total), self._by_candidate(keys.double(), fill=1.0))
-        codes = shortest_code(rows, self._by_candidate(self.captured), self._by_candidate(support))
+        rows = Rows(
+            self._member_groups(self.total),
+            self._member_groups(keys.double(), fill=1.0),
+        )
+        codes = shortest_code(
+            rows, self._member_groups(self.captured), self._member_groups(support)
+        )
         every = zip(self.members, (codes.bits + self.naming_bits).T, codes.eta.T, strict=True)
         coded = [
             CodedCandidate(family, dict(named), CodeLength(bits, eta))
@@ -263,7 +272,7 @@ class LabelSums:
         ]
         return labels_of_codes(coded, self.rows - self.empty_rows)
 
-    def _by_candidate(
+    def _member_groups(
         self, values: Shaped[Tensor, "*head group"], *, fill: float = 0
     ) -> Shaped[Tensor, "*head candidate most_groups"]:
         """The groups of each candidate in a row of their own, `fill` behind them."""
@@ -295,23 +304,23 @@ def sum_labels(
         InputError: no attention weights, or positions as there.
     """
     H = checked_weights(H, sizes, dimensions=4).double().movedim(1, 0)
-    H, at = _with_positions(H, search, positions)
+    H, at = _padded_or_placed(H, search, positions)
     sizes = sizes[None, :, 0].expand(*H.shape[:-2], 2)
     keys = keys_of_rows(H, sizes, causal=search.causal, positions=at)
     mass = H.sum(-1)
     # One candidate at a time: there are hundreds, each as large as all rows.
-    found = [
-        _summed(number, one, mass, keys)
-        for number, one in enumerate(candidates(H, sizes, search, at))
+    summed = [
+        _summed(number, candidate, mass, keys)
+        for number, candidate in enumerate(candidates(H, sizes, search, at))
     ]
     rows, filled = int(sizes[0, :, 0].sum()), (mass > 0).sum((-2, -1)).cpu()
     return LabelSums(
         search,
-        tuple(one.member for one in found),
-        torch.cat([one.groups for one in found]),
-        torch.cat([one.captured for one in found], -1),
-        torch.cat([one.total for one in found], -1),
-        torch.stack([one.naming_bits for one in found], -1),
+        tuple(sums.member for sums in summed),
+        torch.cat([sums.groups for sums in summed]),
+        torch.cat([sums.captured for sums in summed], -1),
+        torch.cat([sums.total for sums in summed], -1),
+        torch.stack([sums.naming_bits for sums in summed], -1),
         rows,
         rows - filled,
         H.shape[1],
@@ -329,24 +338,26 @@ class _CandidateSums:
     naming_bits: Float[Tensor, " head"]
 
 
-def _summed(number: int, found: Candidate, mass: Tensor, keys: Tensor) -> _CandidateSums:
-    names, index = _groups(number, found, keys).unique(return_inverse=True)
+def _summed(number: int, candidate: Candidate, mass: Tensor, keys: Tensor) -> _CandidateSums:
+    names, index = _groups(number, candidate, keys).unique(return_inverse=True)
 
     def added(values: Tensor) -> Tensor:
         return (
             values.new_zeros(len(mass), len(names)).scatter_add_(1, index, values.flatten(1)).cpu()
         )
 
-    naming_bits = mass.new_zeros(mass.shape[:2]) if found.naming_bits is None else found.naming_bits
+    naming_bits = (
+        mass.new_zeros(mass.shape[:2]) if candidate.naming_bits is None else candidate.naming_bits
+    )
     return _CandidateSums(
-        (found.family, tuple(found.parameters.items())),
+        (candidate.family, tuple(candidate.parameters.items())),
         names.cpu(),
-        added(found.captured * (found.support > 0)),
+        added(candidate.captured * (candidate.support > 0)),
         added(mass),
         naming_bits.sum(1).cpu(),
     )
 
 
-def _groups(number: int, found: Candidate, keys: Tensor) -> Int[Tensor, "head row"]:
-    support = found.support.expand_as(found.captured).long()
+def _groups(number: int, candidate: Candidate, keys: Tensor) -> Int[Tensor, "head row"]:
+    support = candidate.support.expand_as(candidate.captured).long()
     return ((number * _MOST_SUPPORT + support) * _MOST_KEYS + keys).flatten(1)

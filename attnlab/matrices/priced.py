@@ -66,8 +66,8 @@ class Task:
     def nonzeros(self) -> Int[Tensor, "*batch"]:
         """S of each matrix, no more than it has entries."""
         entries = self.H.shape[-2] * self.H.shape[-1]
-        wanted = torch.as_tensor(self.allowed.nonzeros, device=self.H.device)
-        return wanted.clamp(max=entries).expand(self.H.shape[:-2])
+        counts = torch.as_tensor(self.allowed.nonzeros, device=self.H.device)
+        return counts.clamp(max=entries).expand(self.H.shape[:-2])
 
     @cached_property
     def total(self) -> Float[Tensor, "*batch"]:
@@ -155,13 +155,13 @@ def best_error(
 
     Cost: a partial sort of s + 1 + queries leading entries, and one pass to write zeros.
     """
-    found, bound = task.leading, task.allowed.bound
+    leading, bound = task.leading, task.allowed.bound
     queries, keys = task.H.shape[-2:]
     residual, _ = _leading_residuals(task, column, allowed)
-    index = found.row * keys + found.key
+    index = leading.row * keys + leading.key
     if residual.shape[-1] > index.shape[-1]:
-        own = torch.arange(queries, device=index.device) * keys + column.clamp(0, keys - 1)
-        index = torch.cat([index, own], -1)
+        attended = torch.arange(queries, device=index.device) * keys + column.clamp(0, keys - 1)
+        index = torch.cat([index, attended], -1)
     most = min(int(task.nonzeros.max()) if task.nonzeros.numel() else 0, queries * keys)
     top = residual.abs().topk(most, dim=-1).indices
     rank = torch.arange(most, device=index.device)
@@ -176,9 +176,9 @@ def _leading_residuals(
     task: Task, column: Tensor, allowed: Tensor
 ) -> tuple[Float[Tensor, "*batch rank"], Float[Tensor, "*batch"]]:
     """The largest residuals of a structure with one entry a row, and by how much it changes the sum."""
-    found, last = task.leading, task.H.shape[-1] - 1
-    attended = (column.gather(-1, found.row) == found.key) & allowed.gather(-1, found.row)
-    unchanged = found.entry.masked_fill(attended, 0)
+    leading, last = task.leading, task.H.shape[-1] - 1
+    attended = (column.gather(-1, leading.row) == leading.key) & allowed.gather(-1, leading.row)
+    unchanged = leading.entry.masked_fill(attended, 0)
     entry = task.H.gather(-1, column.clamp(0, last)[..., None])[..., 0] * allowed
     if task.values == "free":
         return unchanged, -entry.sum(-1)
@@ -247,11 +247,11 @@ def best_candidate(task: Task, gains: Gains, rows: Rows) -> Int[Tensor, "*batch"
     bounds = torch.where(gains(None) > -math.inf, -math.inf, math.inf)
     best, nearest = torch.full_like(bounds[..., 0], math.inf), chosen
     for _ in range(bounds.shape[-1]):
-        found = corrected(task, *rows(chosen))
+        fit = corrected(task, *rows(chosen))
         # A difference below rounding must not decide otherwise when other matrices need more rounds.
-        better = found.l1 < best - task.tolerance
-        best, nearest = torch.where(better, found.l1, best), torch.where(better, chosen, nearest)
-        bound = priced_total(task, found.price)[..., None] - gains(found.price)
+        better = fit.l1 < best - task.tolerance
+        best, nearest = torch.where(better, fit.l1, best), torch.where(better, chosen, nearest)
+        bound = priced_total(task, fit.price)[..., None] - gains(fit.price)
         bounds = torch.maximum(bounds, bound).scatter(-1, chosen[..., None], math.inf)
         promised, chosen = bounds.min(-1)
         if bool((promised >= best - task.tolerance).all()):

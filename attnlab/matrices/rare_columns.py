@@ -71,20 +71,20 @@ def best_blocks(task: Task, space: BlockSpace) -> Blocks:
     best = _placed(task, space, near, None)
     if task.allowed.absent:
         return best
-    found = corrected(task, best.column, best.allowed)
-    nearest, price = found.l1, found.price
+    fit = corrected(task, best.column, best.allowed)
+    nearest, price = fit.l1, fit.price
     bound = torch.full_like(nearest, -math.inf)
     for _ in range(_ROUNDS):
         other = _placed(task, space, near, price)
         bound = bound.maximum(priced_total(task, price) - other.gained)
-        found = corrected(task, other.column, other.allowed)
-        best = _chosen(found.l1 < nearest - task.tolerance, other, best)
-        nearest = nearest.minimum(found.l1)
+        fit = corrected(task, other.column, other.allowed)
+        best = _chosen(fit.l1 < nearest - task.tolerance, other, best)
+        nearest = nearest.minimum(fit.l1)
         settled = bound >= nearest - task.tolerance
         # At a price that stays the same the next round would find the same again.
-        if bool((settled | (found.price == price)).all()):
+        if bool((settled | (fit.price == price)).all()):
             break
-        price = found.price
+        price = fit.price
     return replace(best, lower_bound=bound.masked_fill(settled, math.inf))
 
 
@@ -94,15 +94,15 @@ class NearDiagonal:
 
     entries: Float[Tensor, "*batch key offset"]
     real: Bool[Tensor, "*#batch key offset"]
-    own: int
+    diagonal: int
 
     @classmethod
     def of(cls, H: Float[Tensor, "*batch query key"], space: BlockSpace) -> "NearDiagonal":
         """Those of H."""
-        own = max(space.heights) - 1
+        diagonal = max(space.heights) - 1
         turned = None if space.sizes is None else space.sizes.flip(-1)
-        real = real_band(H.mT, (own, own), turned)
-        return cls(near_diagonal(H, space.heights), real, own)
+        real = real_band(H.mT, (diagonal, diagonal), turned)
+        return cls(near_diagonal(H, space.heights), real, diagonal)
 
 
 def _placed(task: Task, space: BlockSpace, near: NearDiagonal, price: Tensor | None) -> Blocks:
@@ -112,7 +112,7 @@ def _placed(task: Task, space: BlockSpace, near: NearDiagonal, price: Tensor | N
         gain, space.heights, queries=H.shape[-2], anchors=space.anchors, sizes=sizes
     )
     placed = place_blocks(gains, space.num_pos)
-    gained = gain[..., near.own].sum(-1) + placed.total[..., -1]
+    gained = gain[..., near.diagonal].sum(-1) + placed.total[..., -1]
     if sizes is not None:
         lowest = (sizes_of(H, sizes)[..., :1] - placed.start).clamp(min=0)
         placed = replace(placed, rows=placed.rows.minimum(lowest))
@@ -121,13 +121,13 @@ def _placed(task: Task, space: BlockSpace, near: NearDiagonal, price: Tensor | N
     return Blocks(placed, column, allowed, gained, None)
 
 
-def _chosen(first: Bool[Tensor, "*batch"], one: Blocks, other: Blocks) -> Blocks:
-    """`one` where `first`, else `other`."""
+def _chosen(first: Bool[Tensor, "*batch"], preferred: Blocks, other: Blocks) -> Blocks:
+    """`preferred` where `first`, else `other`."""
 
     def pick(a: Tensor, b: Tensor) -> Tensor:
         return torch.where(first[..., None], a, b)
 
-    a, b = one.placement, other.placement
+    a, b = preferred.placement, other.placement
     placement = Placement(
         *(
             pick(getattr(a, name), getattr(b, name))
@@ -136,9 +136,9 @@ def _chosen(first: Bool[Tensor, "*batch"], one: Blocks, other: Blocks) -> Blocks
     )
     return Blocks(
         placement,
-        pick(one.column, other.column),
-        pick(one.allowed, other.allowed),
-        torch.where(first, one.gained, other.gained),
+        pick(preferred.column, other.column),
+        pick(preferred.allowed, other.allowed),
+        torch.where(first, preferred.gained, other.gained),
         None,
     )
 
@@ -233,19 +233,19 @@ def fit_rare_columns(
     anchors = 1 if causal or anchor == "first" else block_rows
     task = Task(H, values, SparseError(error_nnz, error_bound))
     space = BlockSpace(tried, anchors, num_pos, sizes, causal=causal)
-    found = best_blocks(task, space)
-    placed = found.placement
+    blocks = best_blocks(task, space)
+    placed = blocks.placement
     return complete(
         H,
-        fill_columns(H, found.column, found.allowed, values),
+        fill_columns(H, blocks.column, blocks.allowed, values),
         family="rare_columns",
         values=values,
         parameters=RareColumns(block_rows, placed.used, placed.start, placed.rows, placed.column),
-        support_size=found.allowed.sum(-1),
+        support_size=blocks.allowed.sum(-1),
         allowed=task.allowed,
         sizes=sizes,
-        error=None if task.allowed.absent else best_error(task, found.column, found.allowed),
-        lower_bound=found.lower_bound,
+        error=None if task.allowed.absent else best_error(task, blocks.column, blocks.allowed),
+        lower_bound=blocks.lower_bound,
     )
 
 
@@ -258,7 +258,7 @@ def check_blocks(num_pos: int, anchor: str = "any", heights: str = "fixed") -> N
     if num_pos < 0:
         msg = f"The number of rare columns must be 0 or more, not {num_pos}."
         raise InputError(msg)
-    for name, given, known in (("anchor", anchor, Anchor), ("heights", heights, Heights)):
-        if given not in get_args(known):
-            msg = f"There is no {name} '{given}'; choose from: {', '.join(get_args(known))}."
+    for name, given, choices in (("anchor", anchor, Anchor), ("heights", heights, Heights)):
+        if given not in get_args(choices):
+            msg = f"There is no {name} '{given}'; choose from: {', '.join(get_args(choices))}."
             raise InputError(msg)

@@ -44,7 +44,7 @@ def matrix_from_offsets(
     return profile[..., column]
 
 
-def own_mean_by_offset(
+def diagonal_means(
     H: Float[Tensor, "*batch query key"],
 ) -> Float[Tensor, "*batch query key"]:
     """Every entry replaced by the mean of its diagonal: nearest in Frobenius of those by offset alone.

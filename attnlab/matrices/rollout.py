@@ -49,13 +49,13 @@ def attention_rollout(
         sources = crossed[0].shape[-1]
         read = torch.eye(sources).to(carried) if source is None else source.to(carried)
         read, carried = F.pad(read, (0, len(carried))), F.pad(carried, (sources, 0))
-    found = []
+    by_layer = []
     for number, mean in enumerate(means):
         carried = normalized_rows(mean @ carried + carried)
         if crossed:
             carried = normalized_rows(crossed[number] @ read + carried)
-        found.append(carried)
-    return torch.stack(found)
+        by_layer.append(carried)
+    return torch.stack(by_layer)
 
 
 def _mean(weights: Float[Tensor, "_ query key"]) -> Float[Tensor, "query key"]:
@@ -66,13 +66,13 @@ def _check_shapes(
     means: Sequence[Tensor], crossed: Sequence[Tensor], source: Tensor | None
 ) -> None:
     """Raises InputError where matrices cannot be multiplied one after another."""
-    shapes = [tuple(one.shape) for one in (*means, *crossed)]
+    shapes = [tuple(matrix.shape) for matrix in (*means, *crossed)]
     queries = shapes[0][0] if shapes else 0
-    wanted = [(queries, queries)] * len(means)
+    expected = [(queries, queries)] * len(means)
     if crossed:
         sources = crossed[0].shape[-1] if source is None else len(source)
-        wanted += [(queries, sources)] * len(means)
-    if not means or shapes != wanted:
+        expected += [(queries, sources)] * len(means)
+    if not means or shapes != expected:
         msg = (
             f"Weights of {shapes} (query, key) are not those of the layers of one text; give a square matrix "
             "for each layer, and with cross-attention one for each layer too."

@@ -89,8 +89,8 @@ def fit_static_scores(
         visible = visible & ~behind
     place = offsets(queries, keys, device=H.device) + queries - 1
     fits = [
-        _fitted(_Rows.of(own, seen, place), keys, queries + keys - 1)
-        for own, seen in zip(
+        _fitted(_Rows.of(weights, seen, place), keys, queries + keys - 1)
+        for weights, seen in zip(
             H.reshape(-1, *H.shape[-3:]), visible.reshape(-1, *H.shape[-3:]), strict=True
         )
     ]

@@ -70,7 +70,7 @@ def _largest(
     flat = savings.flatten(-2)
     by_entry = H.flatten(-2).argsort(dim=-1, descending=True, stable=True)
     order = flat.gather(-1, by_entry).argsort(dim=-1, descending=True, stable=True)
-    wanted = torch.as_tensor(nonzeros, device=H.device)[..., None]
-    chosen = (torch.arange(flat.shape[-1], device=H.device) < wanted).expand_as(flat)
+    counts = torch.as_tensor(nonzeros, device=H.device)[..., None]
+    chosen = (torch.arange(flat.shape[-1], device=H.device) < counts).expand_as(flat)
     marked = torch.zeros_like(flat, dtype=torch.bool)
     return marked.scatter_(-1, by_entry.gather(-1, order), chosen).reshape(H.shape)

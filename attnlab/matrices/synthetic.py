@@ -84,10 +84,10 @@ def _column_and_band(
     """A fixed key for all rows, and as often a single offset as a band around the diagonal."""
     n = int(lengths.max())
     if _integer(0, 1, generator):
-        beside = offsets(n, n) == _integer(-window, window, generator)
+        near = offsets(n, n) == _integer(-window, window, generator)
     else:
-        beside = _band(n, window, generator)
-    return beside | (torch.arange(n) == _position(lengths, generator)[:, None, None])
+        near = _band(n, window, generator)
+    return near | (torch.arange(n) == _position(lengths, generator)[:, None, None])
 
 
 def _position(lengths: Tensor, generator: torch.Generator) -> Int[Tensor, "sentence"]:

@@ -69,7 +69,7 @@ from .tokenizer import PAD as PAD
 from .tokenizer import Tokenizers as Tokenizers
 from .tokenizer import blank_subwords as blank_subwords
 from .tokenizer import checksum as checksum
-from .tokenizer import train_one as train_one
+from .tokenizer import train_tokenizer as train_tokenizer
 from .trainer import READABLE_BLEU as READABLE_BLEU
 from .trainer import TranslationTrainer as TranslationTrainer
 from .trainer import bfloat16_is_native as bfloat16_is_native

@@ -207,11 +207,11 @@ def load_embeddings(path: str | Path) -> Embeddings:
         msg = f"There is no file of embeddings {path}; make one with: attnlab embed FOLDER"
         raise InputError(msg)
     if path.suffix == ".safetensors":
-        return _from_tensors(path)
-    return _from_text(path)
+        return _read_tensor_file(path)
+    return _read_word2vec(path)
 
 
-def _from_tensors(path: Path) -> Embeddings:
+def _read_tensor_file(path: Path) -> Embeddings:
     try:
         # A vector of 16 bits is looked for in 64.
         with opened_tensors(path, copies=5) as file:
@@ -229,7 +229,7 @@ def _from_tensors(path: Path) -> Embeddings:
         raise InputError(msg) from error
 
 
-def _from_text(path: Path) -> Embeddings:
+def _read_word2vec(path: Path) -> Embeddings:
     """Word2vec text: a line with the number of words and their dimension, then a line per word."""
     lines = read_text(path).rstrip("\n").split("\n")
     first = _FIRST_LINE.fullmatch(lines[0])

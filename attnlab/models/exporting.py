@@ -77,18 +77,18 @@ def _leave_paths_out(folder: Path) -> None:
     """
     for path in folder.glob("*config.json"):
         values = read_json(path, dict[str, Any], finite=False)
-        write_json(path, _without_places(values))
+        write_json(path, _labelled_paths(values))
 
 
-def _without_places(value: Any) -> Any:
+def _labelled_paths(value: Any) -> Any:
     """A value of a configuration with labels for paths, in its parts too."""
     if isinstance(value, dict):
         return {
-            name: part if name.endswith(_TOKENS_AND_LABELS) else _without_places(part)
+            name: part if name.endswith(_TOKENS_AND_LABELS) else _labelled_paths(part)
             for name, part in value.items()
         }
     if isinstance(value, list):
-        return [_without_places(part) for part in value]
+        return [_labelled_paths(part) for part in value]
     return path_label(value) if isinstance(value, str) and "\n" not in value else value
 
 

@@ -493,7 +493,7 @@ def unknown_texts(tokenizers: Tokenizers, sentences: Sequence[str]) -> list[str]
     unknown = tokenizers.source.unk_token_id
     rows = zip(sentences, encoded["input_ids"], encoded["offset_mapping"], strict=True)
     stretches = [
-        _with_marks(text, start, end)
+        _visible_stretch(text, start, end)
         for text, ids, spans in rows
         for token, (start, end) in zip(ids, spans, strict=True)
         if token == unknown
@@ -501,7 +501,7 @@ def unknown_texts(tokenizers: Tokenizers, sentences: Sequence[str]) -> list[str]
     return list(dict.fromkeys(stretches))
 
 
-def _with_marks(text: str, start: int, end: int) -> str:
+def _visible_stretch(text: str, start: int, end: int) -> str:
     """A stretch of a text with the combining marks behind it, so that it can be seen."""
     while end < len(text) and unicodedata.combining(text[end]):
         end += 1

@@ -127,7 +127,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         device = hidden.device.type
         low = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
         with torch.autocast(device, enabled=False):
-            total, hidden_gradient, weight_gradient = _in_chunks(
+            total, hidden_gradient, weight_gradient = _chunked_loss(
                 hidden.to(low or hidden.dtype),
                 weight.to(low or weight.dtype),
                 target,
@@ -144,7 +144,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         return hidden_gradient * scale, weight_gradient * scale, None, None
 
 
-def _in_chunks(
+def _chunked_loss(
     states: Tensor,
     types: Tensor,
     target: Tensor,

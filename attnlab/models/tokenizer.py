@@ -410,10 +410,10 @@ def train_tokenizers(
     if shared or predicted == "source":
         sides = dict.fromkeys(("source", predicted))
         read = (text for side in sides for text in texts_of(corpus.train, side))
-        source = target = train_one(read, kind, vocabulary)
+        source = target = train_tokenizer(read, kind, vocabulary)
     else:
         source, target = (
-            train_one(texts_of(corpus.train, side), kind, vocabulary) for side in SIDES
+            train_tokenizer(texts_of(corpus.train, side), kind, vocabulary) for side in SIDES
         )
     if not counted:
         return Tokenizers(source, target, {}, {})
@@ -424,7 +424,7 @@ def train_tokenizers(
     return Tokenizers(source, target, *counts)
 
 
-def train_one(texts: Iterable[str], kind: str, vocabulary: int) -> "PreTrainedTokenizerFast":
+def train_tokenizer(texts: Iterable[str], kind: str, vocabulary: int) -> "PreTrainedTokenizerFast":
     """One tokenizer, trained on these texts, as transformers wants it."""
     from tokenizers import processors, trainers
     from transformers import PreTrainedTokenizerFast

@@ -111,7 +111,7 @@ class TranslationTrainer(Seq2SeqTrainer):
         """
         self.model.eval()
         evaluated = [self._evaluated(inputs) for inputs in dataloader]
-        batches = _in_turn(self.processes.gather(evaluated))
+        batches = _interleaved(self.processes.gather(evaluated))
         rows = sum(batch.rows for batch in batches)
         translations = _together([batch.ids for batch in batches if batch.ids is not None])
         metrics: dict[str, float] = {}
@@ -153,7 +153,7 @@ class TranslationTrainer(Seq2SeqTrainer):
             with torch.no_grad(), self.compute_loss_context_manager():
                 loss = float(self.model(**inputs).loss)
             losses.append((loss, int((inputs["labels"] != IGNORED_LABEL).sum())))
-        batches = _in_turn(self.processes.gather(losses))
+        batches = _interleaved(self.processes.gather(losses))
         return sum(loss * tokens for loss, tokens in batches) / sum(count for _, count in batches)
 
     def _batches(self, pairs: TokenPairs, *, shuffle: bool) -> LengthGroupedBatches:
@@ -237,10 +237,10 @@ class TranslationTrainer(Seq2SeqTrainer):
             save_with_checksum(self.model, output_dir or self.args.output_dir)
 
 
-def _in_turn(shares: list[list[Any]]) -> list[Any]:
+def _interleaved(shares: list[list[Any]]) -> list[Any]:
     """Items that were dealt out in turn, in their first order.
 
-    >>> _in_turn([[0, 2, 4], [1, 3]])
+    >>> _interleaved([[0, 2, 4], [1, 3]])
     [0, 1, 2, 3, 4]
     """
     return [share[turn] for turn in range(len(shares[0])) for share in shares if turn < len(share)]

@@ -136,7 +136,7 @@ def train(
                 folder, tokenizers, prepared, processes,
                 record=record, console=console, callbacks=callbacks,
             )  # fmt: skip
-        return _without_replaced(trained) if processes.first else trained
+        return _delete_replaced_run(trained) if processes.first else trained
 
 
 def resume(
@@ -189,7 +189,7 @@ def resume(
                 folder, tokenizers, prepared, processes,
                 record=record, checkpoint=start.checkpoint, console=console,
             )  # fmt: skip
-        return _without_replaced(trained) if processes.first else trained
+        return _delete_replaced_run(trained) if processes.first else trained
 
 
 @contextmanager
@@ -295,7 +295,7 @@ def _written_tokenizers(folder: Path) -> Tokenizers | None:
         return None
 
 
-def _without_replaced(trained: Trained) -> Trained:
+def _delete_replaced_run(trained: Trained) -> Trained:
     """Deletes the run that `trained` replaces, unless Ctrl-C ended training."""
     keeps = replaced_run if trained.interrupted else delete_replaced
     return replace(trained, replaced=keeps(trained.folder))

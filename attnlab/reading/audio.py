@@ -123,7 +123,7 @@ def read_audio_file(path: str | Path, model: Model) -> Audio:
     except (*UNREADABLE_ARRAYS, struct.error, ZeroDivisionError) as error:
         msg = f"{label} cannot be read ({reason(error)}); write it anew."
         raise InputError(msg) from error
-    return _of_samples(samples, rate, model, label)
+    return _audio_of_samples(samples, rate, model, label)
 
 
 def _converted(shape: Sequence[int]) -> int:
@@ -161,7 +161,7 @@ def _check_wave(path: str | Path, config: Any, name: str) -> None:
             file.seek(begin + size + size % 2)
 
 
-def _of_samples(samples: np.ndarray, rate: int, model: Model, name: str) -> Audio:
+def _audio_of_samples(samples: np.ndarray, rate: int, model: Model, name: str) -> Audio:
     config = model.model.config
     check_length(len(samples) / rate, config, name)
     waves = samples.astype(np.float32)

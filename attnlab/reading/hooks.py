@@ -510,7 +510,7 @@ def probe(
     """
     with ready_to_show(model), torch.inference_mode():
         attention_sites, unreadable = readable_sites(model, sentences)
-        sites_to_read = _wanted(sites, attention_sites, model, sentences)
+        sites_to_read = _check_sites(sites, attention_sites, model, sentences)
     refused = [site for site in sites_to_read if site in unreadable]
     if refused:
         others = [site for site in SITES if site in {*attention_sites.layers} - {*unreadable}]
@@ -538,7 +538,7 @@ def readable_sites(model: Any, sentences: Sentences) -> tuple[AttentionSites, di
         raise InputError(msg)
     axes = encoded(model, sentences.axes([few_tokens(sentences)], model.device))
     attention_sites = find(model, lambda: forward(model, axes, with_weights=True))
-    others = _without_probabilities(model)
+    others = _sites_without_probabilities(model)
     return attention_sites, others | {
         site: f"{name} {why}"
         for site, why in _no_weights(model, sentences, attention_sites).items()
@@ -559,7 +559,7 @@ def _cut(sentence: Sentence, tokens: int, times: int = 3) -> tuple[int, ...]:
     return sentence.source if audio else (sentence.source * times)[:tokens]
 
 
-def _wanted(
+def _check_sites(
     sites: Sequence[str] | None, attention_sites: AttentionSites, model: Any, sentences: Sentences
 ) -> tuple[Site, ...]:
     available = (*attention_sites.layers, *attention_sites.unread)
@@ -581,7 +581,7 @@ def _wanted(
     return tuple(site for site in SITES if site in sites)
 
 
-def _without_probabilities(model: Any) -> dict[Site, str]:
+def _sites_without_probabilities(model: Any) -> dict[Site, str]:
     """Sites where rows of the matrix that a mechanism applies are no distributions over keys, and why."""
     return {
         cast(

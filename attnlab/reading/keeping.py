@@ -147,11 +147,11 @@ def load_kept_matrices(path: str | Path) -> KeptMatrices:
         try:
             for name in file.keys():  # noqa: SIM118 - a safetensors handle is no dictionary
                 matrices[_key(name)] = file.get_tensor(name)
-            tokens = _by_sentence("tokens", metadata, tuple[list[str], list[str]])
-            kinds = _by_sentence("kinds", {"kinds": "{}", **metadata}, tuple[str, str])
-            all_queries = _by_sentence("all_queries", {"all_queries": "{}", **metadata}, int)
+            tokens = _sentence_entry("tokens", metadata, tuple[list[str], list[str]])
+            kinds = _sentence_entry("kinds", {"kinds": "{}", **metadata}, tuple[str, str])
+            all_queries = _sentence_entry("all_queries", {"all_queries": "{}", **metadata}, int)
             chosen = fitting(tuple[int, ...], parse_json(metadata.get("chosen", "[]")))
-            rows = _by_sentence("rows", {"rows": "{}", **metadata}, tuple[int, ...])
+            rows = _sentence_entry("rows", {"rows": "{}", **metadata}, tuple[int, ...])
             heads = parse_json(metadata.get("heads", "null"))
             heads = None if heads is None else fitting(tuple[int, ...], heads)
             for key, matrix in matrices.items():
@@ -176,7 +176,7 @@ def _key(name: str) -> Key:
     return int(match[1]), next(site for site in _ALL_SITES if site == match[2]), int(match[3])
 
 
-def _by_sentence(
+def _sentence_entry(
     name: str, metadata: Mapping[str, str], schema: Callable[..., Sides]
 ) -> dict[tuple[int, Site], Sides]:
     """An entry of the metadata, which holds a value for each sentence and site."""

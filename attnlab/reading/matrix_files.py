@@ -83,7 +83,7 @@ def _load(path: Path, array: str | None, working: _Working) -> dict[str, Tensor]
         msg = f"{path} is none of the files that can be read: {', '.join(readers)}."
         raise InputError(msg)
     arrays = readers[path.suffix](path, array, working)
-    return {name: _as_matrices(path, values) for name, values in arrays.items()}
+    return {name: _checked_matrices(path, values) for name, values in arrays.items()}
 
 
 def _stacked(path: Path, arrays: dict[str, Tensor]) -> Tensor:
@@ -246,7 +246,7 @@ def _some(names: list[str]) -> str:
     return (", ".join(names[:_MOST_NAMED]) or "none") + more
 
 
-def _as_matrices(path: Path, values: Tensor) -> Tensor:
+def _checked_matrices(path: Path, values: Tensor) -> Tensor:
     if values.ndim < 2:
         msg = f"{path} holds an array of {values.ndim} dimension(s); a matrix has two."
         raise InputError(msg)

@@ -21,7 +21,7 @@ def _position(offset: int) -> str:
     return f"{_tokens(abs(offset))} {'back' if offset < 0 else 'ahead'}"
 
 
-def _at_offset(offset: int) -> Column:
+def _offset_column(offset: int) -> Column:
     return Column(
         f"{OFFSET_PREFIX}{offset}",
         f"at {offset:+d}" if offset else "at 0",
@@ -50,7 +50,7 @@ HEADS = Table(
             "rows empty_rows entropy_nats normalised_entropy confidence mean_offset "
             "mean_absolute_offset mass_on_sink_logit"
         ),
-        *map(_at_offset, OFFSETS),
+        *map(_offset_column, OFFSETS),
         *COLUMNS.of(
             "mass_on_special mass_on_punctuation mass_on_opening mass_on_closing "
             "rows_seeing_special rows_seeing_punctuation rows_seeing_opening "

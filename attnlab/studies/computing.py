@@ -129,7 +129,7 @@ def compute_rows(cell: Cell) -> str:
             f"{cell.data}; put the same files everywhere."
         )
         raise InputError(msg)
-    with _one_thread(), seeded(int(cell.address[:8], 16)):
+    with _single_thread(), seeded(int(cell.address[:8], 16)):
         table = study.rows(settings)
     both = set(table.columns) & set(cell.key_columns)
     if both or not table.columns.is_unique:
@@ -142,7 +142,7 @@ def compute_rows(cell: Cell) -> str:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def _single_thread() -> Iterator[None]:
     """Runs the block on one thread, so that sums have one order on any machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -151,7 +151,7 @@ def collect(folder: str | Path, plan: Plan | None = None) -> Collected:
         plan=plan,
         outcomes=tuple(outcome for outcome in outcomes.values() if outcome is not None),
         cells=pd.DataFrame([_state(folder, cell, outcome) for cell, outcome in outcomes.items()]),
-        at_a_time=_at_a_time(Path(folder)),
+        at_a_time=_running_processes(Path(folder)),
     )
 
 
@@ -290,7 +290,7 @@ def _alone_in(folder: Path) -> Iterator[Callable[[int], None]]:
             (folder / AT_A_TIME).unlink(missing_ok=True)
 
 
-def _at_a_time(folder: Path) -> int:
+def _running_processes(folder: Path) -> int:
     """How many cells a process computes in this folder now; 0 where none does."""
     if not is_locked(folder / FINISHED):
         return 0

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.corpora import ParallelCorpus, load_corpus
-from attnlab.models import Run, RunSettings, blank_subwords, settings_from, train_one
+from attnlab.models import Run, RunSettings, blank_subwords, settings_from, train_tokenizer
 from experiments.shared.runs import kept_run
 
 
@@ -102,7 +102,7 @@ def vocabulary_of(corpus: ParallelCorpus) -> int:
     low, high = SIZES
     while high - low > STEP:
         middle = (low + high) // 2
-        if fertility(train_one(texts, "bpe", middle), words) > FERTILITY:
+        if fertility(train_tokenizer(texts, "bpe", middle), words) > FERTILITY:
             low = middle
         else:
             high = middle

@@ -35,7 +35,7 @@ from attnlab.alignment import (
     write_heads,
 )
 from attnlab.attention.plan import load_plan, plan_of, write_plan
-from attnlab.cli.commands.train import _from_file
+from attnlab.cli.commands.train import _read_settings
 from attnlab.core import hub, quiet
 from attnlab.core.files import write_json, write_tensors
 from attnlab.corpora.corpus import load_corpus
@@ -160,7 +160,10 @@ def _settings(folder: Path) -> Target:
     )
     (folder / "settings.toml").write_text(text)
     return Target(
-        folder, ("settings.toml",), lambda at: settings_from(_from_file(at / "settings.toml")), 2
+        folder,
+        ("settings.toml",),
+        lambda at: settings_from(_read_settings(at / "settings.toml")),
+        2,
     )
 
 

@@ -10,7 +10,7 @@ from transformers import get_scheduler
 from attnlab import plot
 from attnlab.attention.kernels.feature_products import elu_features, taylor_features
 from attnlab.matrices.references import cumulative_spectrum
-from attnlab.models.tokenizer import SPACE, SPECIAL_TOKENS, train_one
+from attnlab.models.tokenizer import SPACE, SPECIAL_TOKENS, train_tokenizer
 
 CLOSE = {"rtol": 0, "atol": 1e-12}
 
@@ -58,8 +58,12 @@ def test_first_pair_merge_of_the_worked_example() -> None:
     text = "abacabbcc"
     # The letters, and what stands for the space before a word, beside the special tokens.
     letters = len(SPECIAL_TOKENS) + len({*text, SPACE})
-    assert set(train_one([text], "bpe", letters).get_vocab()) == {*SPECIAL_TOKENS, *text, SPACE}
-    tokenizer = train_one([text], "bpe", letters + 1)
+    assert set(train_tokenizer([text], "bpe", letters).get_vocab()) == {
+        *SPECIAL_TOKENS,
+        *text,
+        SPACE,
+    }
+    tokenizer = train_tokenizer([text], "bpe", letters + 1)
     assert set(tokenizer.get_vocab()) == {*SPECIAL_TOKENS, *text, SPACE, "ab"}
     assert tokenizer.tokenize(text) == [SPACE, "ab", "a", "c", "ab", "b", "c", "c"]
 

@@ -67,7 +67,7 @@ ENTRIES: dict[str, Callable[[torch.Tensor], object]] = {
     "mass_by_offset": offsets.mass_by_offset,
     "mass_beyond_windows": lambda H: offsets.mass_beyond_windows(H, 2),
     "mean_weight_by_offset": offsets.mean_weight_by_offset,
-    "own_mean_by_offset": references.own_mean_by_offset,
+    "diagonal_means": references.diagonal_means,
     "zero_matrix": references.zero_matrix,
     "uniform_matrix": references.uniform_matrix,
     "top_entries": lambda H: references.top_entries(H, 2),

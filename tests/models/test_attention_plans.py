@@ -15,7 +15,7 @@ from attnlab.attention.calibration import calibrate, load_frequencies
 from attnlab.attention.mechanism import Mechanism, Traits
 from attnlab.attention.plan import plan_of, write_plan
 from attnlab.cli.app import app
-from attnlab.cli.commands.train import _by_address, _merged
+from attnlab.cli.commands.train import _mechanisms_by_address, _merged
 from attnlab.core.errors import AttnlabError, InputError
 from attnlab.models.configuration import IGNORED_LABEL, TranslationConfig
 from attnlab.models.model import TranslationModel
@@ -213,8 +213,8 @@ def test_a_run_trains_under_a_plan_and_loads(tmp_path: Path) -> None:
         ),
     )
     words = [f"plan={tmp_path / 'plan.json'}", "decoder.0.1=band(window=(2, 0))"]
-    attention = _by_address(words)
-    assert attention == _by_address([words[0].removeprefix("plan="), words[1]])
+    attention = _mechanisms_by_address(words)
+    assert attention == _mechanisms_by_address([words[0].removeprefix("plan="), words[1]])
     settings = small_settings(
         tokenizer={"shared": False}, model={"attention": attention}, optimizer={"epochs": 1}
     )
@@ -404,10 +404,10 @@ def test_a_mechanism_without_global_tokens_cannot_take_the_place_of_one_projecte
 @pytest.mark.parametrize("word", ["linear", "encoder", "band(window=1)", "plan"])
 def test_words_that_name_no_site_and_no_file_are_refused(word: str) -> None:
     with pytest.raises(InputError, match="names no site; write it like: encoder=band"):
-        _by_address([word])
+        _mechanisms_by_address([word])
 
 
 def test_what_is_behind_a_site_is_no_file_of_a_plan() -> None:
     words = ["encoder=band(window=1)", "cross=mine.json", "decoder=plan"]
     expected = {"encoder": "band(window=1)", "cross": "mine.json", "decoder": "plan"}
-    assert _by_address(words) == expected
+    assert _mechanisms_by_address(words) == expected

@@ -17,7 +17,7 @@ from attnlab.models.configuration import IGNORED_LABEL
 from attnlab.models.model import TranslationModel
 from attnlab.models.run import load
 from attnlab.models.scoring import score
-from attnlab.models.tokenizer import Tokenizers, train_one
+from attnlab.models.tokenizer import Tokenizers, train_tokenizer
 from attnlab.models.trainer import TranslationTrainer
 from attnlab.models.training import scorer, train
 
@@ -111,7 +111,7 @@ REFERENCES = [
 
 def test_predictions_are_scored_against_the_text_as_written() -> None:
     """Label ids as predictions: the unknown words are missing from them, not from the references."""
-    tokenizer = train_one([*REFERENCES, *REFERENCES[:1]], "word", 13)
+    tokenizer = train_tokenizer([*REFERENCES, *REFERENCES[:1]], "word", 13)
     known = set(tokenizer.get_vocab())
     decoded = [" ".join(w for w in text.split() if w in known) for text in REFERENCES]
     assert decoded != REFERENCES

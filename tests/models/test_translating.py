@@ -10,7 +10,7 @@ from attnlab.core.library_state import seeded
 from attnlab.models.configuration import TranslationConfig
 from attnlab.models.model import TranslationModel
 from attnlab.models.run import translate
-from attnlab.models.tokenizer import END, START, Tokenizers, train_one
+from attnlab.models.tokenizer import END, START, Tokenizers, train_tokenizer
 
 SOURCE = "uno due"
 MAX_TOKENS = 4
@@ -20,7 +20,7 @@ BEAMS = 32
 
 @pytest.fixture(scope="module")
 def tokenizers() -> Tokenizers:
-    tokenizer = train_one([SOURCE], "word", 6)
+    tokenizer = train_tokenizer([SOURCE], "word", 6)
     return Tokenizers(tokenizer, tokenizer, {}, {})
 
 

@@ -15,7 +15,7 @@ from attnlab.corpora.corpus import draw_embedded, load_corpus
 from attnlab.labels.treebank import Arc, GoldSentence
 from attnlab.labels.word_tokens import Span
 from attnlab.models.run import load
-from attnlab.models.tokenizer import train_one
+from attnlab.models.tokenizer import train_tokenizer
 from attnlab.reading import tokens_of
 from attnlab.reading.capture import capture, prepare
 from experiments.shared.readme import read_facts, read_table
@@ -113,7 +113,7 @@ def test_reach_of_planted_heads() -> None:
 
 def test_units_are_words_marks_and_special_tokens() -> None:
     text = "l'amico, sì"
-    tokenizer = train_one([text], "bpe", 20)
+    tokenizer = train_tokenizer([text], "bpe", 20)
     (tokens,) = tokens_of(tokenizer, [text])
     counts = torch.arange(len(tokenizer)) + 5
     units = units_of(text, tokens, counts, WORDS)
@@ -213,7 +213,8 @@ def test_the_vocabulary_is_the_least_that_keeps_words_whole(
     words = models.words_of(corpus.train["source"])
     assert set("".join(words)) & set(",.'") == set()
     around = [
-        models.fertility(train_one(texts, "bpe", one), words) for one in (size - models.STEP, size)
+        models.fertility(train_tokenizer(texts, "bpe", one), words)
+        for one in (size - models.STEP, size)
     ]
     assert around[0] > models.FERTILITY >= around[1]
 

@@ -105,7 +105,7 @@ def read_mask(
         # One row for all queries, as LayoutLM and Switch have it.
         mask = mask.expand(-1, -1, queries, -1)
     seen = mask if mask.dtype == torch.bool else mask > hidden_below(mask)
-    visible = seen.any(-2).any(1) if real is None else _as_long_as(keys, real)
+    visible = seen.any(-2).any(1) if real is None else _padded_flags(keys, real)
     expected = visible[:, None, None, :].expand(-1, 1, queries, -1)
     rows = torch.ones_like(expected[..., :1])
     if causal:
@@ -123,7 +123,7 @@ def read_mask(
     return Reading(visible, past, None if same else seen, _bias(mask, seen))
 
 
-def _as_long_as(keys: int, real: Tensor) -> Tensor:
+def _padded_flags(keys: int, real: Tensor) -> Tensor:
     return torch.nn.functional.pad(real[:, :keys], (0, max(keys - real.shape[1], 0)))
 
 
@@ -147,11 +147,11 @@ def attention_function(  # noqa: PLR0917 - transformers' signature
 ) -> tuple[Tensor, Tensor | None]:
     """What transformers calls instead of its own attention: `[batch, query, head, dim]` comes back."""
     call = call_of(module)
-    mechanism = _of_turn(mechanisms_of(module), module)
-    groups, held = query.shape[1] // key.shape[1], key.shape[2]
+    mechanism = _mechanism_of_call(mechanisms_of(module), module)
+    groups, keys_of_call = query.shape[1] // key.shape[1], key.shape[2]
     past, real = tokens_before(module), None
     if mechanism.causal:
-        key, value, attention_mask = _from_start(call.start_of(module), key, value, attention_mask)
+        key, value, attention_mask = _fill_gap(call.start_of(module), key, value, attention_mask)
         real, gap = call.real_keys(attention_mask, query.shape[2]), call.gap_of(module)
         real, attention_mask = gap.closed(real), gap.closed(attention_mask)
         past -= gap.skipped
@@ -169,25 +169,25 @@ def attention_function(  # noqa: PLR0917 - transformers' signature
     if looks_at_tokens(mechanism):
         context["token_ids"] = token_ids_of_keys(module, key.shape[0], key.shape[2])
     if vars(module)[SITE] == "cross":
-        context |= _of_queries(mechanism, call, reading.first_query + query.shape[2])
-    context |= _of_scores(mechanism, reading, position_bias, extra)
+        context |= _query_context(mechanism, call, reading.first_query + query.shape[2])
+    context |= _score_context(mechanism, reading, position_bias, extra)
     for part in mechanism.modules():
         if isinstance(part, Mechanism):
             part.dropout = dropout  # the model decides at each call
-    wanted = extra.get("output_attentions") or weights_wanted(module)
+    returns_weights = extra.get("output_attentions") or weights_wanted(module)
     out = attend_layer(mechanism, query, key, value, reading.visible, **context)
-    if wanted or out is None:
+    if returns_weights or out is None:
         key, value = (x.repeat_interleave(groups, 1) if groups > 1 else x for x in (key, value))
     if out is None:
         out = mechanism(query, key, value, reading.visible, **context)
     weights = None
-    if wanted:
+    if returns_weights:
         weights = mechanism.implied_matrix(query, key, reading.visible, **context)
-        weights = weights[..., key.shape[2] - held :]
+        weights = weights[..., key.shape[2] - keys_of_call :]
     return out.transpose(1, 2).contiguous(), weights
 
 
-def _of_turn(mechanisms: Sequence[Mechanism], module: nn.Module) -> Mechanism:
+def _mechanism_of_call(mechanisms: Sequence[Mechanism], module: nn.Module) -> Mechanism:
     """The only mechanism of a module, or that of the layer which calls it now."""
     if len(mechanisms) == 1:
         return mechanisms[0]
@@ -202,7 +202,7 @@ def _of_turn(mechanisms: Sequence[Mechanism], module: nn.Module) -> Mechanism:
     return mechanisms[turn]
 
 
-def _from_start(
+def _fill_gap(
     start: int, key: Tensor, value: Tensor, mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Keys and values with nothing at the positions that a cache of a sliding window let go."""
@@ -215,7 +215,7 @@ def _from_start(
     return key, value, mask
 
 
-def _of_queries(mechanism: Mechanism, call: CallRecord, tokens: int) -> dict[str, Any]:
+def _query_context(mechanism: Mechanism, call: CallRecord, tokens: int) -> dict[str, Any]:
     """Which queries are real, where padding in front of them shifts what a mechanism counts."""
     counts = any(
         part.positions in {"offsets", "pairs"}
@@ -228,7 +228,7 @@ def _of_queries(mechanism: Mechanism, call: CallRecord, tokens: int) -> dict[str
     return {"real_queries": real[:, :tokens]}
 
 
-def _of_scores(
+def _score_context(
     mechanism: Mechanism, reading: Reading, position_bias: Tensor | None, extra: dict[str, Any]
 ) -> dict[str, Any]:
     """What the model does to its scores, for mechanisms that have some.
@@ -237,19 +237,19 @@ def _of_scores(
         AttnlabError: a mechanism has none, which `install` could not know beforehand, as where the mask
             of a call hides pairs.
     """
-    found: dict[str, Any] = {}
+    context: dict[str, Any] = {}
     # T5's cross-attention adds zeros.
     if position_bias is not None and (position_bias.requires_grad or bool(position_bias.any())):
-        found["bias"] = position_bias
+        context["bias"] = position_bias
     if reading.bias is not None:
-        found["bias"] = reading.bias + found.get("bias", 0.0)
+        context["bias"] = reading.bias + context.get("bias", 0.0)
     softcap, sinks = extra.get("softcap"), extra.get("s_aux")
     if reading.allowed is not None or softcap is not None or sinks is not None:
-        found["scoring"] = Scoring(reading.allowed, softcap, sinks)
-    refusal = without_scores(mechanism, rules_told(found.get("bias"), found.get("scoring")))
+        context["scoring"] = Scoring(reading.allowed, softcap, sinks)
+    refusal = without_scores(mechanism, rules_told(context.get("bias"), context.get("scoring")))
     if refusal is not None:
         raise AttnlabError(refusal)
-    return found
+    return context
 
 
 OWN_PLAN = "attention_plan"
@@ -394,11 +394,11 @@ def install(model: PreTrainedModel, planned: Planned, *, form: Form = "auto") ->
         hooks,
         plan_before,
         entry_before,
-        _without_cache(model, modules),
+        _disable_cache(model, modules),
     )
 
 
-def _without_cache(model: PreTrainedModel, modules: list[AttentionAt]) -> bool | None:
+def _disable_cache(model: PreTrainedModel, modules: list[AttentionAt]) -> bool | None:
     """Lets `generate` do without a cache where a decoder chooses keys by token; what it did before.
 
     A cache keeps no token ids. attnlab's own models see to it themselves.
@@ -505,13 +505,13 @@ def _made_for(
 ) -> Mechanism:
     config = model.config.get_text_config()
     special = "decoder_vocab_size" if at.site == "decoder" else "source_vocab_size"
-    own = isinstance(at.module, OwnAttention)
+    is_ours = isinstance(at.module, OwnAttention)
     mechanism = plan.mechanism(
         at.site,
         layer,
         at.heads,
         # Other models say at each call how much they drop.
-        dropout=mechanism_of(at.module).dropout if own else 0.0,
+        dropout=mechanism_of(at.module).dropout if is_ours else 0.0,
         vocabulary=getattr(config, special, None) or config.vocab_size,
         form=form,
     )
@@ -531,5 +531,5 @@ def _device_of(module: nn.Module) -> torch.device:
     hooks = (getattr(part, "_hf_hook", None) for part in module.modules())
     computing = (getattr(hook, "execution_device", None) for hook in hooks)
     if device.type == "meta":
-        return torch.device(next((found for found in computing if found is not None), "cpu"))
+        return torch.device(next((place for place in computing if place is not None), "cpu"))
     return device

@@ -60,9 +60,9 @@ def model_with_layer_types(model: PreTrainedModel, plan: AttentionPlan) -> PreTr
     modules = attention_modules(model)
     check_one_stack(modules)
     can_leave_layers_full(model)
-    found = layer_types_of(plan_within(plan, modules), modules)
+    layer_types = layer_types_of(plan_within(plan, modules), modules)
     config = copy.deepcopy(model.config)
-    _set(model, config, found)
+    _set(model, config, layer_types)
     try:
         made = _again(model, config)
     except Exception as error:  # any family checks its configuration in its own way
@@ -73,7 +73,7 @@ def model_with_layer_types(model: PreTrainedModel, plan: AttentionPlan) -> PreTr
     note_in_configuration(made, None)
     exact = model if model.dtype in _EXACT else _again(model, copy.deepcopy(model.config))
     causal = modules[0].site == "decoder"
-    _check_equal(exact, plan, made.to(exact.dtype), found.window, causal=causal)
+    _check_equal(exact, plan, made.to(exact.dtype), layer_types.window, causal=causal)
     like = model.state_dict()
     for name, part in made.state_dict(keep_vars=True).items():
         part.data = part.data.to(like[name].dtype)
@@ -103,7 +103,7 @@ def layer_types_of(plan: AttentionPlan, modules: Sequence[AttentionAt]) -> Layer
         for layer in at.layers:
             entries = [plan.at(at.site, layer, head) for head in range(at.heads)]
             name = layer_name(at.site, layer)
-            if any(one != entries[0] for one in entries):
+            if any(entry != entries[0] for entry in entries):
                 msg = (
                     f"The heads of {name} have different mechanisms, and a layer has one type; search a plan "
                     "by the granularity layer-types."
@@ -172,20 +172,20 @@ def can_leave_layers_full(model: PreTrainedModel) -> bool:
     return before is not None
 
 
-def _set(model: PreTrainedModel, config: Any, wanted: LayerTypes) -> None:
+def _set(model: PreTrainedModel, config: Any, layer_types: LayerTypes) -> None:
     """Writes the types of layers into a configuration of a model."""
     name, types = type(model).__name__, can_leave_layers_full(model)
-    if not types and FULL in wanted.types:
+    if not types and FULL in layer_types.types:
         msg = (
             f"The configuration of {name} has no layer_types: its window is that of all layers, and the plan "
             "leaves some full."
         )
         raise InputError(msg)
     if types:
-        config.layer_types = list(wanted.types)
+        config.layer_types = list(layer_types.types)
     if hasattr(config, "use_sliding_window"):
         config.use_sliding_window = True
-    config.sliding_window = wanted.window
+    config.sliding_window = layer_types.window
     positions = getattr(config, "rope_parameters", None)
     if isinstance(positions, dict) and isinstance(positions.get(FULL), dict):
         # Layers keep the positions that they were trained with.
@@ -223,7 +223,7 @@ def _check_equal(
     largest = float(expected[real].abs().max())
     compared = [(False, made(**given, return_dict=True)[0][real] - expected[real])]
     if by_token and causal:
-        last = _behind_a_cache(made, given["input_ids"][:1], tokens - CACHED_TOKENS)
+        last = _outputs_with_cache(made, given["input_ids"][:1], tokens - CACHED_TOKENS)
         if last is not None:
             compared.append((True, last - expected[:1, -CACHED_TOKENS:]))
     for behind_cache, difference in compared:
@@ -237,7 +237,7 @@ def _check_equal(
             raise InputError(msg)
 
 
-def _behind_a_cache(
+def _outputs_with_cache(
     model: PreTrainedModel, ids: Int[Tensor, "1 token"], first: int
 ) -> Float[Tensor, "1 last dim"] | None:
     """What a model gives for the tokens from the `first` on, read one at a time; None without a cache."""

@@ -110,14 +110,14 @@ def saved_plan(folder: str | Path) -> AttentionPlan | None:
 
 def _saved_class(folder: Path) -> Any:
     names = read_pretrained(AutoConfig, folder).architectures or ["of unknown class"]
-    found = getattr(transformers, names[0], None)
-    if found is None:
+    kind = getattr(transformers, names[0], None)
+    if kind is None:
         msg = (
             f"{folder} holds a model {names[0]}, which is no class of transformers; say which with "
             "load_with_plan(folder, kind=...)."
         )
         raise InputError(msg)
-    return found
+    return kind
 
 
 def _install_learned(
@@ -129,59 +129,61 @@ def _install_learned(
     except InputError as error:
         msg = f"The plan in {folder} does not fit the model: {error}"
         raise InputError(msg) from error
-    wanted = {
+    tensors = {
         f"{at.path}.{NAME}.{name}": tensor
         for at in installed.modules
         for name, tensor in installed_in(at.module).state_dict(keep_vars=True).items()
     }
     try:
-        _fill(wanted, learned, folder)
+        _fill(tensors, learned, folder)
     except InputError:
         installed.remove()
         raise
     return installed
 
 
-def _fill(wanted: Tensors, learned: Tensors, folder: Path) -> None:
+def _fill(tensors: Tensors, learned: Tensors, folder: Path) -> None:
     """Copies what was learned into the tensors of the model.
 
     Raises:
         InputError: a tensor is missing, has another shape, or belongs to no mechanism.
     """
     # The same module has a longer name within a larger model.
-    names = {name: next((own for own in wanted if _same_end(own, name)), name) for name in learned}
-    extra = [name for name, own in names.items() if own not in wanted]
+    names = {
+        name: next((inner for inner in tensors if _same_end(inner, name)), name) for name in learned
+    }
+    extra = [name for name, inner in names.items() if inner not in tensors]
     unlike = [
         name
-        for name, own in names.items()
-        if own in wanted
+        for name, inner in names.items()
+        if inner in tensors
         and (
-            wanted[own].shape != learned[name].shape
-            or wanted[own].is_floating_point() != learned[name].is_floating_point()
+            tensors[inner].shape != learned[name].shape
+            or tensors[inner].is_floating_point() != learned[name].is_floating_point()
         )
     ]
     with torch.no_grad():
-        for name, own in names.items():
-            if own in wanted and name not in unlike:
-                wanted[own].copy_(learned[name])
+        for name, inner in names.items():
+            if inner in tensors and name not in unlike:
+                tensors[inner].copy_(learned[name])
     # What layers share stands in a file once.
-    filled = {id(wanted[own]) for own in names.values() if own in wanted}
-    missing = [own for own, tensor in wanted.items() if id(tensor) not in filled]
-    for found, what in (
+    filled = {id(tensors[inner]) for inner in names.values() if inner in tensors}
+    missing = [inner for inner, tensor in tensors.items() if id(tensor) not in filled]
+    for wrong, what in (
         (unlike, "has another shape or kind of numbers"),
         (extra, "is in no mechanism"),
         (missing, "is missing"),
     ):
-        if found:
+        if wrong:
             msg = (
-                f"The plan in {folder} and what its mechanisms learned do not agree: '{found[0]}' {what}; "
+                f"The plan in {folder} and what its mechanisms learned do not agree: '{wrong[0]}' {what}; "
                 "use the plan and the tensors that were written together."
             )
             raise InputError(msg)
 
 
-def _same_end(one: str, other: str) -> bool:
-    return one == other or one.endswith(f".{other}") or other.endswith(f".{one}")
+def _same_end(name: str, other: str) -> bool:
+    return name == other or name.endswith(f".{other}") or other.endswith(f".{name}")
 
 
 def _learned(folder: Path) -> Tensors:
@@ -195,20 +197,22 @@ def _learned(folder: Path) -> Tensors:
         inside |= {name: part for name, part in _read(path).items() if f".{NAME}." in name}
     if not (folder / TENSOR_FILE).exists():
         return inside
-    beside = _read(folder / TENSOR_FILE)
-    stale = [name for name in inside if name in beside and not _equal(inside[name], beside[name])]
+    written = _read(folder / TENSOR_FILE)
+    stale = [name for name in inside if name in written and not _equal(inside[name], written[name])]
     if stale:
         msg = (
             f"{folder / TENSOR_FILE} and the model's weights beside it hold different numbers for "
             f"'{stale[0]}'; delete that file if the weights are newer."
         )
         raise InputError(msg)
-    return beside
+    return written
 
 
-def _equal(one: Tensor, other: Tensor) -> bool:
+def _equal(first: Tensor, other: Tensor) -> bool:
     """Whether two tensors hold the same numbers; what is not learned yet is NaN."""
-    return one.shape == other.shape and bool(((one == other) | (one.isnan() & other.isnan())).all())
+    return first.shape == other.shape and bool(
+        ((first == other) | (first.isnan() & other.isnan())).all()
+    )
 
 
 def _read(path: Path) -> Tensors:

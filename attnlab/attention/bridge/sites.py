@@ -66,28 +66,30 @@ def attention_modules(model: PreTrainedModel) -> list[AttentionAt]:
     Raises:
         InputError: the model computes its attention itself, so it cannot be replaced.
     """
-    found = [
+    attending_modules = [
         (path, part)
         for path, part in model.named_modules()
         if isinstance(part, OwnAttention) or asks_interface(part)
     ]
     attending = [part for part in model.modules() if _looks_attending(part)]
-    if not found or any(not _holds(part, found) for part in attending):
+    if not attending_modules or any(not _holds(part, attending_modules) for part in attending):
         msg = (
             f"{type(model).__name__} computes its attention inside its own modules and not through "
             "transformers' AttentionInterface, so attnlab cannot replace it; models that can be used "
             "are, for example, BERT, DistilBERT, BART, Marian, T5 and Llama."
         )
         raise InputError(msg)
-    shared = _shared_layers(model, [path for path, _ in found])
-    sites = {part: _site(path, part, model.config) for path, part in found}
+    shared = _shared_layers(model, [path for path, _ in attending_modules])
+    sites = {part: _site(path, part, model.config) for path, part in attending_modules}
     numbers = {
-        site: layer_numbers(model, [part for part, own in sites.items() if own == site])
+        site: layer_numbers(
+            model, [part for part, site_of_part in sites.items() if site_of_part == site]
+        )
         for site in set(sites.values())
     }
     counts: Counter[str] = Counter()
     modules = []
-    for path, part in found:
+    for path, part in attending_modules:
         site = sites[part]
         layers = shared.get(path, numbers[site].get(part, (counts[site],)))
         counts[site] += len(layers)
@@ -124,10 +126,10 @@ def _shared_layers(model: nn.Module, paths: list[str]) -> dict[str, tuple[int, .
     shared: dict[str, tuple[int, ...]] = {}
     for name, part in model.named_modules():
         if isinstance(part, PreTrainedModel) and hasattr(part.config, "num_hidden_groups"):
-            own = [path for path in paths if not name or path.startswith(f"{name}.")]
+            paths_within = [path for path in paths if not name or path.startswith(f"{name}.")]
             served = _layers_of_groups(part.config)
-            if len(own) == len(served):
-                shared |= dict(zip(own, served, strict=True))
+            if len(paths_within) == len(served):
+                shared |= dict(zip(paths_within, served, strict=True))
     return shared
 
 
@@ -163,8 +165,8 @@ def _looks_attending(module: nn.Module) -> bool:
     return named and sum(isinstance(child, nn.Linear) for child in module.children()) >= 3
 
 
-def _holds(module: nn.Module, found: list[tuple[str, nn.Module]]) -> bool:
-    return any(part is module for _, part in found)
+def _holds(module: nn.Module, attending_modules: list[tuple[str, nn.Module]]) -> bool:
+    return any(part is module for _, part in attending_modules)
 
 
 def only_scores_next(config: Any) -> bool:
@@ -189,8 +191,10 @@ def _site(path: str, module: nn.Module, config: Any) -> str:
     if any(name in path for name in CROSS_NAMES):
         return "cross"
     # The decoder of NLLB-MoE says the one without the other, Doge neither.
-    said = [getattr(module, name) for name in ("is_causal", "is_decoder") if hasattr(module, name)]
-    causal = any(said) if said else only_scores_next(config)
+    declared = [
+        getattr(module, name) for name in ("is_causal", "is_decoder") if hasattr(module, name)
+    ]
+    causal = any(declared) if declared else only_scores_next(config)
     return "decoder" if causal else "encoder"
 
 
@@ -211,17 +215,17 @@ def installed_in(module: nn.Module) -> nn.Module:
     Raises:
         AttnlabError: nothing was.
     """
-    found = getattr(module, "mechanism" if isinstance(module, OwnAttention) else NAME, None)
-    if not isinstance(found, Mechanism | ByLayer):
+    mechanism = getattr(module, "mechanism" if isinstance(module, OwnAttention) else NAME, None)
+    if not isinstance(mechanism, Mechanism | ByLayer):
         msg = f"There is no mechanism in {type(module).__name__}."
         raise AttnlabError(msg)
-    return found
+    return mechanism
 
 
 def mechanisms_of(module: nn.Module) -> tuple[Mechanism, ...]:
     """The mechanisms in an attention module: one, or one for each of the layers that share it."""
-    found = installed_in(module)
-    members = found if isinstance(found, ByLayer) else [found]
+    mechanism = installed_in(module)
+    members = mechanism if isinstance(mechanism, ByLayer) else [mechanism]
     return tuple(member for member in members if isinstance(member, Mechanism))
 
 
@@ -259,18 +263,18 @@ def score_rules(at: AttentionAt, config: Any) -> set[ScoreRule]:
         at: the module.
         config: the configuration of the text model.
     """
-    found: set[ScoreRule] = set()
+    rules: set[ScoreRule] = set()
     if at.additive:
-        found.add("bias")
+        rules.add("bias")
     # Queries and keys of two sentences have no windows, whatever a configuration says of a layer.
     window = None if at.site == "cross" else _window(at.module, config)
     if window is not None and window < getattr(config, "max_position_embeddings", window + 1):
-        found.add("allowed")
+        rules.add("allowed")
     if getattr(at.module, "attn_logit_softcapping", None) is not None:
-        found.add("softcap")
+        rules.add("softcap")
     if getattr(at.module, "sinks", None) is not None:
-        found.add("sinks")
-    return found
+        rules.add("sinks")
+    return rules
 
 
 def layer_rules(model: PreTrainedModel) -> dict[tuple[str, int], frozenset[ScoreRule]]:
@@ -286,10 +290,10 @@ def layer_rules(model: PreTrainedModel) -> dict[tuple[str, int], frozenset[Score
 def rules_told(bias: Tensor | None, scoring: Scoring | None) -> set[ScoreRule]:
     """The rules that are among what a mechanism is told at a call, see `CallContext`."""
     scoring = scoring or Scoring()
-    told: dict[ScoreRule, Any] = {
+    given: dict[ScoreRule, Any] = {
         "bias": bias, "allowed": scoring.allowed, "softcap": scoring.softcap, "sinks": scoring.sinks
     }  # fmt: skip
-    return {rule for rule, value in told.items() if value is not None}
+    return {rule for rule, value in given.items() if value is not None}
 
 
 def _window(module: nn.Module, config: Any) -> int | None:

@@ -176,8 +176,8 @@ def cache_bytes(cache: Cache) -> int:
         if isinstance(cache, EncoderDecoderCache)
         else (cache,)
     )
-    held = [x for part in caches for layer in part.layers for x in (layer.keys, layer.values)]
-    return sum(x.untyped_storage().nbytes() for x in held if x is not None)
+    tensors = [x for part in caches for layer in part.layers for x in (layer.keys, layer.values)]
+    return sum(x.untyped_storage().nbytes() for x in tensors if x is not None)
 
 
 def gaps_of(

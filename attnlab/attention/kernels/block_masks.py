@@ -65,11 +65,11 @@ def attend_blocks(
 
 
 @contextmanager
-def _uncompiled(wanted: bool) -> Iterator[None]:
+def _uncompiled(interpreted: bool) -> Iterator[None]:
     """Lets torch run what is not compiled without a compiler, as its warning says."""
     name = "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
     before = getattr(flex, name)
-    setattr(flex, name, wanted)
+    setattr(flex, name, interpreted)
     try:
         yield
     finally:
@@ -132,14 +132,16 @@ class _Tables:
 
     def tensors(self, of: Callable[[Union], Tensor | None]) -> Tensor | None:
         """A tensor of each head's union, `[#batch, head, ...]`, with nothing where it has none."""
-        known = [(members, x) for members, union in self.unions if (x := of(union)) is not None]
-        if not known:
+        tensors_of_members = [
+            (members, x) for members, union in self.unions if (x := of(union)) is not None
+        ]
+        if not tensors_of_members:
             return None
-        batch, last = (max(x.shape[axis] for _, x in known) for axis in (0, -1))
-        like = known[0][1]
+        batch, last = (max(x.shape[axis] for _, x in tensors_of_members) for axis in (0, -1))
+        like = tensors_of_members[0][1]
         fill = NOWHERE if like.dtype == torch.long else 0
         table = like.new_full((batch, self.heads, *like.shape[2:-1], last), fill)
-        for members, x in known:
+        for members, x in tensors_of_members:
             table[:, members, ..., : x.shape[-1]] = x
         return table
 
@@ -156,17 +158,17 @@ def rule_of(
     members = [(list(some), part) for some, part in groups]
     unions = [(some, part.union(query[:, some], key, context)) for some, part in members]
     of = _Tables(unions, heads, query.device)
-    left = of.numbers(lambda one: one.window[0] * one.dilation)
-    right = of.numbers(lambda one: one.window[1] * one.dilation)
+    left = of.numbers(lambda union: union.window[0] * union.dilation)
+    right = of.numbers(lambda union: union.window[1] * union.dilation)
     # None where no head leaves keys out between: the kernel would divide for each pair of a block.
     dilated = any(union.dilation > 1 for _, union in unions)
-    dilation = of.numbers(lambda one: one.dilation) if dilated else None
-    behind = of.numbers(lambda one: 0 if one.causal else keys)
-    reach = of.numbers(lambda one: one.near.reach if one.near else -1)
-    near = of.tensors(lambda one: one.near.listed if one.near else None)
-    columns = of.tensors(lambda one: marked(one.columns, keys) if one.columns else None)
-    entries = of.tensors(lambda one: one.entries.marks() if one.entries else None)
-    wide = of.tensors(lambda one: one.wide)
+    dilation = of.numbers(lambda union: union.dilation) if dilated else None
+    behind = of.numbers(lambda union: 0 if union.causal else keys)
+    reach = of.numbers(lambda union: union.near.reach if union.near else -1)
+    near = of.tensors(lambda union: union.near.listed if union.near else None)
+    columns = of.tensors(lambda union: marked(union.columns, keys) if union.columns else None)
+    entries = of.tensors(lambda union: union.entries.marks() if union.entries else None)
+    wide = of.tensors(lambda union: union.wide)
     visible = None if context.visible is None else context.visible[:, None]
     allowed = None if context.scoring is None else context.scoring.allowed
     tables = (near, columns, entries, wide, visible, allowed)

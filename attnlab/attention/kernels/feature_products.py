@@ -192,7 +192,7 @@ def over_earlier(query: Tensor, key: Tensor, value: Tensor, last: int) -> Scaled
     query = F.pad(query[..., cut:, :], (0, 0, front, size - front - rows + cut))
     key = F.pad(key, (0, 0, 0, size - keys), value=-torch.inf)
     value = F.pad(value, (0, 0, 0, size - keys))
-    return _over_triangle(query, key, value).in_rows(cut - front, front + rows - cut - size)
+    return _triangle_sums(query, key, value).in_rows(cut - front, front + rows - cut - size)
 
 
 def over_later(query: Tensor, key: Tensor, value: Tensor, first: int) -> ScaledSums:
@@ -202,11 +202,11 @@ def over_later(query: Tensor, key: Tensor, value: Tensor, first: int) -> ScaledS
     return ScaledSums(turned.sums.flip(-2), turned.level.flip(-2))
 
 
-def _over_triangle(query: Tensor, key: Tensor, value: Tensor) -> ScaledSums:
+def _triangle_sums(query: Tensor, key: Tensor, value: Tensor) -> ScaledSums:
     """Keys 0..i for row i of a power of two."""
-    own = query + key
-    level = own.detach().amax(-1, keepdim=True)
-    weight = (own - _finite(level)).exp().sum(-1, keepdim=True)
+    logits = query + key
+    level = logits.detach().amax(-1, keepdim=True)
+    weight = (logits - _finite(level)).exp().sum(-1, keepdim=True)
     total, half = ScaledSums(weight * value, level), 1
     while half < query.shape[-2]:
         rows, keys, values = (x.unflatten(-2, (-1, 2, half)) for x in (query, key, value))

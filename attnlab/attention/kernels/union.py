@@ -81,8 +81,8 @@ def running_best(
         chunks, KEYS_AT_ONCE
     )
     carried, carried_at = _best_before(values, positions, count)
-    wanted = torch.arange(rows.start, rows.stop, device=priority.device).clamp(max=keys - 1)
-    chunk, row = wanted // KEYS_AT_ONCE, wanted % KEYS_AT_ONCE
+    nearest = torch.arange(rows.start, rows.stop, device=priority.device).clamp(max=keys - 1)
+    chunk, row = nearest // KEYS_AT_ONCE, nearest % KEYS_AT_ONCE
     near = values[:, :, chunk].masked_fill(
         torch.arange(KEYS_AT_ONCE, device=priority.device) > row[:, None], -torch.inf
     )
@@ -275,15 +275,15 @@ class Strip:
 
     def scores(self, query: Tensor, key: Tensor) -> Tensor:
         """Products of each query with the keys of its chunk's stretch."""
-        return self._to_rows(self._to_chunks(query) @ self._stretches(key))
+        return self._join_chunks(self._split_chunks(query) @ self._stretches(key))
 
     def mix(self, weights: Tensor, value: Tensor) -> Tensor:
         """Values of the stretches mixed by the weights of their slots."""
-        return self._to_rows(self._to_chunks(weights) @ self._stretches(value).mT)
+        return self._join_chunks(self._split_chunks(weights) @ self._stretches(value).mT)
 
     def seen(self, rows: Tensor, visible: Tensor) -> Tensor:  # noqa: ARG002 - all parts are asked alike
         """True for the slots of a stretch that the row's own window holds and that are real."""
-        return self._to_rows(self._inside(visible))
+        return self._join_chunks(self._inside(visible))
 
     def fused(self, query: Tensor, key: Tensor, value: Tensor, visible: Tensor) -> Tensor:
         """Mixed values by torch's fused attention on each chunk: quicker, but only forward."""
@@ -292,13 +292,13 @@ class Strip:
             return x.permute(0, 2, 3, 1, 4, 5).flatten(0, 2)
 
         out = F.scaled_dot_product_attention(
-            as_batch(self._to_chunks(query)),
+            as_batch(self._split_chunks(query)),
             as_batch(self._stretches(key).mT),
             as_batch(self._stretches(value).mT),
             attn_mask=as_batch(self._inside(visible)),
         )
         shape = (query.shape[0], self.union.dilation, self.chunks)
-        return self._to_rows(out.unflatten(0, shape).permute(0, 3, 1, 2, 4, 5))
+        return self._join_chunks(out.unflatten(0, shape).permute(0, 3, 1, 2, 4, 5))
 
     def _inside(self, visible: Tensor) -> Tensor:
         left, right = self.union.window
@@ -307,7 +307,7 @@ class Strip:
         inside = (offset >= -left) & (offset <= right)
         return inside & self._stretches(visible[:, None, :, None])  # batch 1 residue chunk row slot
 
-    def _to_chunks(self, tokens: Tensor) -> Tensor:
+    def _split_chunks(self, tokens: Tensor) -> Tensor:
         """`[batch, head, token, x]` as `[batch, head, residue, chunk, row, x]`."""
         dilation = self.union.dilation
         filling = dilation * self.chunks * self.size - self.queries
@@ -316,7 +316,7 @@ class Strip:
         folded = whole.unflatten(2, (-1, dilation))
         return folded.transpose(2, 3).unflatten(3, (self.chunks, self.size))
 
-    def _to_rows(self, chunks: Tensor) -> Tensor:
+    def _join_chunks(self, chunks: Tensor) -> Tensor:
         rows = chunks.flatten(3, 4).transpose(2, 3).flatten(2, 3)
         # A slice of everything would still cost the backward pass a copy.
         return rows if rows.shape[2] == self.queries else rows[:, :, : self.queries]
@@ -383,8 +383,8 @@ class _Entries:
         if self.union.columns is None:
             return real
         columns = self.union.columns
-        held = index.unsqueeze(-1) == columns.index[:, :, None, None]
-        return real & ~(held & columns.usable[:, :, None, None]).any(-1)
+        in_columns = index.unsqueeze(-1) == columns.index[:, :, None, None]
+        return real & ~(in_columns & columns.usable[:, :, None, None]).any(-1)
 
 
 def _outside(union: Union, index: Tensor, rows: Tensor) -> Tensor:

@@ -103,10 +103,10 @@ class BigBirdAttention(SparseSoftmax):
         weights = F.dropout(softmax_over(scores, seen), self.active_dropout())
         out = (weights @ _blocks(value, near, size)).flatten(2, 3)
         if self.spec.global_blocks:
-            out = self._with_global_rows(out, query, key, value, visible)
+            out = self._add_global_rows(out, query, key, value, visible)
         return out[:, :, :tokens]
 
-    def _with_global_rows(
+    def _add_global_rows(
         self, out: Tensor, query: Tensor, key: Tensor, value: Tensor, visible: Tensor
     ) -> Tensor:
         size = self.spec.block
@@ -125,23 +125,23 @@ class BigBirdAttention(SparseSoftmax):
 
     def _global(self, ends: Tensor, blocks: int) -> Indices:
         """The global blocks of each sentence, `[batch, 1, global]`; each counts once."""
-        size, wanted = self.spec.block, self.spec.global_blocks
-        own = -(-ends // size)
-        first = torch.arange(-(-wanted // 2), device=ends.device).expand(len(ends), -1)
-        last = own[:, None] - 1 - torch.arange(wanted // 2, device=ends.device)
-        usable = torch.cat([first < own[:, None], last > first.shape[-1] - 1], -1)
+        size, global_blocks = self.spec.block, self.spec.global_blocks
+        counts = -(-ends // size)
+        first = torch.arange(-(-global_blocks // 2), device=ends.device).expand(len(ends), -1)
+        last = counts[:, None] - 1 - torch.arange(global_blocks // 2, device=ends.device)
+        usable = torch.cat([first < counts[:, None], last > first.shape[-1] - 1], -1)
         index = torch.cat([first, last], -1).clamp(0, max(blocks - 1, 0))
         return Indices(index[:, None], usable[:, None])
 
     def _near(self, ends: Tensor, heads: int, blocks: int) -> Indices:
         """The blocks that each block of a sentence sees, `[batch, head, block, slot]`."""
-        spec, own = self.spec, (-(-ends // self.spec.block)).tolist()
+        spec, counts = self.spec, (-(-ends // self.spec.block)).tolist()
         slots = len(NEAR_BLOCKS) + spec.global_blocks + spec.random
-        index = torch.zeros(len(own), heads, blocks, slots, dtype=torch.long)
+        index = torch.zeros(len(counts), heads, blocks, slots, dtype=torch.long)
         usable = torch.zeros(index.shape, dtype=torch.bool)
-        for count in set(own):
+        for count in set(counts):
             table = block_table(spec.random, spec.global_blocks, spec.seed, count, heads)
-            for sentence in (at for at, length in enumerate(own) if length == count):
+            for sentence in (at for at, length in enumerate(counts) if length == count):
                 index[sentence, :, :count] = table.index
                 usable[sentence, :, :count] = table.usable
         return Indices(index.to(ends.device), usable.to(ends.device))
@@ -149,14 +149,14 @@ class BigBirdAttention(SparseSoftmax):
 
 @lru_cache(maxsize=64)
 @torch.inference_mode(mode=False)
-def block_table(drawn: int, wanted: int, seed: int, blocks: int, heads: int) -> Indices:
+def block_table(drawn: int, global_count: int, seed: int, blocks: int, heads: int) -> Indices:
     """Which blocks each block of a sentence of `blocks` sees, `[head, block, slot]`.
 
-    Each block once: the `wanted` global ones, the near ones, then `drawn` of the rest at random.
+    Each block once: the `global_count` global ones, the near ones, then `drawn` of the rest at random.
     """
-    ends = [*range(-(-wanted // 2)), *range(blocks - 1, blocks - 1 - wanted // 2, -1)]
+    ends = [*range(-(-global_count // 2)), *range(blocks - 1, blocks - 1 - global_count // 2, -1)]
     global_blocks = [block for block in dict.fromkeys(ends) if 0 <= block < blocks]
-    index = torch.zeros(heads, blocks, len(NEAR_BLOCKS) + wanted + drawn, dtype=torch.long)
+    index = torch.zeros(heads, blocks, len(NEAR_BLOCKS) + global_count + drawn, dtype=torch.long)
     usable = torch.zeros(index.shape, dtype=torch.bool)
     for head in range(heads):
         generator = random.Random(f"{seed} {blocks} {head}")

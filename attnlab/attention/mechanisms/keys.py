@@ -148,8 +148,8 @@ class KeysAttention(UnionSoftmax):
         if context.token_ids is None:
             msg = f"'{self.spec}' chooses keys by token: hand over the token ids of the keys (token_ids=)."
             raise AttnlabError(msg)
-        wanted = torch.tensor(self.spec.tokens, device=visible.device)
-        listed = torch.isin(context.token_ids, wanted)[:, None]
+        token_types = torch.tensor(self.spec.tokens, device=visible.device)
+        listed = torch.isin(context.token_ids, token_types)[:, None]
         return Near(listed, LONGEST_TEXT if self.spec.reach is None else self.spec.reach)
 
     def _some(self, near: Near, visible: Tensor, rows: Tensor) -> Tensor:

@@ -83,16 +83,16 @@ class LinearAttention(PaddingSafeMechanism):
     @in_full_precision
     def matrix(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
         """Weights pair by pair: rows sum to 1 over the real keys."""
-        phi_query, phi_key = self._of_queries(query), self._of_keys(key, context.visible)
+        phi_query, phi_key = self._query_features(query), self._key_features(key, context.visible)
         shape = (query.shape[-2], key.shape[-2])
         future = offsets(*shape, first_query=context.first_query, device=query.device) > 0
         matrix = kernel_matrix(phi_query, phi_key, future=future if self.causal else None)
         total = matrix.sum(-1, keepdim=True)
-        if not self._lost(total, key, context):
+        if not self._underflows(total, key, context):
             return normalised(matrix, total).to(query.dtype)
         identity = torch.eye(shape[1], dtype=torch.float64, device=key.device)
         identity = identity.expand(*key.shape[:2], -1, -1)
-        return self._in_scale(query, key, identity, context).to(query.dtype)
+        return self._mix_in_64_bits(query, key, identity, context).to(query.dtype)
 
     def cost(self, queries: int, keys: int, dim: int) -> Cost:
         """Sums over keys and their product with queries; the sums of each chunk are kept."""
@@ -102,7 +102,7 @@ class LinearAttention(PaddingSafeMechanism):
         return Cost(multiply_adds=sums + drawn, bytes=4 * (queries + keys) * features)
 
     def _mixed(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
-        phi_query, phi_key = self._of_queries(query), self._of_keys(key, context.visible)
+        phi_query, phi_key = self._query_features(query), self._key_features(key, context.visible)
         values = with_ones(value.to(phi_key.dtype))
         queries, keys, first_query = query.shape[-2], key.shape[-2], context.first_query
         if self.causal and first_query < keys - 1 and (queries != keys or first_query):
@@ -112,18 +112,20 @@ class LinearAttention(PaddingSafeMechanism):
         else:
             causal = self.causal and first_query < keys - 1
             sums = kernel_sums(phi_query, phi_key, values, causal=causal)
-        if self._lost(sums[..., -1:], key, context):
-            return self._in_scale(query, key, value, context)
+        if self._underflows(sums[..., -1:], key, context):
+            return self._mix_in_64_bits(query, key, value, context)
         return normalised(sums[..., :-1], sums[..., -1:]).to(value.dtype)
 
-    def _lost(self, total: Tensor, key: Tensor, context: Context) -> bool:
+    def _underflows(self, total: Tensor, key: Tensor, context: Context) -> bool:
         """Whether the one scale of all features was too large or too small for some row."""
         if self.spec.feature == "taylor":
             return False
         first_query, causal = context.first_query, self.causal
         return not nothing_lost(total, key, context.visible, first_query=first_query, causal=causal)
 
-    def _in_scale(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+    def _mix_in_64_bits(
+        self, query: Tensor, key: Tensor, value: Tensor, context: Context
+    ) -> Tensor:
         """Mixed values from sums that no scale of queries and keys makes vanish, in 64 bits."""
         of_query, of_key = (self._exponents(x.double()) for x in (query, key))
         real = visible_or_all(key, context.visible)[:, None, :, None]
@@ -141,7 +143,7 @@ class LinearAttention(PaddingSafeMechanism):
             return elu_exponents(x)
         return favor_exponents(x, self.spec.features, self.spec.seed)
 
-    def _of_queries(self, query: Tensor) -> Tensor:
+    def _query_features(self, query: Tensor) -> Tensor:
         """Features of queries, in 32 bits at least."""
         query = query.to(torch.promote_types(query.dtype, torch.float32))
         if self.spec.feature != "favor":
@@ -150,7 +152,7 @@ class LinearAttention(PaddingSafeMechanism):
         # A factor common to a row cancels out.
         return (exponents - exponents.detach().amax(-1, keepdim=True)).exp()
 
-    def _of_keys(self, key: Tensor, visible: Tensor | None) -> Tensor:
+    def _key_features(self, key: Tensor, visible: Tensor | None) -> Tensor:
         """Features of keys, 0 for padding, in 32 bits at least."""
         real = visible_or_all(key, visible)[:, None, :, None]
         key = key.to(torch.promote_types(key.dtype, torch.float32))

@@ -96,12 +96,12 @@ class LinformerAttention(PaddingSafeMechanism):
         weights = self._weights(query, key, real)
         if self.training:
             weights = F.dropout(weights, self.dropout)
-        return weights @ (self._mixtures(self._of_values(), value) @ value.where(real, 0.0))
+        return weights @ (self._mixtures(self._mixed_values(), value) @ value.where(real, 0.0))
 
     def matrix(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
         """softmax(Q (E K)^T / sqrt(dim)) F, 0 for padding; entries of either sign."""
         real = visible_or_all(key, context.visible)[:, None, :, None]
-        mixtures = self._mixtures(self._of_values(), key)
+        mixtures = self._mixtures(self._mixed_values(), key)
         return (self._weights(query, key, real) @ mixtures) * real.mT
 
     def cost(self, queries: int, keys: int, dim: int) -> Cost:
@@ -113,7 +113,7 @@ class LinformerAttention(PaddingSafeMechanism):
         projected = self._mixtures(self.key_projection, key) @ key.where(real, 0.0)
         return scaled_scores(query, projected).softmax(-1)
 
-    def _of_values(self) -> Tensor:
+    def _mixed_values(self) -> Tensor:
         both = self.spec.share in {"kv", "layers"}
         return self.key_projection if both else self.value_projection
 

@@ -76,12 +76,12 @@ class LongformerAttention(UnionSoftmax):
         """Where the global tokens of each sentence stand, `[batch, 1, global]`."""
         positions = torch.tensor(self.spec.global_tokens, dtype=torch.long, device=visible.device)
         lengths = visible.sum(-1, keepdim=True)
-        wanted = torch.where(positions < 0, positions + lengths, positions)
+        absolute = torch.where(positions < 0, positions + lengths, positions)
         ordinal = torch.where(visible, ordinals(visible), -1)
-        hits = ordinal[:, None, :] == wanted[:, :, None]
-        index, usable = hits.long().argmax(-1), hits.any(-1) & (wanted >= 0)
+        hits = ordinal[:, None, :] == absolute[:, :, None]
+        index, usable = hits.long().argmax(-1), hits.any(-1) & (absolute >= 0)
         # Two ways of writing one position, 0 and -1 in a sentence of one word, count once.
-        same = (wanted[:, :, None] == wanted[:, None, :]) & usable[:, None, :]
+        same = (absolute[:, :, None] == absolute[:, None, :]) & usable[:, None, :]
         usable = usable & ~same.tril(-1).any(-1)
         return Indices(index[:, None], usable[:, None])
 

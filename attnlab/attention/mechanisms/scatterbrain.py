@@ -96,7 +96,7 @@ class ScatterbrainAttention(PaddingSafeMechanism):
         whole = query, key, value
         query, key, real = _prepared(query, key, visible)
         scores = strip.scores(query * query.shape[-1] ** -0.5, key)
-        phi_query, phi_key, exact = self._in_scale(query, key, real, scores, inside)
+        phi_query, phi_key, exact = self._scaled_parts(query, key, real, scores, inside)
         values = with_ones(value.to(key.dtype))
         everywhere = kernel_sums(phi_query, phi_key, values, causal=self.causal and aligned)
         estimate = strip.scores(phi_query, phi_key)
@@ -106,7 +106,7 @@ class ScatterbrainAttention(PaddingSafeMechanism):
         before = everywhere[..., -1:] + exact.sum(-1, keepdim=True)
         # Where little is left of a difference, the rest is rounding.
         cancelled = bool((total < CANCELLED * before).any())
-        if cancelled or self._lost(total, key, context):
+        if cancelled or self._underflows(total, key, context):
             return self._exact_in_range(*whole, context)
         return normalised(sums[..., :-1], total).to(value.dtype)
 
@@ -119,11 +119,11 @@ class ScatterbrainAttention(PaddingSafeMechanism):
         query, key, real = _prepared(query, key, visible)
         inside = self.union.pairs(*shape, first_query, query.device) & real.mT
         scores = scaled_scores(query, key)
-        phi_query, phi_key, exact = self._in_scale(query, key, real, scores, inside)
+        phi_query, phi_key, exact = self._scaled_parts(query, key, real, scores, inside)
         estimate = kernel_matrix(phi_query, phi_key, future=offset > 0 if self.causal else None)
         matrix = torch.where(inside, exact, estimate)
         total = matrix.sum(-1, keepdim=True)
-        if not self._lost(total, key, context):
+        if not self._underflows(total, key, context):
             return normalised(matrix, total).to(dtype)
         identity = torch.eye(shape[1], dtype=torch.float64, device=key.device)
         identity = identity.expand(*key.shape[:2], -1, -1)
@@ -137,7 +137,7 @@ class ScatterbrainAttention(PaddingSafeMechanism):
         kept = (queries + keys) * features + 2 * queries * band
         return Cost(multiply_adds=everywhere + inside, bytes=4 * kept)
 
-    def _in_scale(
+    def _scaled_parts(
         self, query: Tensor, key: Tensor, real: Tensor, scores: Tensor, inside: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Features of queries and keys and exp(scores), over one factor a row that keeps them small."""
@@ -153,7 +153,7 @@ class ScatterbrainAttention(PaddingSafeMechanism):
         phi_key = (of_key - height).masked_fill(~real, -torch.inf).exp()
         return phi_query, phi_key, (scores - level).exp()
 
-    def _lost(self, total: Tensor, key: Tensor, context: Context) -> bool:
+    def _underflows(self, total: Tensor, key: Tensor, context: Context) -> bool:
         first_query, causal = context.first_query, self.causal
         return not nothing_lost(total, key, context.visible, first_query=first_query, causal=causal)
 

@@ -114,8 +114,8 @@ class SigmaStaticAttention(ContentFree):
         row = torch.arange(rows.start, rows.stop, device=visible.device)
         target = row[:, None] + torch.arange(-left, right + 1, device=visible.device)
         index = target.clamp(0, visible.shape[-1] - 1)
-        there = (target == index) & visible[:, index]
-        return self.band[None, :, None], index[None, None], there[:, None]
+        exists = (target == index) & visible[:, index]
+        return self.band[None, :, None], index[None, None], exists[:, None]
 
     def _columns(self, visible: Tensor, context: Context) -> tuple[Tensor, Tensor, Tensor]:
         if context.token_ids is None:

@@ -131,8 +131,8 @@ def softmax_with_sinks(scores: Tensor, seen: Tensor | None, sinks: Tensor) -> Te
     if seen is None:
         return scores.softmax(-1)[..., :-1]
     # A sink of -inf is none: a row without keys and sink is empty.
-    there = sink > -torch.inf
-    seen = torch.cat([seen.expand(*scores.shape[:-1], seen.shape[-1]), there], -1)
+    has_sink = sink > -torch.inf
+    seen = torch.cat([seen.expand(*scores.shape[:-1], seen.shape[-1]), has_sink], -1)
     return softmax_over(scores, seen)[..., :-1]
 
 

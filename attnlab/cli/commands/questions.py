@@ -8,10 +8,10 @@ import typer
 
 from attnlab.cli.command_options import (
     OVERWRITE,
-    check_matrices_there,
+    check_matrix_file_exists,
     check_overwrite,
-    check_source_there,
-    check_texts_there,
+    check_source_exists,
+    check_texts_exist,
     chosen,
     with_options,
 )
@@ -100,15 +100,15 @@ def _check_beforehand(
         files, inputs = files_of(question), inputs_of(question, source, settings)
         check_free(out, files, files.named(settings), overwrite=overwrite, inputs=inputs)
     if "model" not in question.sources:
-        check_matrices_there(Path(source))
+        check_matrix_file_exists(Path(source))
     elif "embeddings" not in question.sources or not Path(source).exists():
-        check_source_there(source, matrices="matrices" in question.sources)
+        check_source_exists(source, matrices="matrices" in question.sources)
     if question.writes:
         from attnlab.results import check_writes
 
         check_writes(question, source, settings, overwrite=overwrite, out=out)
     settings.check_source(source)
-    check_texts_there(settings)
+    check_texts_exist(settings)
 
 
 def _answer(

@@ -71,7 +71,7 @@ def table(
 
     print_notes(notes_on_weights(file.parent))
     frame = read_any_table(file, advice="name a file that a command wrote")
-    frame = _with_whole_numbers(frame[_wanted(frame, columns)])
+    frame = _restore_whole_numbers(frame[_columns_to_show(frame, columns)])
     declared = declared_columns(frame, file.name, (*declared_tables(), *TABLES))
     if output().as_json:
         print_json(table=frame)
@@ -98,14 +98,14 @@ def _too_wide(frame: "pd.DataFrame", columns: "tuple[Column, ...]") -> "list[Not
     return [TableWiderThanPage(sum(widths), PAGE_POINTS, fitting)]
 
 
-def _with_whole_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
+def _restore_whole_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
     """The table with whole numbers also in columns with gaps, which CSV readers take for fractions."""
     gaps = [name for name in frame.select_dtypes("float") if frame[name].isna().any()]
     whole = [name for name in gaps if (frame[name].dropna() % 1 == 0).all()]
     return frame.astype(dict.fromkeys(whole, "Int64"))
 
 
-def _wanted(frame: "pd.DataFrame", columns: str | None) -> list[str]:
+def _columns_to_show(frame: "pd.DataFrame", columns: str | None) -> list[str]:
     if columns is None:
         return [str(name) for name in frame]
     from attnlab.results import columns_chosen

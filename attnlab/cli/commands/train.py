@@ -205,8 +205,8 @@ def train(
         else:
             check_plans(words.get("attention", ()))
             check_corpus(words.get("corpus"))
-            taken = _from_run(like)
-            merged = settings_from(_merged(_from_file(settings), words, layers, taken))
+            taken = _settings_of_run(like)
+            merged = settings_from(_merged(_read_settings(settings), words, layers, taken))
             if like is not None:
                 _tell_taken(like, settings_from(taken), merged)
     # Several processes are told of a refusal together, which needs their libraries.
@@ -275,7 +275,7 @@ def _check_same_options(words: dict[str, Any], others: dict[str, Any]) -> None:
         raise InputError(msg)
 
 
-def _from_file(path: Path | None) -> dict[str, Any]:
+def _read_settings(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     if not path.exists():
@@ -284,7 +284,7 @@ def _from_file(path: Path | None) -> dict[str, Any]:
     return read_toml(path)
 
 
-def _from_run(run: Path | None) -> dict[str, Any]:
+def _settings_of_run(run: Path | None) -> dict[str, Any]:
     """All settings of a run; none without one."""
     if run is None:
         return {}
@@ -293,7 +293,7 @@ def _from_run(run: Path | None) -> dict[str, Any]:
     return settings_here(run, settings_from(read_record(run)["settings"])).as_dict()
 
 
-def _said(value: Any) -> str:
+def _setting_in_words(value: Any) -> str:
     """A setting in a line of many; of a plan, how many heads it has."""
     if not isinstance(value, dict):
         return str(value)
@@ -306,9 +306,13 @@ def _tell_taken(run: Path, taken: RunSettings, merged: RunSettings) -> None:
         return
     flat = [_flat(settings) for settings in (RunSettings(), taken, merged)]
     rows = [(name, *(values.get(name) for values in flat)) for name in flat[-1]]
-    same = [f"{name} {_said(now)}" for name, usual, then, now in rows if then == now != usual]
+    same = [
+        f"{name} {_setting_in_words(now)}"
+        for name, usual, then, now in rows
+        if then == now != usual
+    ]
     other = [
-        f"{name} {_said(now)} instead of {_said(then)}"
+        f"{name} {_setting_in_words(now)} instead of {_setting_in_words(then)}"
         for name, _, then, now in rows
         if then != now
     ]
@@ -350,13 +354,13 @@ def _merged(
     for section, kind in SECTIONS.items():
         typed_values = typed(kind, words)
         if "attention" in typed_values:
-            typed_values["attention"] = _by_address(typed_values["attention"])
+            typed_values["attention"] = _mechanisms_by_address(typed_values["attention"])
         if typed_values:
             merged[section] = merged.get(section, {}) | typed_values
     return merged
 
 
-def _by_address(words: list[str]) -> dict[str, str]:
+def _mechanisms_by_address(words: list[str]) -> dict[str, str]:
     """Mechanisms by address, from words such as `encoder=band(window=3)` and files of plans."""
     entries: dict[str, str] = {}
     for word in words:

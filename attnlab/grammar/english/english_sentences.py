@@ -99,7 +99,7 @@ def _noun_phrase(
         for number, adjective in enumerate(phrase.adjectives)
     ]
     tokens.append(noun)
-    tokens = [*_before_noun(phrase, node, noun, tokens[0].form), *tokens]
+    tokens = [*_determiners(phrase, node, noun, tokens[0].form), *tokens]
     if phrase.modifier is not None:
         tokens += _adjunct(phrase.modifier, inside(node, Slot.MODIFIER), "nmod", noun)
     if phrase.relative is not None:
@@ -111,7 +111,7 @@ def _noun_phrase(
     return tokens, noun
 
 
-def _before_noun(phrase: NounPhrase, node: int, noun: Token, following: str) -> list[Token]:
+def _determiners(phrase: NounPhrase, node: int, noun: Token, following: str) -> list[Token]:
     if phrase.possessor is not None:
         owner = inside(node, Slot.POSSESSOR)
         tokens, name = _phrase(phrase.possessor, owner, "nmod:poss", noun)
@@ -165,7 +165,7 @@ def _verb_group(clause: Clause, node: int, who: Agreement, *, question: bool) ->
         to_be = Token(forms.to_be(who, "present"), "be", "AUX", "aux", verb, finite)
         return _VerbGroup(to_be, [verb], verb, verb)
     if clause.negated or question:
-        return _VerbGroup(_to_do(clause, who, verb, finite), [verb], verb, verb)
+        return _VerbGroup(_infinitive(clause, who, verb, finite), [verb], verb, verb)
     verb.keys = (finite, key)
     if clause.tense == "past":
         verb.form = forms.past(predicate)
@@ -174,7 +174,7 @@ def _verb_group(clause: Clause, node: int, who: Agreement, *, question: bool) ->
     return _VerbGroup(None, [verb], verb, verb)
 
 
-def _to_do(clause: Clause, who: Agreement, verb: Token, key: int) -> Token:
+def _infinitive(clause: Clause, who: Agreement, verb: Token, key: int) -> Token:
     present = "does" if forms.is_third_singular(who) else "do"
     return Token("did" if clause.tense == "past" else present, "do", "AUX", "aux", verb, key)
 
@@ -189,7 +189,7 @@ def _wanting(
         base[0].keys = verb.keys
         lexical[1].keys = verb.keys
     if clause.negated or question:
-        return _VerbGroup(_to_do(clause, who, want, finite), lexical, want, verb)
+        return _VerbGroup(_infinitive(clause, who, want, finite), lexical, want, verb)
     want.form = "wants" if forms.is_third_singular(who) else "want"
     return _VerbGroup(None, lexical, want, verb)
 
@@ -227,7 +227,7 @@ def _clause(
         if clause.degree is not None:
             tokens.append(_adverb(clause.degree, inside(node, Slot.DEGREE), group.verb))
         tokens.append(group.verb)
-    tokens += _after_verb(clause, node, group.verb)
+    tokens += _verb_complements(clause, node, group.verb)
     return tokens, group.root
 
 
@@ -242,18 +242,18 @@ def _relative_pronoun(
     return Token(form, form, "PRON", relation, head, inside(node, Slot.MARKER))
 
 
-def _after_verb(clause: Clause, node: int, verb: Token) -> list[Token]:
+def _verb_complements(clause: Clause, node: int, verb: Token) -> list[Token]:
     tokens: list[Token] = []
     late: list[Token] = []
     if clause.recipient is not None:
         where = inside(node, Slot.RECIPIENT)
         shifted = isinstance(clause.recipient, Pronoun) and not isinstance(clause.object, Pronoun)
-        found, head = _phrase(clause.recipient, where, "iobj" if shifted else "obl", verb)
+        phrase, head = _phrase(clause.recipient, where, "iobj" if shifted else "obl", verb)
         if shifted:
-            tokens += found
+            tokens += phrase
         else:
             key = inside(where, Slot.PREPOSITION)
-            late = [Token("to", "to", "ADP", "case", head, key), *found]
+            late = [Token("to", "to", "ADP", "case", head, key), *phrase]
     if clause.object is not None:
         tokens += _object(clause, clause.object, node, verb)
     tokens += late

@@ -98,11 +98,11 @@ def clinging_object(clause: Clause) -> Pronoun | None:
 def _clitics(clause: Clause, node: int, verb: Token) -> list[Token]:
     """Receiver before object; the two of the third person are one word (glielo)."""
     entry = italian_verb(clause)
-    found = clinging_object(clause)
+    pronoun = clinging_object(clause)
     dative = entry is not None and entry.dative
     tokens: list[Token] = []
-    if found is not None:
-        form = dative_pronoun(found) if dative else direct_pronoun(found)
+    if pronoun is not None:
+        form = dative_pronoun(pronoun) if dative else direct_pronoun(pronoun)
         where = inside(node, Slot.OBJECT)
         relation = "iobj" if dative else "obj"
         preposition = (inside(where, Slot.PREPOSITION),) if dative else ()
@@ -339,7 +339,7 @@ def _determiners(
     return tokens
 
 
-def _with_preposition(
+def _prepositional_phrase(
     entry: Preposition, tokens: list[Token], noun: Token, key: Key
 ) -> list[Token]:
     """Preposition and phrase, contracted with the article where there is one."""
@@ -366,7 +366,7 @@ def _contracted(
 def _adjunct(adjunct: Adjunct, node: int, relation: str, head: Token) -> list[Token]:
     tokens, noun = _phrase(adjunct.phrase, inside(node, Slot.PHRASE), relation, head)
     key = inside(node, Slot.PREPOSITION)
-    return _with_preposition(adjunct.preposition, tokens, noun, key)
+    return _prepositional_phrase(adjunct.preposition, tokens, noun, key)
 
 
 def _clause(clause: Clause, node: int, shared: Agreement | None) -> tuple[list[Token], Token]:
@@ -390,7 +390,7 @@ def _clause(clause: Clause, node: int, shared: Agreement | None) -> tuple[list[T
     tokens += [*group.before, *group.after]
     if clause.manner is not None:
         tokens.append(adverb(clause.manner, inside(node, Slot.MANNER), group.verb))
-    tokens += _after_verb(clause, node, group.verb)
+    tokens += _verb_complements(clause, node, group.verb)
     return tokens, group.root
 
 
@@ -403,20 +403,20 @@ def _inverted_clause(clause: Clause, node: int) -> tuple[list[Token], Token]:
     group = predicate_tokens(clause, agreement(clause.object), node, ())
     tokens = [*group.before, *group.after]
     if not isinstance(clause.subject, Pronoun):
-        found, noun = _phrase(clause.subject, subject_node, "obl", group.root)
-        tokens = [*_contracted("a", found, noun, inside(node, Slot.VERB)), *tokens]
+        phrase, noun = _phrase(clause.subject, subject_node, "obl", group.root)
+        tokens = [*_contracted("a", phrase, noun, inside(node, Slot.VERB)), *tokens]
     tokens += _phrase(clause.object, inside(node, Slot.OBJECT), "nsubj", group.root)[0]
     return [*tokens, *_circumstances(clause, node, group.verb)], group.root
 
 
-def _after_verb(clause: Clause, node: int, verb: Token) -> list[Token]:
+def _verb_complements(clause: Clause, node: int, verb: Token) -> list[Token]:
     tokens: list[Token] = []
     if clause.object is not None and clinging_object(clause) is None:
         tokens += _object(clause, clause.object, node, verb)
     if clause.recipient is not None and not isinstance(clause.recipient, Pronoun):
         where = inside(node, Slot.RECIPIENT)
-        found, noun = _phrase(clause.recipient, where, "obl", verb)
-        tokens += _contracted("a", found, noun, inside(where, Slot.PREPOSITION))
+        phrase, noun = _phrase(clause.recipient, where, "obl", verb)
+        tokens += _contracted("a", phrase, noun, inside(where, Slot.PREPOSITION))
     return [*tokens, *_circumstances(clause, node, verb)]
 
 

@@ -295,7 +295,7 @@ def before_vowel(preposition: str, following: str) -> str:
     return "ad" if preposition == "a" and following[0].lower() == "a" else preposition
 
 
-def _like_article(stem: str, index: int, following: str) -> str:
+def _article_forms(stem: str, index: int, following: str) -> str:
     """Quello and bello before a noun end as the definite article does."""
     endings = {
         "il": "l",
@@ -317,7 +317,7 @@ def determiner_form(lemma: str, index: int, following: str) -> str:
     if lemma == "uno":
         return indefinite_article(index, following)
     if lemma == "quello":
-        return _like_article("que", index, following)
+        return _article_forms("que", index, following)
     if lemma == "questo" and index < 2 and starts_with_vowel(following):
         return "quest'"
     return possessive_form(lemma, index) if lemma in _POSSESSIVES else _regular(lemma)[index]
@@ -364,7 +364,7 @@ def adjective_form(entry: Adjective, index: int, following: str | None = None) -
     """The adjective in gender and number; `following` is the noun when it stands before it."""
     adjective = ADJECTIVE_WORDS[entry.name]
     if following is not None and adjective.word == "bello":
-        return _like_article("be", index, following)
+        return _article_forms("be", index, following)
     if following is not None and adjective.word == "buono" and index == 0:
         return "buono" if _LO.match(following) else "buon"
     return (adjective.forms or _regular(adjective.word))[index]

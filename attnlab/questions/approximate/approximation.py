@@ -260,7 +260,7 @@ def _reference(
     make: dict[str, Callable[[Tensor], Tensor]] = {
         "zero": references.zero_matrix,
         "uniform": lambda H: references.uniform_matrix(H, causal=settings.causal),
-        "mean_by_offset": references.own_mean_by_offset,
+        "mean_by_offset": references.diagonal_means,
         "top": lambda H: references.top_entries(H, budget),
         "svd": lambda H: references.truncated_svd(H, svd_rank(budget, *H.shape[-2:])),
     }
