@@ -77,10 +77,13 @@ from .folders import PRETRAINED_MARKS as PRETRAINED_MARKS
 from .folders import RESULT_MARK as RESULT_MARK
 from .folders import RUN_MARK as RUN_MARK
 from .folders import UNFINISHED as UNFINISHED
+from .folders import check_no_links as check_no_links
+from .folders import check_not_read as check_not_read
 from .folders import interrupted_result as interrupted_result
 from .folders import is_locked as is_locked
 from .folders import is_of_attnlab as is_of_attnlab
 from .folders import locked as locked
+from .folders import paths_in as paths_in
 from .folders import recorded_result as recorded_result
 from .folders import replacing_result as replacing_result
 from .folders import similar_folder as similar_folder
@@ -116,9 +119,6 @@ from .options import OptionField as OptionField
 from .options import Settings as Settings
 from .options import option_fields as option_fields
 from .options import options_of as options_of
-from .outputs import check_no_links as check_no_links
-from .outputs import check_not_read as check_not_read
-from .outputs import paths_in as paths_in
 from .pretrained import MECHANISM_NAME as MECHANISM_NAME
 from .pretrained import READ_WITH_PLAN as READ_WITH_PLAN
 from .pretrained import read_pretrained as read_pretrained

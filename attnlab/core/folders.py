@@ -1,10 +1,14 @@
-"""Writing the files of a result so that a folder never mixes those of two results."""
+"""Folders of results: locked, replaced as a whole, and nothing written where it must not be.
+
+A folder that a user names may be a link. What stands below it may be anyone's: a link in the place of a
+folder is refused, and one in the place of a file is itself replaced or deleted.
+"""
 
 import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -12,7 +16,6 @@ from typing import Any
 from attnlab.core.documents import read_json
 from attnlab.core.errors import AttnlabError, InputError
 from attnlab.core.files import check_no_dangling_link, delete_leftovers, flush_to_disk
-from attnlab.core.outputs import check_no_links
 from attnlab.core.signals import note_written, noting_written, undisturbed
 from attnlab.core.texts import nearest
 
@@ -53,7 +56,9 @@ def _made_and_locked(folder: Path) -> tuple[int, list[Path]]:
         for attempt in range(1, ATTEMPTS + 1):
             made |= {path for path in (folder, *folder.parents) if not os.path.lexists(path)}
             try:
-                handle = _opened(folder)
+                if not folder.exists():
+                    folder.mkdir(parents=True, exist_ok=True)
+                handle = os.open(folder, os.O_RDONLY)
             except FileNotFoundError:  # deleted since
                 if attempt == ATTEMPTS:
                     raise
@@ -65,12 +70,6 @@ def _made_and_locked(folder: Path) -> tuple[int, list[Path]]:
         raise AttnlabError(msg) from error
     msg = f"Other processes keep deleting the folder {folder}; choose another one."
     raise AttnlabError(msg)
-
-
-def _opened(folder: Path) -> int:
-    if not folder.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-    return os.open(folder, os.O_RDONLY)
 
 
 def _lock(handle: int, folder: Path) -> bool:
@@ -291,3 +290,72 @@ def similar_folder(path: str | Path) -> str:
         return ""
     near = nearest(path.name, sorted(names))
     return f" Did you mean {path.parent / near}?" if near else ""
+
+
+def check_no_links(folder: str | Path, paths: Iterable[str | Path]) -> None:
+    """Raises where something is to be written or deleted below a folder, and a link is on the way to it.
+
+    Args:
+        folder: that the user named; it may be a link itself.
+        paths: below it, of files; `figures/*` stands for whatever there is in `figures`.
+
+    Raises:
+        InputError: see above.
+    """
+    folder = Path(folder)
+    # The last parent is the folder itself.
+    inner = {parent: None for path in paths for parent in reversed(Path(path).parents[:-1])}
+    for path in (folder / parent for parent in inner):
+        if path.is_symlink():
+            msg = (
+                f"{path} is a link to {path.readlink()}, and nothing is written or deleted behind a link in "
+                f"{folder}; put a folder in its place, or name another folder."
+            )
+            raise InputError(msg)
+
+
+def paths_in(settings: Mapping[str, Any]) -> dict[Path, str]:
+    """The paths among settings and in lists of theirs where something is, each with the name of its setting.
+
+    A link to nothing is none. Words such as `plan=plan.json` name one too.
+    """
+    paths: dict[Path, str] = {}
+    for name, value in settings.items():
+        for item in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(item, str | Path):
+                words = (str(item), str(item).partition("=")[2])
+                # A text may be too long for the name of a file, which `Path.exists` raises for.
+                existing = (word for word in words if word and os.path.exists(word))  # noqa: PTH110
+                paths |= {Path(word): name for word in existing}
+    return paths
+
+
+def check_not_read(
+    replaced: Iterable[str | Path], inputs: Mapping[Path, str], *, result: str | Path | None = None
+) -> None:
+    """Raises where what is to be replaced is an input of the same command, or one of them holds the other.
+
+    Args:
+        replaced: files and folders that would be replaced or deleted.
+        inputs: see `paths_in`.
+        result: the folder whose result they are of; an input may hold the whole of it, as a model does.
+
+    Raises:
+        InputError: see above.
+    """
+    around: set[Path] = set()
+    if result is not None:
+        whole = Path(result).resolve()
+        around = {whole, *whole.parents}
+    for output in map(Path, replaced):
+        # Of a link the link itself is replaced.
+        place = output.parent.resolve() / output.name
+        for path, name in inputs.items():
+            source = path.resolve()
+            holds = source in place.parents and source not in around
+            if holds or place in source.parents or (output.exists() and output.samefile(path)):
+                msg = (
+                    f"{output} is not replaced, since {path} is read by the same command ({name}); name "
+                    "another file or folder to write to."
+                )
+                raise InputError(msg)

@@ -48,7 +48,9 @@ def read_pretrained(kind: Any, source: str | Path, **options: Any) -> Any:
     """
     check_files_in(source)
     # Of a name on the hub the configuration is read first, and once.
-    if kind is AutoConfig or (Path(source).is_dir() and _reads_configuration(kind)):
+    if kind is AutoConfig or (
+        Path(source).is_dir() and not issubclass(kind, PreTrainedTokenizerBase)
+    ):
         configuration = _configuration(source)
         _check_plausible_values(configuration, source)
         _check_weight_files(configuration, Path(source))
@@ -174,10 +176,6 @@ def _check_inside(folder: Path, where: str, names: Iterable[str]) -> None:
             msg = f"{folder / where} names {briefly(name)}, outside its folder; move that file into it."
             raise InputError(msg)
         check_regular(folder / name)
-
-
-def _reads_configuration(kind: Any) -> bool:
-    return not issubclass(kind, PreTrainedTokenizerBase)
 
 
 def _makes_models(kind: Any) -> bool:

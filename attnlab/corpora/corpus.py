@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import combinations, islice, permutations
 from pathlib import Path
@@ -137,7 +137,10 @@ def load_corpus(
     # Documents before splits, so that their sentences are neighbours; case before splits, so that
     # sentences which differ in case only do not straddle.
     documents: Splits = {
-        split: join_documents(_lower(rows) if lowercase else rows, document)
+        split: join_documents(
+            ((source.lower(), target.lower()) for source, target in rows) if lowercase else rows,
+            document,
+        )
         for split, rows in splits.items()
     }
     storage = Storage(in_memory)
@@ -148,8 +151,6 @@ def load_corpus(
 
 def _side_of_last_language(languages: tuple[str, str]) -> Callable[[Pair], str]:
     """The side in the later of two languages of the grammar, so that both directions have the same parts."""
-    from attnlab.grammar import LANGUAGES
-
     source, target = map(list(LANGUAGES).index, languages)
     return target_of if target > source else source_of
 
@@ -186,10 +187,6 @@ def _corpus(
         if not len(parts[split]):
             digest.update(b"\n")
     return ParallelCorpus(name, *languages, **parts, checksum=digest.hexdigest())
-
-
-def _lower(rows: Iterable[Pair]) -> Iterator[Pair]:
-    return ((source.lower(), target.lower()) for source, target in rows)
 
 
 def split_pair(pair: str) -> tuple[str, str]:
@@ -231,7 +228,7 @@ def draw_embedded(
     Raises:
         InputError: a language that the grammar does not have.
     """
-    from attnlab.grammar import LANGUAGES, draw_pairs
+    from attnlab.grammar import draw_pairs
 
     if not set(languages) <= set(LANGUAGES):
         pairs = " and ".join("-".join(pair) for pair in permutations(LANGUAGES, 2))

@@ -12,12 +12,12 @@ from .losses import LOSS_IN_WORDS as LOSS_IN_WORDS
 from .losses import LOSS_UNITS as LOSS_UNITS
 from .losses import final_states as final_states
 from .opened_model import Opened as Opened
+from .opened_model import Parts as Parts
+from .opened_model import calibrated_parts as calibrated_parts
+from .opened_model import observe_part as observe_part
 from .opened_model import opened as opened
-from .parts import Parts as Parts
-from .parts import calibrated_parts as calibrated_parts
-from .parts import observe_part as observe_part
-from .parts import parts_of as parts_of
-from .parts import training_texts as training_texts
+from .opened_model import parts_of as parts_of
+from .opened_model import training_texts as training_texts
 from .shared_settings import ABLATION_SENTENCES as ABLATION_SENTENCES
 from .shared_settings import CALIBRATION_TEXT as CALIBRATION_TEXT
 from .shared_settings import ENOUGH_FOR_INTERVALS as ENOUGH_FOR_INTERVALS

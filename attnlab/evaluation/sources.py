@@ -120,7 +120,9 @@ def model_and_texts(
     if not isinstance(sentences, int):
         texts = Texts(tuple(texts_of(sentences)))
     elif treebank is not None:
-        texts = _treebank_texts(treebank, sentences, lowercase=model.lowercase)
+        trees = gold_of_treebank(treebank, sentences, lowercase=model.lowercase)
+        origin = path_label(treebank)
+        texts = Texts(trees.texts, origin, sentences_in(treebank), gold=trees)
     elif text is not None:
         lines = read_texts(text, lowercase=model.lowercase)
         texts = Texts(lines[:sentences], path_label(text), len(lines), lines[sentences:])
@@ -205,11 +207,6 @@ def _check_one_source(
     if isinstance(sentences, int) and sentences < 1:
         msg = f"The number of sentences must be at least 1, not {sentences}."
         raise InputError(msg)
-
-
-def _treebank_texts(path: str | Path, sentences: int, *, lowercase: bool) -> Texts:
-    trees = gold_of_treebank(path, sentences, lowercase=lowercase)
-    return Texts(trees.texts, path_label(path), sentences_in(path), gold=trees)
 
 
 def _test_part(corpus: ParallelCorpus, sentences: int, languages: str | None) -> Texts:

@@ -66,18 +66,11 @@ def export_layer_types(
         except ValueError as error:
             msg = f"The tokenizer of {model.label} cannot be written ({reason(error)}); restore its files."
             raise InputError(msg) from error
-        _leave_paths_out(aside)
+        # Some of what writes tokenizers notes from which files they were read.
+        for path in aside.glob("*config.json"):
+            values = read_json(path, dict[str, Any], finite=False)
+            write_json(path, _labelled_paths(values))
         set_usual_permissions(aside)
-
-
-def _leave_paths_out(folder: Path) -> None:
-    """Makes labels of what configurations say of places on the machine where the model came about.
-
-    Some of what writes tokenizers notes from which files they were read.
-    """
-    for path in folder.glob("*config.json"):
-        values = read_json(path, dict[str, Any], finite=False)
-        write_json(path, _labelled_paths(values))
 
 
 def _labelled_paths(value: Any) -> Any:

@@ -210,8 +210,10 @@ def first_uncached(module: nn.Module) -> Mechanism | None:
     for part in module.modules():
         if isinstance(part, OwnAttention):
             for mechanism in part.mechanism.modules():
-                if isinstance(mechanism, Mechanism) and not _decodes(mechanism):
-                    return mechanism
+                if isinstance(mechanism, Mechanism):
+                    by_token = mechanism.causal and getattr(mechanism, "uses_tokens", False)
+                    if by_token or not mechanism.traits.cached:
+                        return mechanism
     return None
 
 
@@ -224,11 +226,6 @@ def check_cached(module: nn.Module) -> None:
             "model with use_cache=False (generate does by itself when use_cache is not given)."
         )
         raise InputError(msg)
-
-
-def _decodes(mechanism: Mechanism) -> bool:
-    by_token = mechanism.causal and getattr(mechanism, "uses_tokens", False)
-    return mechanism.traits.cached and not by_token
 
 
 def sinusoidal_positions(

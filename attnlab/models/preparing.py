@@ -210,7 +210,8 @@ def prepare(
     steps = step_budget(training_pairs, settings.optimizer)
     optimizer = replace(settings.optimizer, batch_tokens=steps.batch_tokens, warmup=steps.warmup)
     settings, limit = replace(settings, optimizer=optimizer), settings.corpus.max_tokens
-    held_out = _first(encoded.validation, optimizer.validation_sentences)
+    most = min(optimizer.validation_sentences, len(encoded.validation))
+    held_out = encoded.validation.select(range(most))
     pairs = TokenPairs(held_out)
     texts = corpus.validation[settings.model.predicted_side][:]
     rows = held_out["row"][:]
@@ -253,10 +254,6 @@ def prepare(
         training_sample=TokenPairs(_spread(encoded.train, len(held_out))),
         references=[texts[rows[index]] for index in order],
     )
-
-
-def _first(split: "datasets.Dataset", count: int) -> "datasets.Dataset":
-    return split.select(range(min(count, len(split))))
 
 
 def _spread(split: "datasets.Dataset", count: int) -> "datasets.Dataset":

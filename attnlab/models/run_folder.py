@@ -87,13 +87,10 @@ def is_run(folder: str | Path) -> bool:
         record = fitting(dict[str, Any], parse_json(document_text(path)))
     except InputError:
         return path.is_file() and (path.parent / "config.json").is_file()
-    whole = {"format", "settings", "corpus"} <= set(record)
-    return whole or (path.is_file() and _holds_own_model(path.parent))
-
-
-def _holds_own_model(folder: Path) -> bool:
-    """Whether the `config.json` of a folder is that of a model that attnlab trains."""
-    return _configuration(folder / "config.json").get("model_type") in OWN_TYPES
+    if {"format", "settings", "corpus"} <= set(record):
+        return True
+    kind = _configuration(path.parent / "config.json").get("model_type")
+    return path.is_file() and kind in OWN_TYPES
 
 
 def is_model(folder: str | Path) -> bool:

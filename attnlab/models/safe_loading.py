@@ -232,11 +232,7 @@ def save_with_checksum(model: Any, folder: str | Path) -> None:
         SafetensorError: the same, where safetensors writes.
     """
     model.save_pretrained(folder)
-    _record_checksum(Path(folder) / WEIGHTS)
-
-
-def _record_checksum(path: Path) -> None:
-    """Writes a file of tensors once more, with the checksum of their numbers."""
+    path = Path(folder) / WEIGHTS
     tensors = load_file(path)
     write_tensors(path, tensors, {"format": "pt", _ENTRY: tensors_checksum(tensors)})
 

@@ -15,7 +15,7 @@ from zoo.random_models import PAIRS, tokenizer
 
 from attnlab.cli.app import app
 from attnlab.core.errors import InputError
-from attnlab.core.outputs import paths_in
+from attnlab.core.folders import paths_in
 from attnlab.questions.align import aligning
 from attnlab.questions.align.aligning import align
 from attnlab.results.result import Result

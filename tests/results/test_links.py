@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 from attnlab.cli.app import app
 from attnlab.core.errors import InputError
 from attnlab.core.files import write_text
-from attnlab.core.folders import replacing_result
-from attnlab.core.outputs import check_no_links
+from attnlab.core.folders import check_no_links, replacing_result
 from attnlab.models import exporting
 from attnlab.questions.approximate.approximation import approximate
 from attnlab.results.page import result_page

@@ -27,7 +27,7 @@ from attnlab.budget.uniform import refusals, uniform
 from attnlab.core.addresses import SITES
 from attnlab.core.errors import InputError
 from attnlab.evaluation.evaluator import load_evaluator
-from attnlab.evaluation.parts import parts_of
+from attnlab.evaluation.opened_model import parts_of
 from attnlab.evaluation.sources import Texts
 from attnlab.models.loaded import Model
 from attnlab.models.run import load

@@ -18,7 +18,7 @@ from attnlab.attention.bridge.sites import layer_rules
 from attnlab.attention.plan import plan_of
 from attnlab.core.errors import InputError
 from attnlab.evaluation.evaluator import Evaluator, load_evaluator
-from attnlab.evaluation.parts import observe_part
+from attnlab.evaluation.opened_model import observe_part
 from attnlab.evaluation.shared_settings import Steps
 from attnlab.models import IGNORED_LABEL
 from attnlab.questions.plan.criteria import costs
