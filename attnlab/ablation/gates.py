@@ -166,16 +166,14 @@ def train_gates(
             for group in optimizer.param_groups[1:]:
                 group["lr"] = parameter_learning_rate * schedule(step)
         with gates.drawn(generator):
-            batch_loss = loss(batch)
+            total = loss(batch)
             open_heads = gates.expected_open()
-            slopes = torch.autograd.grad(
-                batch_loss + penalty * open_heads, trained, allow_unused=True
-            )
+            slopes = torch.autograd.grad(total + penalty * open_heads, trained, allow_unused=True)
         for parameter, slope in zip(trained, slopes, strict=True):
             parameter.grad = slope
         optimizer.step()
         optimizer.zero_grad()
-        history.append(GateStep(float(batch_loss.detach()), float(open_heads.detach())))
+        history.append(GateStep(float(total.detach()), float(open_heads.detach())))
     return history
 
 

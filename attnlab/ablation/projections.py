@@ -202,9 +202,7 @@ def _add_sharing(
     projection: Projection, every: Iterable[Projection], calls: Sequence[Call]
 ) -> Projection:
     """The projection with what shares its linear module, and how often a pass calls that."""
-    alike = {
-        candidate.attention: None for candidate in every if candidate.module is projection.module
-    }
+    alike = {other.attention: None for other in every if other.module is projection.module}
     sharing = tuple(module for module in alike if module is not projection.attention)
     module_calls = sum(call[0] is projection.module for call in calls)
     return replace(projection, sharing=sharing, module_calls=module_calls)
@@ -224,19 +222,17 @@ def check_apart(projections: Projections, run: Callable[[], Any]) -> None:
         projections: of the model, which must be in eval mode and show its weights.
         run: calls it so that weights are returned.
     """
-    models = {
-        projection.model for projection in projections.values() if projection.model is not None
-    }
+    models = {part.model for part in projections.values() if part.model is not None}
     if torch.is_inference_mode_enabled() or any(
         parameter.is_inference() for model in models for parameter in model.parameters()
     ):
         return
     with torch.enable_grad():
         for (site, layer), (weights, read) in _traced(projections, models, run).items():
-            projection = projections[site, layer]
-            if _mixed(read, weights, projection.heads):
+            part = projections[site, layer]
+            if _mixed(read, weights, part.heads):
                 msg = (
-                    f"{site} layer {layer}: {type(projection.attention).__name__} mixes its heads before the "
+                    f"{site} layer {layer}: {type(part.attention).__name__} mixes its heads before the "
                     "output projection, so no head of this model can be ablated alone."
                 )
                 raise AttnlabError(msg)

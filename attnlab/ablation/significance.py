@@ -147,10 +147,8 @@ def _bleu_counts(system: Sequence[str], references: Sequence[str]) -> Float[Tens
     metric = BLEU(effective_order=True)
     rows = []
     for hypothesis, reference in zip(system, references, strict=True):
-        statistics = metric.sentence_score(hypothesis, [reference])
-        rows.append(
-            [*statistics.counts, *statistics.totals, statistics.sys_len, statistics.ref_len]
-        )
+        scored = metric.sentence_score(hypothesis, [reference])
+        rows.append([*scored.counts, *scored.totals, scored.sys_len, scored.ref_len])
     return torch.tensor(rows, dtype=torch.float64)
 
 
@@ -335,10 +333,8 @@ def contrasts(differences: Mapping[str, Sequence[float]]) -> pd.DataFrame:
         row |= {"same_sign": int((np.sign(values) == np.sign(values.mean())).sum())}
         rows.append(row | _described("difference", values) | {"p_value": _p_value(values)})
     table = pd.DataFrame(rows, columns=[*_CONTRAST, *_DIFFERENCE])
-    has_p_value = table["p_value"].notna()
-    table.loc[has_p_value, "p_value"] = holm_adjusted(
-        table.loc[has_p_value, "p_value"].to_numpy(dtype=float)
-    )
+    tested = table["p_value"].notna()
+    table.loc[tested, "p_value"] = holm_adjusted(table.loc[tested, "p_value"].to_numpy(dtype=float))
     return table
 
 

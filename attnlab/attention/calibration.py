@@ -154,13 +154,13 @@ def calibrate(
     Raises:
         InputError: the model has no sigma mechanism, or there was no batch.
     """
-    mechanisms = {
+    sigmas = {
         name: part for name, part in model.named_modules() if isinstance(part, SigmaAttention)
     }
-    if not mechanisms:
+    if not sigmas:
         msg = "There is no sigma mechanism to calibrate; put one into the model first."
         raise InputError(msg)
-    watchers = {name: _Watcher(part) for name, part in mechanisms.items()}
+    watchers = {name: _Watcher(part) for name, part in sigmas.items()}
     with _watched(model, watchers), _eval_mode(model), torch.no_grad():
         for batch in batches:
             target = _real_targets(batch)
@@ -168,7 +168,7 @@ def calibrate(
                 watcher.real_queries = target if watcher.cross else None
             model(**batch)
     learned = {}
-    for name, part in mechanisms.items():
+    for name, part in sigmas.items():
         tables = watchers[name].tally.tables(extra=part.spec.extra, smoothing=smoothing)
         by_salience = part.spec.columns == "salience"
         part.load_tables(tables.salience if by_salience else None, tables.offsets)

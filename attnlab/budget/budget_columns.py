@@ -158,9 +158,7 @@ def keys_allowed(keys: Iterable[float], budget: int) -> float:
         keys: what rows of each mechanism that was set for the budget see; NaN where they are not counted.
         budget: keys per row.
     """
-    return (1 + TOLERANCE) * max(
-        budget, *(number for number in keys if not math.isnan(number)), 0.0
-    )
+    return (1 + TOLERANCE) * max(budget, *(count for count in keys if not math.isnan(count)), 0.0)
 
 
 def same_figures(row: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:

@@ -245,9 +245,7 @@ class Choosing:
         """Counts one batch of training sentences."""
         at, site = (layer.site, layer.layer), self.by_site[layer.site]
         if at not in self._learned:
-            sigmas = [
-                spec for spec in self._settings_of_site(layer.site) if isinstance(spec, Sigma)
-            ]
+            sigmas = [spec for spec in self._site_settings(layer.site) if isinstance(spec, Sigma)]
             windows = dict.fromkeys(sides(sigma.name, sigma.window) for sigma in sigmas)
             self._learned[at] = LayerCalibration(site, windows)
         self._learned[at].add(site.with_counted_ids(layer))
@@ -256,7 +254,7 @@ class Choosing:
         """Measures every setting on one batch of validation sentences."""
         if self._measured is None:
             settings_by_layer = {
-                at: dict.fromkeys(self._settings_of_site(at[0]), range(learned.heads))
+                at: dict.fromkeys(self._site_settings(at[0]), range(learned.heads))
                 for at, learned in self._learned.items()
             }
             self._measured = Measurements(settings_by_layer, detailed=False, build=self._taught)
@@ -340,10 +338,8 @@ class Choosing:
                 mechanism.load_tables(tables.salience.double(), tables.offsets)
         return mechanism
 
-    def _settings_of_site(self, site: str) -> list[Specification]:
-        return [
-            specification for name in self._known for specification in self._settings[site, name]
-        ]
+    def _site_settings(self, site: str) -> list[Specification]:
+        return [spec for name in self._known for spec in self._settings[site, name]]
 
     def _sums(self, site: str, specification: Specification) -> tuple[float, float]:
         """Error and keys of one setting at all heads of a site."""

@@ -334,18 +334,16 @@ class Measurements:
 
     def __init__(
         self,
-        heads_by_setting: Mapping[Layer, Mapping[Specification, Iterable[int]]],
+        layers: Mapping[Layer, Mapping[Specification, Iterable[int]]],
         *,
         detailed: bool,
         build: Build = untaught,
     ) -> None:
-        self.rows: dict[Layer, int] = dict.fromkeys(heads_by_setting, 0)
-        self.full_keys: dict[Layer, int] = dict.fromkeys(heads_by_setting, 0)
+        self.rows: dict[Layer, int] = dict.fromkeys(layers, 0)
+        self.full_keys: dict[Layer, int] = dict.fromkeys(layers, 0)
         self._detailed, self._build = detailed, build
-        self._sums: dict[Layer, dict[Specification, Sums]] = {
-            layer: {} for layer in heads_by_setting
-        }
-        for layer, settings in heads_by_setting.items():
+        self._sums: dict[Layer, dict[Specification, Sums]] = {layer: {} for layer in layers}
+        for layer, settings in layers.items():
             for specification, members in settings.items():
                 heads = tuple(sorted(members))
                 zeros = (torch.zeros(len(heads), dtype=torch.float64) for _ in RowSums._fields)

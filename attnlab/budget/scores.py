@@ -115,16 +115,12 @@ class Scores:
 
     def _heads(self, entry: Entry) -> int:
         """How many heads of all layers an entry has."""
-        return sum(
-            sums.shape[1] for (measured, _), sums in self._by_head.items() if measured == entry
-        )
+        return sum(sums.shape[1] for (at, _), sums in self._by_head.items() if at == entry)
 
 
 def mean_intervals(
     values: Float[Tensor, "row 2 sentence"],
 ) -> Float[np.ndarray, "row 3"]:
     """Ratio of both sums of each row, with its 95 % interval over sentences: value, low, high."""
-    differences = paired_differences(None, list(values.transpose(1, 2)), ratio)
-    return np.array(
-        [(difference.after, difference.low, difference.high) for difference in differences]
-    )
+    changes = paired_differences(None, list(values.transpose(1, 2)), ratio)
+    return np.array([(change.after, change.low, change.high) for change in changes])

@@ -57,7 +57,7 @@ class SearchSpace(NamedTuple):
             for right in ((0,) if self.causal else range(0, size, max(1, size // 4)))
         ]
 
-    def windows_leaving(self, columns: int) -> list[tuple[int, int]]:
+    def narrower(self, columns: int) -> list[tuple[int, int]]:
         """Windows that leave so many columns: to the left, to both sides, to the right."""
         return [
             (size - 1 - right, right)
@@ -115,9 +115,7 @@ def sized_mechanisms() -> dict[str, type[Mechanism]]:
 
 def refusals(site: str, rules: Collection[ScoreRule] = ()) -> dict[str, str]:
     """The mechanisms that a site, or what a model does to the scores there, does not allow, and why."""
-    kinds = {
-        name: uniform_mechanism.kind for name, uniform_mechanism in uniform_mechanisms().items()
-    }
+    kinds = {name: entry.kind for name, entry in uniform_mechanisms().items()}
     kinds[FIXED] = mechanisms()[FIXED]
     reasons = {name: _refusal(kind, site, rules) for name, kind in kinds.items()}
     return {name: reason for name, reason in reasons.items() if reason is not None}
@@ -155,12 +153,10 @@ def uniform(
         longest: most tokens of a sentence.
         rules: what the model does to the scores of the site.
     """
-    mechanism = uniform_mechanisms()[name]
-    if _refusal(mechanism.kind, site, rules) is not None:
+    entry = uniform_mechanisms()[name]
+    if _refusal(entry.kind, site, rules) is not None:
         return []
-    made = mechanism.settings(
-        SearchSpace(WIDEST * budget, site == "decoder", max(longest, LONGEST))
-    )
+    made = entry.settings(SearchSpace(WIDEST * budget, site == "decoder", max(longest, LONGEST)))
     return list(dict.fromkeys(made))
 
 
@@ -180,9 +176,7 @@ def _bigbird(space: SearchSpace) -> Iterable[Specification]:
 
 def _sigma(columns: str, space: SearchSpace) -> Iterable[Specification]:
     return (
-        Sigma(window, count, columns)
-        for count in SIGMA_COLUMNS
-        for window in space.windows_leaving(count)
+        Sigma(window, count, columns) for count in SIGMA_COLUMNS for window in space.narrower(count)
     )
 
 
@@ -190,7 +184,7 @@ def _sigma_offsets(space: SearchSpace) -> Iterable[Specification]:
     return (
         Sigma(window, 0, extra=count, entries="offsets")
         for count in SIGMA_COLUMNS
-        for window in space.windows_leaving(count)
+        for window in space.narrower(count)
     )
 
 

@@ -149,9 +149,7 @@ class Command(_PlainHelp, TyperCommand):
 
     def _check_order(self, ctx: Any) -> None:
         """Raises InputError where a text stands before the model or run that is to read it."""
-        names = [
-            parameter.name for parameter in self.params if parameter.param_type_name == "argument"
-        ]
+        names = [param.name for param in self.params if param.param_type_name == "argument"]
         if names[:1] not in (["source"], ["run"]):
             return
         source, *values = (ctx.params[name] for name in names)

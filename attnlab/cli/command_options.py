@@ -81,12 +81,10 @@ def with_options(
                 raise type(error)(error.naming(flags)) from error
 
         signature = inspect.signature(command)
-        command_parameters = [
-            p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD
-        ]
-        arguments = [p for p in command_parameters if p.kind is not p.KEYWORD_ONLY]
+        kept = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        arguments = [p for p in kept if p.kind is not p.KEYWORD_ONLY]
         made = [_parameter(field, heading) for field, heading in fields]
-        parameters = [*arguments, *made, *command_parameters[len(arguments) :]]
+        parameters = [*arguments, *made, *kept[len(arguments) :]]
         naming_flags.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         return naming_flags
 

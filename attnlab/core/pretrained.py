@@ -223,7 +223,7 @@ def _check_floating(model: PreTrainedModel, source: str | Path) -> None:
     prefix = f"{model.base_model_prefix}."
     parameters = model.named_parameters(remove_duplicate=False)
     floating = {
-        name.removeprefix(prefix) for name, parameter in parameters if parameter.is_floating_point()
+        name.removeprefix(prefix) for name, weight in parameters if weight.is_floating_point()
     }
     for path in _files_of_weights(Path(folder)):
         whole = [name for name in _whole_numbers(path) if name.removeprefix(prefix) in floating]
@@ -247,10 +247,8 @@ def _files_of_weights(folder: Path) -> list[Path]:
 def _whole_numbers(path: Path) -> list[str]:
     """The names of the tensors of a file that hold whole numbers or truth values; no tensor is read."""
     if path.suffix == ".bin":
-        contents = torch.load(path, map_location="meta", weights_only=True)
-        tensors = {
-            name: value for name, value in contents.items() if isinstance(value, torch.Tensor)
-        }
+        saved = torch.load(path, map_location="meta", weights_only=True)
+        tensors = {name: value for name, value in saved.items() if isinstance(value, torch.Tensor)}
         return [name for name, tensor in tensors.items() if not tensor.is_floating_point()]
     with opened_tensors(path, copies=0) as file:
         kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118

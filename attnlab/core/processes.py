@@ -294,11 +294,9 @@ def _all_gathered(mine: bytes, count: int) -> list[bytes]:
     distributed.all_gather(lengths, length)
     longest = max(int(size) for size in lengths)
     padded = torch.frombuffer(bytearray(mine.ljust(longest, b"\0")), dtype=torch.uint8)
-    gathered: list[Tensor] = [torch.zeros_like(padded) for _ in range(count)]
-    distributed.all_gather(gathered, padded)
-    return [
-        data[: int(size)].numpy().tobytes() for data, size in zip(gathered, lengths, strict=True)
-    ]
+    parts: list[Tensor] = [torch.zeros_like(padded) for _ in range(count)]
+    distributed.all_gather(parts, padded)
+    return [part[: int(size)].numpy().tobytes() for part, size in zip(parts, lengths, strict=True)]
 
 
 def _sentence(error: Exception) -> str:

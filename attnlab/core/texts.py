@@ -329,7 +329,7 @@ def spelled_alike(name: str, names: Iterable[str]) -> str | None:
     if name in names:
         return name
     return next(
-        (candidate for candidate in names if _letters_alone(candidate) == _letters_alone(name)),
+        (other for other in names if _letters_alone(other) == _letters_alone(name)),
         None,
     )
 

@@ -137,10 +137,7 @@ def load_corpus(
     # Documents before splits, so that their sentences are neighbours; case before splits, so that
     # sentences which differ in case only do not straddle.
     documents: Splits = {
-        split: join_documents(
-            ((source.lower(), target.lower()) for source, target in rows) if lowercase else rows,
-            document,
-        )
+        split: join_documents(_lower(rows) if lowercase else rows, document)
         for split, rows in splits.items()
     }
     storage = Storage(in_memory)
@@ -187,6 +184,10 @@ def _corpus(
         if not len(parts[split]):
             digest.update(b"\n")
     return ParallelCorpus(name, *languages, **parts, checksum=digest.hexdigest())
+
+
+def _lower(rows: Iterable[Pair]) -> Iterator[Pair]:
+    return ((source.lower(), target.lower()) for source, target in rows)
 
 
 def split_pair(pair: str) -> tuple[str, str]:

@@ -64,15 +64,12 @@ class ScoredBatch:
 
 def scored_batches(sentences: Sentences, size: int, model: Any) -> Iterator[ScoredBatch]:
     """Sentences of like length together, longest first, on the device of the model."""
-    places = {sentence.number: place for place, sentence in enumerate(sentences.usable)}
+    places = {row.number: place for place, row in enumerate(sentences.usable)}
     for batch in sentences.batches(size, weights_a_cell=1):
-        longest = max(len(sentence.labels) for sentence in batch)
-        labels = [
-            [*sentence.labels, *[IGNORED_LABEL] * (longest - len(sentence.labels))]
-            for sentence in batch
-        ]
+        longest = max(len(row.labels) for row in batch)
+        labels = [[*row.labels, *[IGNORED_LABEL] * (longest - len(row.labels))] for row in batch]
         yield ScoredBatch(
-            tuple(places[sentence.number] for sentence in batch),
+            tuple(places[row.number] for row in batch),
             inputs_of(model, sentences.axes(batch, model.device)),
             torch.tensor(labels, device=input_device(model.device)),
         )
@@ -123,20 +120,18 @@ class Evaluator(ShortRepr):
         """
         return self.find_projections()
 
-    def sites_among(self, requested: Sequence[str] | None) -> tuple[str, ...]:
+    def sites_among(self, sites: Sequence[str] | None) -> tuple[str, ...]:
         """The sites of its heads, those that are asked for; None for all.
 
         Raises:
             InputError: it has no heads at one of them.
         """
         available = dict.fromkeys(site for site, _ in self.projections)
-        missing = [site for site in requested or () if site not in available]
+        missing = [site for site in sites or () if site not in available]
         if missing:
             msg = f"The model has no {missing[0]} attention; it has: {', '.join(available)}."
             raise InputError(msg)
-        return tuple(
-            site for site in SITES if site in (available if requested is None else requested)
-        )
+        return tuple(site for site in SITES if site in (available if sites is None else sites))
 
     @property
     def dropped(self) -> int:
@@ -481,7 +476,7 @@ def _scores_next(model: Model, sentences: Sentences) -> bool:
     # Dropout would look like a later token that is seen.
     with ready_to_show(inner):
         before, after = (
-            getattr(inner(input_ids=input_ids), "logits", None) for input_ids in (ids, other)
+            getattr(inner(input_ids=tokens), "logits", None) for tokens in (ids, other)
         )
     if before is None or after is None or before.ndim != 3:
         return False

@@ -43,8 +43,7 @@ class Mark:
         end = 0 if _luminance(background) > 0.18 else 255
         channels = _channels(self.colour)
         mixed = (
-            "#"
-            + "".join(f"{round(channel + (end - channel) * step / 20):02x}" for channel in channels)
+            "#" + "".join(f"{round(part + (end - part) * step / 20):02x}" for part in channels)
             for step in range(21)
         )
         return next(shade for shade in mixed if _contrast(shade, background) >= _LEAST_CONTRAST)

@@ -102,16 +102,16 @@ def _given_or_numbers(weights: Any, *sides: Sequence[str] | None) -> list[Sequen
     if weights.ndim == len(sides):
         sizes = zip(sides, weights.shape, strict=True)
         sides = tuple(
-            [str(n) for n in range(size)] if names is None else names for names, size in sizes
+            [str(n) for n in range(size)] if side is None else side for side, size in sizes
         )
-    expected = ["any" if names is None else len(names) for names in sides]
+    expected = ["any" if side is None else len(side) for side in sides]
     if list(weights.shape) != expected:
         msg = (
             f"The weights have the shape {list(weights.shape)} beside names, queries and keys for "
             f"{expected}; give a name for each head and a token for each row and column."
         )
         raise InputError(msg)
-    return [names for names in sides if names is not None]
+    return [side for side in sides if side is not None]
 
 
 def _columns(panels: int, step: float) -> int:

@@ -123,21 +123,21 @@ def likely_columns(outside: Outside, limits: Limits, bounds: Bounds) -> Iterator
 
 
 def best_columns(
-    outside: Outside, limits: Limits, bounds: Bounds, threshold: Float[Tensor, "matrix"]
+    outside: Outside, limits: Limits, bounds: Bounds, floor: Float[Tensor, "matrix"]
 ) -> Iterator[Columns]:
-    """The gain and the columns of the best set of each size, of those that gain more than `threshold`.
+    """The gain and the columns of the best set of each size, of those that gain more than `floor`.
 
     A size whose sets all gain less may come with any set, or be left out.
     """
     if limits.num_pos == 0:
         return
     weights, base = bounds
-    in_play = _columns_in_play(weights, base, limits.num_pos, threshold)
+    in_play = _columns_in_play(weights, base, limits.num_pos, floor)
     for count in range(1, min(limits.num_pos, in_play.shape[-1]) + 1):
-        sets = torch.combinations(torch.arange(in_play.shape[-1], device=threshold.device), count)
+        sets = torch.combinations(torch.arange(in_play.shape[-1], device=floor.device), count)
         at_once = max(_ROOM // max(weights.numel() * count, 1), 1)
         for some in sets.split(at_once):
-            yield _best_within_bounds(outside, limits, in_play[:, some], bounds, threshold)
+            yield _best_within_bounds(outside, limits, in_play[:, some], bounds, floor)
 
 
 def _best_within_bounds(
@@ -145,16 +145,14 @@ def _best_within_bounds(
     limits: Limits,
     columns: Int[Tensor, "matrix set count"],
     bounds: Bounds,
-    threshold: Float[Tensor, "matrix"],
+    floor: Float[Tensor, "matrix"],
 ) -> Columns:
-    """The best of the sets whose own bound is above `threshold`; minus infinity where there is none."""
+    """The best of the sets whose own bound is above `floor`; minus infinity where there is none."""
     weights, base = bounds
     index = columns.flatten(1)[:, None].expand(-1, weights.shape[1], -1)
     summed = weights.gather(-1, index).unflatten(-1, columns.shape[1:]).sum(-1)
-    matrix, number = ((summed + base[..., None]).amin(1) > threshold[:, None]).nonzero(
-        as_tuple=True
-    )
-    gain = torch.full(columns.shape[:2], -math.inf, dtype=threshold.dtype, device=threshold.device)
+    matrix, number = ((summed + base[..., None]).amin(1) > floor[:, None]).nonzero(as_tuple=True)
+    gain = torch.full(columns.shape[:2], -math.inf, dtype=floor.dtype, device=floor.device)
     at_once = max(_ROOM // max(outside.gain.shape[-1] * columns.shape[-1], 1), 1)
     for rows, which in zip(matrix.split(at_once), number.split(at_once), strict=True):
         chosen = columns[rows, which][:, None]
@@ -213,12 +211,12 @@ def _bounds(outside: Outside, limits: Limits) -> Bounds:
 
 
 def _columns_in_play(
-    weights: Tensor, base: Tensor, num_pos: int, threshold: Tensor
+    weights: Tensor, base: Tensor, num_pos: int, floor: Tensor
 ) -> Int[Tensor, "matrix column"]:
-    """The columns that can be in a set that gains more than `threshold`, in all matrices equally many."""
+    """The columns that can be in a set that gains more than `floor`, in all matrices equally many."""
     others = weights.clamp(min=0).topk(min(num_pos - 1, weights.shape[-1]), dim=-1).values.sum(-1)
     bound = (weights + (base + others)[..., None]).amin(1)
-    count = (bound > threshold[:, None]).sum(-1)
+    count = (bound > floor[:, None]).sum(-1)
     most = int(count.max()) if len(count) else 0
     return _first(bound, most)
 

@@ -142,16 +142,14 @@ def _coded(candidates: Iterator[Candidate], rows: Rows) -> Iterator[CodedCandida
     """As many candidates at once as there is room for: of small matrices one alone costs as much."""
     at_once = max(entries_at_once(rows.total.device) // max(rows.total.numel(), 1), 1)
     while together := list(islice(candidates, at_once)):
-        captured = torch.stack([candidate.captured.flatten(-2) for candidate in together])
+        captured = torch.stack([item.captured.flatten(-2) for item in together])
         support = torch.stack(
-            [candidate.support.expand_as(candidate.captured).flatten(-2) for candidate in together]
+            [item.support.expand_as(item.captured).flatten(-2) for item in together]
         )
         codes = shortest_code(rows, captured, support)
-        for candidate, bits, eta in zip(together, codes.bits, codes.eta, strict=True):
-            names = 0.0 if candidate.naming_bits is None else candidate.naming_bits.sum(-1)
-            yield CodedCandidate(
-                candidate.family, candidate.parameters, CodeLength(bits + names, eta)
-            )
+        for item, bits, eta in zip(together, codes.bits, codes.eta, strict=True):
+            names = 0.0 if item.naming_bits is None else item.naming_bits.sum(-1)
+            yield CodedCandidate(item.family, item.parameters, CodeLength(bits + names, eta))
 
 
 def labels_of_codes(coded: Sequence[CodedCandidate], rows: Int[Tensor, "*#batch"]) -> Labels:
@@ -259,12 +257,10 @@ class LabelSums:
         keys = self.groups % _MOST_KEYS
         support = self.groups // _MOST_KEYS % _MOST_SUPPORT
         rows = Rows(
-            self._member_groups(self.total),
-            self._member_groups(keys.double(), fill=1.0),
+            self._per_member(self.total),
+            self._per_member(keys.double(), fill=1.0),
         )
-        codes = shortest_code(
-            rows, self._member_groups(self.captured), self._member_groups(support)
-        )
+        codes = shortest_code(rows, self._per_member(self.captured), self._per_member(support))
         every = zip(self.members, (codes.bits + self.naming_bits).T, codes.eta.T, strict=True)
         coded = [
             CodedCandidate(family, dict(named), CodeLength(bits, eta))
@@ -272,7 +268,7 @@ class LabelSums:
         ]
         return labels_of_codes(coded, self.rows - self.empty_rows)
 
-    def _member_groups(
+    def _per_member(
         self, values: Shaped[Tensor, "*head group"], *, fill: float = 0
     ) -> Shaped[Tensor, "*head candidate most_groups"]:
         """The groups of each candidate in a row of their own, `fill` behind them."""

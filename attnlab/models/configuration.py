@@ -152,16 +152,14 @@ def projects_apart(config: TranslationConfig, site: str, layer: int) -> bool:
         return False
     plan = plan_in(config)
     entries = {plan.at(site, layer, head) for head in range(config.heads)}
-    with_global_tokens = [
-        entry for entry in entries if isinstance(entry, Longformer) and entry.global_tokens
-    ]
-    if with_global_tokens and len(entries) > 1:
+    apart = [entry for entry in entries if isinstance(entry, Longformer) and entry.global_tokens]
+    if apart and len(entries) > 1:
         msg = (
             f"With global_projections all heads of {site}.{layer} have to be one longformer, not "
             f"{', '.join(sorted(map(str, entries)))}."
         )
         raise InputError(msg)
-    return bool(with_global_tokens)
+    return bool(apart)
 
 
 def has_additive_scores(config: TranslationConfig) -> bool:

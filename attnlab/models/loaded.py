@@ -82,13 +82,11 @@ class Model(ShortRepr):
         Raises:
             InputError: the model was handed in without one.
         """
-        tokenizer = self.tokenizer
-        if tokenizer is None:
+        both = self.tokenizer
+        if both is None:
             msg = f"{self.label} has no tokenizer here; {_AS_A_PAIR}."
             raise InputError(msg)
-        return BothTokenizers(
-            getattr(tokenizer, "source", tokenizer), getattr(tokenizer, "target", tokenizer)
-        )
+        return BothTokenizers(getattr(both, "source", both), getattr(both, "target", both))
 
     @property
     def label(self) -> str:

@@ -154,23 +154,14 @@ def _not_finite(model: PreTrainedModel, report: dict[str, Any]) -> list[str]:
 def _parameters(model: PreTrainedModel) -> list[tuple[str, nn.Parameter]]:
     """The parameters by the names that they have in files, those that others share once."""
     named = dict(model.named_parameters(remove_duplicate=False))
-    return [
-        (name, parameter)
-        for name, parameter in named.items()
-        if name not in model.all_tied_weights_keys
-    ]
+    return [(name, part) for name, part in named.items() if name not in model.all_tied_weights_keys]
 
 
 def _tensors_of(model: nn.Module, modules: Iterable[nn.Module | None]) -> set[str]:
     """Names in `model` of the parameters of some of its modules."""
-    chosen = {
-        id(parameter)
-        for module in modules
-        if module is not None
-        for parameter in module.parameters()
-    }
+    chosen = {id(part) for module in modules if module is not None for part in module.parameters()}
     named = model.named_parameters(remove_duplicate=False)
-    return {name for name, parameter in named if id(parameter) in chosen}
+    return {name for name, part in named if id(part) in chosen}
 
 
 def _is_of_further_layer(model: PreTrainedModel, name: str) -> bool:

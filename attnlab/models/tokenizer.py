@@ -143,18 +143,16 @@ def load_tokenizers(folder: str | Path) -> Tokenizers:
     counts = read_json(folder / COUNTS_FILE, _Counts, advice=_ADVICE)
     folders = [folder] if counts.shared else [folder / f"{side}_tokenizer" for side in SIDES]
     loaded = [_load_tokenizer(path) for path in folders]
-    tokenizers = Tokenizers(loaded[0], loaded[-1], dict(counts.source), dict(counts.target))
+    both = Tokenizers(loaded[0], loaded[-1], dict(counts.source), dict(counts.target))
     for side in SIDES:
-        types = getattr(tokenizers, side).convert_ids_to_tokens(
-            range(len(getattr(tokenizers, side)))
-        )
+        types = getattr(both, side).convert_ids_to_tokens(range(len(getattr(both, side))))
         if types != list(getattr(counts, side)):
             msg = (
                 f"{folder / COUNTS_FILE} counts other types of the {side} than the {len(types)} of its "
                 f"tokenizer; {_ADVICE}."
             )
             raise InputError(msg)
-    return tokenizers
+    return both
 
 
 @dataclass(frozen=True)
@@ -331,13 +329,11 @@ def _replaced(growth: Mapping[str, float], stage: Mapping[str, Any]) -> dict[str
     literal, expression = pattern.get("String", ""), pattern.get("Regex", "")
     made = _letters_of(stage.get("content", stage.get("prepend", "")), growth)
     if literal:
-        replaced = {
-            letter: max(growth.get(letter, 1.0), made / len(literal)) for letter in set(literal)
-        }
+        replaced = {char: max(growth.get(char, 1.0), made / len(literal)) for char in set(literal)}
         return {**growth, **replaced}
     if _may_match_nothing(expression):
-        return {letter: most + made for letter, most in growth.items()}
-    return {letter: max(most, made) for letter, most in growth.items()}
+        return {char: most + made for char, most in growth.items()}
+    return {char: max(most, made) for char, most in growth.items()}
 
 
 def _may_match_nothing(expression: str) -> bool:

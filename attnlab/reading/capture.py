@@ -96,19 +96,17 @@ class Selection:
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + sentence.number)
         return torch.randperm(queries, generator=generator)[: self.rows].sort().values
 
-    def check(
-        self, sites: AttentionSites, sites_to_read: Sequence[Site], sentences: Sentences
-    ) -> None:
+    def check(self, sites: AttentionSites, chosen: Sequence[Site], sentences: Sentences) -> None:
         """Raises InputError where a layer, a head or a row does not exist."""
-        self._check_layers(sites, sites_to_read)
-        self._check_heads(sites, sites_to_read)
+        self._check_layers(sites, chosen)
+        self._check_heads(sites, chosen)
         if not isinstance(self.rows, tuple) or not self.rows:
             return
         for sentence in sentences.usable:
             sides: dict[Side, int] = {"source": len(sentence.source)}
             if sentence.target is not None:
                 sides["target"] = len(sentence.target)
-            queries = min(sides_of(site, sides)[0] for site in sites_to_read)
+            queries = min(sides_of(site, sides)[0] for site in chosen)
             if self.rows[-1] >= queries:
                 msg = (
                     f"Row {self.rows[-1]} does not exist in text {sentence.number + 1}, which has "
@@ -116,8 +114,8 @@ class Selection:
                 )
                 raise InputError(msg)
 
-    def _check_layers(self, sites: AttentionSites, sites_to_read: Sequence[Site]) -> None:
-        numbers = {site: sorted(sites.layers[site]) for site in sites_to_read}
+    def _check_layers(self, sites: AttentionSites, chosen: Sequence[Site]) -> None:
+        numbers = {site: sorted(sites.layers[site]) for site in chosen}
         for layer in self.layers or ():
             if not any(layer in layers for layers in numbers.values()):
                 listed = "; ".join(
@@ -126,9 +124,9 @@ class Selection:
                 msg = f"There is no attention in layer {layer} to read; choose from {listed}."
                 raise InputError(msg)
 
-    def _check_heads(self, sites: AttentionSites, sites_to_read: Sequence[Site]) -> None:
+    def _check_heads(self, sites: AttentionSites, chosen: Sequence[Site]) -> None:
         for (site, layer), count in sites.heads_of.items():
-            read = site in sites_to_read and self.has_layer(layer)
+            read = site in chosen and self.has_layer(layer)
             if read and self.heads and self.heads[-1] >= count:
                 msg = (
                     f"Head {self.heads[-1]} does not exist in {site} layer {layer}, which has {count} "
@@ -450,16 +448,12 @@ def prepare(
     model = model_of(source, scores=False)
     if not isinstance(sentences, Sentences):
         sentences = _sentences(model, sentences)
-    attention, sites_to_read = probe(model.model, sentences, sites)
-    selection.check(attention, sites_to_read, sentences)
+    attention, chosen = probe(model.model, sentences, sites)
+    selection.check(attention, chosen, sentences)
     device = input_device(model.model.device)
-    heads_at_once = attention.heads * (
-        1 if attention.hooks else sum(map(len, attention.layers.values()))
-    )
+    heads = attention.heads * (1 if attention.hooks else sum(map(len, attention.layers.values())))
     parts = not whole and (not selection.is_all or sentences.is_long(attention.heads))
-    parts = parts or (
-        rows_do and sentences.is_too_long(heads_at_once, memory=memory, device=device)
-    )
+    parts = parts or (rows_do and sentences.is_too_long(heads, memory=memory, device=device))
     if parts and attention.hooks:
         attention = with_callers(model.model, sentences, attention)
     if parts and attention.callers:
@@ -468,9 +462,9 @@ def prepare(
         )
     else:
         advice = WHOLE_LAYERS if parts else SHORTEN if whole is False else f"{SHORTEN}, or {whole}"
-        sentences.check_memory(heads_at_once, memory=memory, device=device, advice=advice)
+        sentences.check_memory(heads, memory=memory, device=device, advice=advice)
     return Reading(
-        model, sentences, attention, sites_to_read, selection, bool(parts and attention.callers)
+        model, sentences, attention, chosen, selection, bool(parts and attention.callers)
     )
 
 

@@ -303,14 +303,12 @@ def _matched(
         for layer, weights in enumerate(layers):
             # The very tensor first: T5's cross-attention returns a bias of zeros beside its weights, which
             # are zeros too where no head attends.
-            for returned in sorted(
-                seen, key=lambda returned: returned.part.data_ptr() != weights.data_ptr()
+            for entry in sorted(
+                seen, key=lambda entry: entry.part.data_ptr() != weights.data_ptr()
             ):
-                if returned.part.data_ptr() not in used and torch.equal(returned.part, weights):
-                    used.add(returned.part.data_ptr())
-                    hooks.append(
-                        AttentionHook(site, layer, returned.module, returned.slot, returned.call)
-                    )
+                if entry.part.data_ptr() not in used and torch.equal(entry.part, weights):
+                    used.add(entry.part.data_ptr())
+                    hooks.append(AttentionHook(site, layer, entry.module, entry.slot, entry.call))
                     break
             else:
                 return ()
@@ -405,16 +403,14 @@ def watched(sites: AttentionSites, receive: CallReceiver) -> Iterator[None]:
             raise AttnlabError(msg)
 
 
-def with_callers(
-    model: Any, sentences: Sentences, attention_sites: AttentionSites
-) -> AttentionSites:
+def with_callers(model: Any, sentences: Sentences, attention: AttentionSites) -> AttentionSites:
     """The attention sites with the modules whose queries and keys give the weights that the hooks return.
 
     Both are computed of a few tokens and compared, with padding and without, so a model that computes
     weights in another way gets no callers; neither does one that computes any inside its own modules.
     """
-    if not all(any(map(asks_interface, hook.module.modules())) for hook in attention_sites.hooks):
-        return attention_sites
+    if not all(any(map(asks_interface, hook.module.modules())) for hook in attention.hooks):
+        return attention
     short, long = _short_and_long(sentences, model.config)
     with torch.inference_mode():
         with ready_to_show(model):
@@ -422,32 +418,30 @@ def with_callers(
                 encoded(model, sentences.axes(batch, model.device))
                 for batch in ([few_tokens(sentences)], [short, long])
             ]
-        shown = [_shown(model, axes, attention_sites) for axes in trials]
+        shown = [_shown(model, axes, attention) for axes in trials]
         for name in WATCHED:
             called = [_calls(model, axes, name) for axes in trials]
             callers = [
                 _caller(hook, list(zip(trials, shown, called, strict=True)))
-                for hook in attention_sites.hooks
+                for hook in attention.hooks
             ]
-            found_callers = tuple(caller for caller in callers if caller is not None)
-            if len(found_callers) == len(callers):
+            complete = tuple(caller for caller in callers if caller is not None)
+            if len(complete) == len(callers):
                 biased = any(call.bias is not None for call in called[0].values())
-                return replace(
-                    attention_sites, callers=found_callers, watched_as=name, biased=biased
-                )
-    return attention_sites
+                return replace(attention, callers=complete, watched_as=name, biased=biased)
+    return attention
 
 
 Calls = Mapping[tuple[nn.Module, int], AttentionCall]
 Shown = Mapping[tuple[Site, int], Tensor]
 
 
-def _shown(model: Any, axes: Mapping[Side, Axis], attention_sites: AttentionSites) -> Shown:
+def _shown(model: Any, axes: Mapping[Side, Axis], attention: AttentionSites) -> Shown:
     """The weights that every hook takes off in one forward pass."""
     shown: dict[tuple[Site, int], Tensor] = {}
     with (
         ready_to_show(model),
-        opened(attention_sites.hooks, lambda *at: shown.update({at[:2]: at[2]})),
+        opened(attention.hooks, lambda *at: shown.update({at[:2]: at[2]})),
     ):
         forward(model, axes, with_weights=True)
     return shown
@@ -509,17 +503,17 @@ def probe(
             probabilities or depend on padding.
     """
     with ready_to_show(model), torch.inference_mode():
-        attention_sites, unreadable = readable_sites(model, sentences)
-        sites_to_read = _check_sites(sites, attention_sites, model, sentences)
+        attention, unreadable = readable_sites(model, sentences)
+        sites_to_read = _check_sites(sites, attention, model, sentences)
     refused = [site for site in sites_to_read if site in unreadable]
     if refused:
-        others = [site for site in SITES if site in {*attention_sites.layers} - {*unreadable}]
+        others = [site for site in SITES if site in {*attention.layers} - {*unreadable}]
         advice = "analyze another model"
         if others:
             advice = f"choose other sites: {', '.join(others)} (sites={others})"
         msg = f"{unreadable[refused[0]]}, so its heads cannot be analyzed; {advice}."
         raise InputError(msg)
-    return attention_sites, sites_to_read
+    return attention, sites_to_read
 
 
 def readable_sites(model: Any, sentences: Sentences) -> tuple[AttentionSites, dict[Site, str]]:
@@ -537,11 +531,11 @@ def readable_sites(model: Any, sentences: Sentences) -> tuple[AttentionSites, di
         )
         raise InputError(msg)
     axes = encoded(model, sentences.axes([few_tokens(sentences)], model.device))
-    attention_sites = find(model, lambda: forward(model, axes, with_weights=True))
+    attention = find(model, lambda: forward(model, axes, with_weights=True))
     others = _sites_without_probabilities(model)
-    return attention_sites, others | {
+    return attention, others | {
         site: f"{name} {why}"
-        for site, why in _no_weights(model, sentences, attention_sites).items()
+        for site, why in _no_weights(model, sentences, attention).items()
         if site not in others
     }
 
@@ -560,9 +554,9 @@ def _cut(sentence: Sentence, tokens: int, times: int = 3) -> tuple[int, ...]:
 
 
 def _check_sites(
-    sites: Sequence[str] | None, attention_sites: AttentionSites, model: Any, sentences: Sentences
+    sites: Sequence[str] | None, attention: AttentionSites, model: Any, sentences: Sentences
 ) -> tuple[Site, ...]:
-    available = (*attention_sites.layers, *attention_sites.unread)
+    available = (*attention.layers, *attention.unread)
     if sites is None:
         return tuple(site for site in SITES if site in available)
     for site in sites:
@@ -575,7 +569,7 @@ def _check_sites(
                 reason = "weights between all frames of audio are not read"
             msg = (
                 f"Site '{site}' cannot be analyzed, since {reason}; "
-                f"choose from: {', '.join(attention_sites.layers)}."
+                f"choose from: {', '.join(attention.layers)}."
             )
             raise InputError(msg)
     return tuple(site for site in SITES if site in sites)
@@ -605,9 +599,7 @@ def _short_and_long(sentences: Sentences, config: Any) -> tuple[Sentence, Senten
     return short, replace(short, number=1, source=_cut(short, most), target=target)
 
 
-def _no_weights(
-    model: Any, sentences: Sentences, attention_sites: AttentionSites
-) -> dict[Site, str]:
+def _no_weights(model: Any, sentences: Sentences, attention: AttentionSites) -> dict[Site, str]:
     """Sites whose weights are none of a query over keys, or change beside a longer text, and why.
 
     Longformer returns weights of a window; convolutions over tokens (ConvBERT) and landmarks (Nystromformer)
@@ -615,15 +607,14 @@ def _no_weights(
     """
     short, long = _short_and_long(sentences, model.config)
     why: dict[Site, str] = {
-        site: f"returns no weights [head, query, key] in the {site}"
-        for site in attention_sites.unread
+        site: f"returns no weights [head, query, key] in the {site}" for site in attention.unread
     }
 
     def weights(batch: list[Sentence]) -> dict[Site, tuple[Tensor, ...]]:
         axes = sentences.axes(batch, model.device)
         outputs = forward(model, axes, with_weights=True)
-        every = attentions_of(outputs, causal="decoder" in attention_sites.layers)
-        shown = {site: every[site] for site in attention_sites.layers}
+        every = attentions_of(outputs, causal="decoder" in attention.layers)
+        shown = {site: every[site] for site in attention.layers}
         for site, layers in shown.items():
             queries, keys = sides_of(site, axes)
             sizes = (queries.real.shape[1], keys.real.shape[1])

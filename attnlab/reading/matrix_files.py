@@ -175,13 +175,9 @@ def _read_members(path: Path, array: str | None, working: _Working) -> dict[str,
         members = {name.removesuffix(ending): name for name in archive.namelist()}
         chosen = _chosen(path, list(members), array)
         opened_as = {name: partial(archive.open, members[name]) for name in chosen}
-        shapes = {
-            name: declared_array(path, member, _HELD)[0] for name, member in opened_as.items()
-        }
+        shapes = {name: declared_array(path, file, _HELD)[0] for name, file in opened_as.items()}
         _check_sizes(path, shapes, working)
-        return {
-            name: _tensor(read_numpy(path, member, _HELD)) for name, member in opened_as.items()
-        }
+        return {name: _tensor(read_numpy(path, file, _HELD)) for name, file in opened_as.items()}
 
 
 def _check_sizes(path: Path, shapes: Mapping[str, Sequence[int]], working: _Working) -> None:

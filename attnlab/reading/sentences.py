@@ -473,18 +473,18 @@ def input_tables(model: Any) -> dict[Side, nn.Embedding | None]:
 def check_embedded(model: Model, sentences: Sentences) -> None:
     """Raises InputError for a token of some text that the input embedding has no row for."""
     tables = input_tables(model.model)
-    for sentence in sentences.usable:
+    for text in sentences.usable:
         # Of audio the source are frames.
         read = {
-            "source": sentence.source if sentence.features is None else (),
-            "target": sentence.target or (),
+            "source": text.source if text.features is None else (),
+            "target": text.target or (),
         }
         for side, table in tables.items():
             largest = max(read[side], default=0)
             if table is not None and largest >= table.num_embeddings:
                 (token,) = getattr(sentences, side).tokens([largest])
                 msg = (
-                    f"Text {sentence.number + 1} has token {shown(token)} with id {largest}, and the input "
+                    f"Text {text.number + 1} has token {shown(token)} with id {largest}, and the input "
                     f"embedding of {model.label} has {table.num_embeddings} rows; make it larger with "
                     "model.resize_token_embeddings(len(tokenizer)), or use the tokenizer that the model was "
                     "trained with."

@@ -114,11 +114,7 @@ class Collected(ShortRepr):
         """
         if not self.outcomes:
             return None
-        return (
-            mean(outcome.seconds for outcome in self.outcomes)
-            * self.missing
-            / max(self.at_a_time, 1)
-        )
+        return mean(done.seconds for done in self.outcomes) * self.missing / max(self.at_a_time, 1)
 
     def write(self, folder: str | Path) -> None:
         """Writes table.csv and cells.csv.

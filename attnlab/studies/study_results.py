@@ -134,9 +134,7 @@ def write_study(collected: Collected, folder: str | Path, *, question: str) -> P
     """
     with replacing_result(folder, STUDY.last, STUDY.older) as aside:
         collected.write(aside)
-        about = {
-            name: _cell_in_words(value) for name, value in labels(collected.plan.options).items()
-        }
+        about = {name: _worded(value) for name, value in labels(collected.plan.options).items()}
         record = ResultRecord(STUDY.what, question, {"Study": collected.plan.study, **about})
         write_record(aside, record, {TABLE: collected.table, CELLS: collected.cells})
         page = write_result_page(aside, study_contents)
@@ -213,7 +211,7 @@ def _settings(cells: pd.DataFrame) -> list[Column]:
     ]
 
 
-def _cell_in_words(value: Any) -> str:
+def _worded(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 

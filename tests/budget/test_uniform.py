@@ -15,7 +15,7 @@ SITES = ("encoder", "decoder", "cross")
 @pytest.mark.parametrize("columns", [0, 1, 4])
 def test_windows_beside_columns_leave_room_for_them(causal: bool, columns: int) -> None:
     space = SearchSpace(24, causal, 512)
-    windows = space.windows_leaving(columns)
+    windows = space.narrower(columns)
     sizes = {left + right + 1 for left, right in windows}
     assert sizes == {size for size in (*range(1, 16), 16, 20, 24) if size <= 24 - columns}
     ends = {right for left, right in windows if left + right + 1 == max(sizes)}

@@ -82,18 +82,16 @@ class CallRecord:
         if self.real is not None or mask is None:
             return self.real
         last = self.past + queries
-        latest = mask[..., self.past : last].diagonal(dim1=-2, dim2=-1)
-        latest = (
-            latest if latest.dtype == torch.bool else latest > torch.finfo(latest.dtype).min / 2
-        ).any(1)
+        new = mask[..., self.past : last].diagonal(dim1=-2, dim2=-1)
+        new = (new if new.dtype == torch.bool else new > torch.finfo(new.dtype).min / 2).any(1)
         if not self.past:
-            self.known = latest
-            return latest
-        if self.known is None or self.known.shape[0] != latest.shape[0]:
+            self.known = new
+            return new
+        if self.known is None or self.known.shape[0] != new.shape[0]:
             return None
         if self.known.shape[1] < self.past:
             return None
-        self.known = torch.cat([self.known[:, : self.past], latest], 1)
+        self.known = torch.cat([self.known[:, : self.past], new], 1)
         return self.known
 
 
@@ -116,11 +114,9 @@ def record_calls(model: PreTrainedModel, modules: list[AttentionAt]) -> list[Any
         hooks.append(body.register_forward_pre_hook(_counting_anew))
     decoder = _stack(model, [at.path for at in modules if at.site != "encoder"])
     if decoder is not None:
-        layer_modules = {cache_layer_of(at): at.module for at in modules if at.site == "decoder"}
+        parts = {cache_layer_of(at): at.module for at in modules if at.site == "decoder"}
         hooks += [
-            decoder.register_forward_pre_hook(
-                _noting_cache(record, layer_modules), with_kwargs=True
-            ),
+            decoder.register_forward_pre_hook(_noting_cache(record, parts), with_kwargs=True),
             decoder.register_forward_hook(_forgetting_cache(record), always_call=True),
         ]
     return hooks + _noting_ids(model, modules, record)
@@ -308,7 +304,7 @@ def _marking_memory(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], 
     mark_ids(out, _ids_given(module, args, kwargs))
 
 
-def _noting_cache(record: CallRecord, layer_modules: dict[int, nn.Module]) -> Any:
+def _noting_cache(record: CallRecord, parts: dict[int, nn.Module]) -> Any:
     def note(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         cache = _given(module, args, kwargs, "past_key_values")
         cache = getattr(cache, "self_attention_cache", cache)
@@ -320,7 +316,7 @@ def _noting_cache(record: CallRecord, layer_modules: dict[int, nn.Module]) -> An
         mask = _given(module, args, kwargs, "attention_mask")
         of_keys = isinstance(mask, Tensor) and mask.ndim == 2
         record.real = mask.bool() if of_keys else None
-        record.gaps = gaps_of(cache, record.real, layer_modules)
+        record.gaps = gaps_of(cache, record.real, parts)
 
     return note
 

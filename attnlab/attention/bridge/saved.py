@@ -149,26 +149,24 @@ def _fill(tensors: Tensors, learned: Tensors, folder: Path) -> None:
         InputError: a tensor is missing, has another shape, or belongs to no mechanism.
     """
     # The same module has a longer name within a larger model.
-    names = {
-        name: next((inner for inner in tensors if _same_end(inner, name)), name) for name in learned
-    }
-    extra = [name for name, inner in names.items() if inner not in tensors]
+    names = {name: next((key for key in tensors if _same_end(key, name)), name) for name in learned}
+    extra = [name for name, key in names.items() if key not in tensors]
     unlike = [
         name
-        for name, inner in names.items()
-        if inner in tensors
+        for name, key in names.items()
+        if key in tensors
         and (
-            tensors[inner].shape != learned[name].shape
-            or tensors[inner].is_floating_point() != learned[name].is_floating_point()
+            tensors[key].shape != learned[name].shape
+            or tensors[key].is_floating_point() != learned[name].is_floating_point()
         )
     ]
     with torch.no_grad():
-        for name, inner in names.items():
-            if inner in tensors and name not in unlike:
-                tensors[inner].copy_(learned[name])
+        for name, key in names.items():
+            if key in tensors and name not in unlike:
+                tensors[key].copy_(learned[name])
     # What layers share stands in a file once.
-    filled = {id(tensors[inner]) for inner in names.values() if inner in tensors}
-    missing = [inner for inner, tensor in tensors.items() if id(tensor) not in filled]
+    filled = {id(tensors[key]) for key in names.values() if key in tensors}
+    missing = [key for key, tensor in tensors.items() if id(tensor) not in filled]
     for wrong, what in (
         (unlike, "has another shape or kind of numbers"),
         (extra, "is in no mechanism"),
@@ -208,11 +206,9 @@ def _learned(folder: Path) -> Tensors:
     return written
 
 
-def _equal(first: Tensor, other: Tensor) -> bool:
+def _equal(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors hold the same numbers; what is not learned yet is NaN."""
-    return first.shape == other.shape and bool(
-        ((first == other) | (first.isnan() & other.isnan())).all()
-    )
+    return a.shape == b.shape and bool(((a == b) | (a.isnan() & b.isnan())).all())
 
 
 def _read(path: Path) -> Tensors:

@@ -82,9 +82,7 @@ def attention_modules(model: PreTrainedModel) -> list[AttentionAt]:
     shared = _shared_layers(model, [path for path, _ in attending_modules])
     sites = {part: _site(path, part, model.config) for path, part in attending_modules}
     numbers = {
-        site: layer_numbers(
-            model, [part for part, site_of_part in sites.items() if site_of_part == site]
-        )
+        site: layer_numbers(model, [part for part, at in sites.items() if at == site])
         for site in set(sites.values())
     }
     counts: Counter[str] = Counter()
@@ -191,10 +189,8 @@ def _site(path: str, module: nn.Module, config: Any) -> str:
     if any(name in path for name in CROSS_NAMES):
         return "cross"
     # The decoder of NLLB-MoE says the one without the other, Doge neither.
-    declared = [
-        getattr(module, name) for name in ("is_causal", "is_decoder") if hasattr(module, name)
-    ]
-    causal = any(declared) if declared else only_scores_next(config)
+    flags = [getattr(module, name) for name in ("is_causal", "is_decoder") if hasattr(module, name)]
+    causal = any(flags) if flags else only_scores_next(config)
     return "decoder" if causal else "encoder"
 
 

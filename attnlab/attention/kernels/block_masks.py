@@ -132,16 +132,14 @@ class _Tables:
 
     def tensors(self, of: Callable[[Union], Tensor | None]) -> Tensor | None:
         """A tensor of each head's union, `[#batch, head, ...]`, with nothing where it has none."""
-        tensors_of_members = [
-            (members, x) for members, union in self.unions if (x := of(union)) is not None
-        ]
-        if not tensors_of_members:
+        pairs = [(members, x) for members, union in self.unions if (x := of(union)) is not None]
+        if not pairs:
             return None
-        batch, last = (max(x.shape[axis] for _, x in tensors_of_members) for axis in (0, -1))
-        like = tensors_of_members[0][1]
+        batch, last = (max(x.shape[axis] for _, x in pairs) for axis in (0, -1))
+        like = pairs[0][1]
         fill = NOWHERE if like.dtype == torch.long else 0
         table = like.new_full((batch, self.heads, *like.shape[2:-1], last), fill)
-        for members, x in tensors_of_members:
+        for members, x in pairs:
             table[:, members, ..., : x.shape[-1]] = x
         return table
 

@@ -92,7 +92,7 @@ class LinearAttention(PaddingSafeMechanism):
             return normalised(matrix, total).to(query.dtype)
         identity = torch.eye(shape[1], dtype=torch.float64, device=key.device)
         identity = identity.expand(*key.shape[:2], -1, -1)
-        return self._mix_in_64_bits(query, key, identity, context).to(query.dtype)
+        return self._rescaled(query, key, identity, context).to(query.dtype)
 
     def cost(self, queries: int, keys: int, dim: int) -> Cost:
         """Sums over keys and their product with queries; the sums of each chunk are kept."""
@@ -113,7 +113,7 @@ class LinearAttention(PaddingSafeMechanism):
             causal = self.causal and first_query < keys - 1
             sums = kernel_sums(phi_query, phi_key, values, causal=causal)
         if self._underflows(sums[..., -1:], key, context):
-            return self._mix_in_64_bits(query, key, value, context)
+            return self._rescaled(query, key, value, context)
         return normalised(sums[..., :-1], sums[..., -1:]).to(value.dtype)
 
     def _underflows(self, total: Tensor, key: Tensor, context: Context) -> bool:
@@ -123,9 +123,7 @@ class LinearAttention(PaddingSafeMechanism):
         first_query, causal = context.first_query, self.causal
         return not nothing_lost(total, key, context.visible, first_query=first_query, causal=causal)
 
-    def _mix_in_64_bits(
-        self, query: Tensor, key: Tensor, value: Tensor, context: Context
-    ) -> Tensor:
+    def _rescaled(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Mixed values from sums that no scale of queries and keys makes vanish, in 64 bits."""
         of_query, of_key = (self._exponents(x.double()) for x in (query, key))
         real = visible_or_all(key, context.visible)[:, None, :, None]

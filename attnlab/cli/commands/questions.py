@@ -135,14 +135,12 @@ def _answer(
 
         processes = Processes(*described) if described else Processes()
         # Not every question has something to count, work to share or a file to write.
-        optional = {"progress": tell, "processes": processes, "overwrite": overwrite}
+        extra = {"progress": tell, "processes": processes, "overwrite": overwrite}
         with quiet(), processes.together():
             if processes.count > 1:
                 check()
             question.check()
-            result = question.verb(
-                source, **given | {k: optional[k] for k in optional if k in given}
-            )
+            result = question.verb(source, **given | {k: extra[k] for k in extra if k in given})
     if not isinstance(result, Result):
         msg = (
             f"The question '{question.name}' gave an object of the class {type(result).__name__}; "
@@ -152,16 +150,14 @@ def _answer(
     return result if processes.first else None
 
 
-def print_result(
-    result: "Result", folder: Path | None, form: str = AS_TEXT, **further: Any
-) -> None:
+def print_result(result: "Result", folder: Path | None, form: str = AS_TEXT, **others: Any) -> None:
     """Prints the notes of a result, and its tables as a terminal shows them or as JSON.
 
     Args:
         result: of any question.
         folder: where it was written; None: nowhere.
         form: in which the main table is printed where that is not as JSON.
-        further: what else the JSON object holds.
+        others: what else the JSON object holds.
     """
     print_notes(result.notes)
     if output().as_json:
@@ -174,7 +170,7 @@ def print_result(
             **{name: result.tables[name] for name in tables},
             notes=list(map(str, result.notes)),
             **written,
-            **further,
+            **others,
         )
         return
     if form != AS_TEXT:

@@ -293,7 +293,7 @@ def _settings_of_run(run: Path | None) -> dict[str, Any]:
     return settings_here(run, settings_from(read_record(run)["settings"])).as_dict()
 
 
-def _setting_in_words(value: Any) -> str:
+def _worded(value: Any) -> str:
     """A setting in a line of many; of a plan, how many heads it has."""
     if not isinstance(value, dict):
         return str(value)
@@ -306,13 +306,9 @@ def _tell_taken(run: Path, taken: RunSettings, merged: RunSettings) -> None:
         return
     flat = [_flat(settings) for settings in (RunSettings(), taken, merged)]
     rows = [(name, *(values.get(name) for values in flat)) for name in flat[-1]]
-    same = [
-        f"{name} {_setting_in_words(now)}"
-        for name, usual, then, now in rows
-        if then == now != usual
-    ]
+    same = [f"{name} {_worded(now)}" for name, usual, then, now in rows if then == now != usual]
     other = [
-        f"{name} {_setting_in_words(now)} instead of {_setting_in_words(then)}"
+        f"{name} {_worded(now)} instead of {_worded(then)}"
         for name, _, then, now in rows
         if then != now
     ]
