@@ -88,7 +88,7 @@ def read_columns(module: str) -> Columns:
     r"""The columns that `columns.txt` beside a module declares.
 
     It is a table with a row a column, `|` between name, heading, short heading, decimals and meaning; `\n`
-    breaks a heading.
+    breaks a heading, and decimals with a sign are those of a change.
     """
     lines = Path(module).with_name("columns.txt").read_text(encoding="utf-8").splitlines()
     rows = [[cell.strip() for cell in line.split("|", 4)] for line in lines[1:]]
@@ -96,8 +96,9 @@ def read_columns(module: str) -> Columns:
         (
             name,
             Column(
-                name, heading, meaning, int(digits) if digits else None, short.replace(r"\n", "\n")
-            ),
+                name, heading, meaning, int(digits) if digits else None, short.replace(r"\n", "\n"),
+                signed=digits.startswith("+"),
+            ),  # fmt: skip
         )
         for name, heading, short, digits, meaning in rows
     )
@@ -276,42 +277,18 @@ class Table:
 # Columns that tables of several questions have.
 SHARED_COLUMNS = read_columns(__file__)
 HEAD = (
-    Column(
-        "site",
-        "site",
-        "Encoder and decoder self-attention, or cross-attention between them; empty of a whole model.",
-    ),
+    SHARED_COLUMNS["site"],
     Column("layer", "layer", "Layer, counted from 0 at the input; empty of a whole model."),
-    Column("head", "head", "Head within the layer, counted from 0."),
+    SHARED_COLUMNS["head"],
 )
 HEAD_KEYS = tuple(column.name for column in HEAD)
 KEYS = Column("keys", "keys", "`all` keys, or `content`: special tokens are left out as keys.")
 HEAD_COUNT = Column("heads", "heads", "Number of heads that the row is over.")
-SENTENCE_COUNT = Column("sentences", "sentences", "Number of sentences that the row is over.")
-LOSS = Column("loss", "loss", "Loss per token: nats, or the distance that the result names.", 4)
-LOSS_CHANGE = Estimate(
-    Column(
-        "loss_change",
-        "change of loss",
-        "Rise of the loss per token, in nats or the distance of the result: with what the row changes, above "
-        "0 is worse. Of a head alone: with its output set to zero before the output projection.",
-        4,
-        "loss",
-        signed=True,
-    )
-)
-BLEU = Column("bleu", "BLEU", "BLEU of greedy translations; empty where not translated.", 2)
-BLEU_CHANGE = Estimate(
-    Column(
-        "bleu_change",
-        "change of BLEU",
-        "Change of BLEU: of greedy translations with what the row changes, below 0 is worse; empty where not "
-        "translated. Of a head alone: with its output set to zero before the output projection.",
-        2,
-        "BLEU",
-        signed=True,
-    )
-)
+SENTENCE_COUNT = SHARED_COLUMNS["sentences"]
+LOSS = SHARED_COLUMNS["loss"]
+LOSS_CHANGE = Estimate(SHARED_COLUMNS["loss_change"])
+BLEU = SHARED_COLUMNS["bleu"]
+BLEU_CHANGE = Estimate(SHARED_COLUMNS["bleu_change"])
 
 
 def rounded(value: float, digits: int, *, signed: bool = False) -> str:

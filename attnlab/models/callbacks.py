@@ -119,7 +119,7 @@ class Metrics(TrainerCallback):
         self.clock = Clock()
 
     def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        self, args: TrainingArguments, state: TrainerState, control: Any, **_: Any
     ) -> None:
         """Forgets lines after the checkpoint from which training goes on; finds the best one again."""
         if state.best_global_step is not None:
@@ -133,9 +133,9 @@ class Metrics(TrainerCallback):
 
     def on_log(
         self,
-        args: TrainingArguments,
+        args: Any,
         state: TrainerState,
-        control: TrainerControl,
+        control: Any,
         logs: dict[str, float] | None = None,
         **_: Any,
     ) -> None:
@@ -149,15 +149,11 @@ class Metrics(TrainerCallback):
                 raise AttnlabError(msg)
             state.log_history[-1]["training_seconds"] = self.clock.seconds
 
-    def on_epoch_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_epoch_end(self, args: Any, state: Any, control: TrainerControl, **_: Any) -> None:
         """Has the loss of the last steps logged before the evaluation and the checkpoint."""
         control.should_log = True
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_step_end(self, args: Any, state: Any, control: TrainerControl, **_: Any) -> None:
         """Counts training time up to here; has the loss logged before an evaluation or a checkpoint.
 
         What a checkpoint's log does not hold is unknown to the run that goes on from it.
@@ -167,12 +163,7 @@ class Metrics(TrainerCallback):
         control.should_log |= control.should_evaluate or control.should_save
 
     def on_evaluate(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        metrics: dict[str, Any],
-        **_: Any,
+        self, args: Any, state: TrainerState, control: Any, metrics: dict[str, Any], **_: Any
     ) -> None:
         """Writes the line, in the first of several processes."""
         epoch = float(state.epoch or 0.0)
@@ -263,9 +254,7 @@ class ProgressBar(TrainerCallback):
         )
         self.task: TaskID | None = None
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
         """Shows the bar."""
         self.next_line = time.monotonic() + BETWEEN_LINES
         self.task = self.bar.add_task("", total=state.max_steps, status="")
@@ -273,29 +262,17 @@ class ProgressBar(TrainerCallback):
         self.bar.start()
 
     def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, float] | None = None,
-        **_: Any,
+        self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any
     ) -> None:
         """Takes up a new loss."""
         self.loss = (logs or {}).get("loss", self.loss)
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
         """Moves the bar."""
         self._show(state, self.metrics.target_tokens_per_second(float(state.epoch or 0.0)))
 
     def on_evaluate(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        metrics: dict[str, Any],
-        **_: Any,
+        self, args: Any, state: TrainerState, control: Any, metrics: dict[str, Any], **_: Any
     ) -> None:
         """Shows the newest score; where no bar can be drawn, as a line of its own."""
         self.scores = (

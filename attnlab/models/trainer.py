@@ -21,7 +21,6 @@ from transformers import (
     TrainerCallback,
     TrainerControl,
     TrainerState,
-    TrainingArguments,
 )
 from transformers.trainer_utils import EvalLoopOutput
 
@@ -385,16 +384,14 @@ class Interruption(TrainerCallback):
         with answering(remember):
             yield
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_step_end(self, args: Any, state: Any, control: TrainerControl, **_: Any) -> None:
         """Asks the Trainer to stop."""
         self.agreed = self.processes.any(self.asked)
         if self.agreed:
             control.should_training_stop = True
 
     def on_epoch_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        self, args: Any, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         """Saves, without evaluating in the middle of an epoch: the user is waiting.
 
@@ -417,9 +414,7 @@ class StepSeeds(TrainerCallback):
         self.processes = processes
         self.seed = seed
 
-    def on_step_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_step_begin(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
         """Seeds torch; one process goes on drawing instead."""
         if self.processes.count > 1:
             parts = np.random.SeedSequence([self.seed, self.processes.index, state.global_step])

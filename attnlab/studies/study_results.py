@@ -8,7 +8,7 @@ import pandas as pd
 
 from attnlab.ablation import over_models
 from attnlab.budget import ORACLE
-from attnlab.core import Column, counted, replacing_result
+from attnlab.core import Column, counted, read_columns, replacing_result
 from attnlab.figures import PAGE as PAGE_WIDTH
 from attnlab.figures import draw_pareto
 from attnlab.results import (
@@ -102,15 +102,7 @@ def _row(
 
 
 # What is known of a cell beside its settings.
-STATE = (
-    Column("state", "state", "`done`, `failed` or `missing`."),
-    Column("seconds", "seconds", "Time that the cell took.", 2),
-    Column(
-        "concurrent",
-        "beside others",
-        "Whether others could run beside it, so that its seconds say little.",
-    ),
-)
+STATE = read_columns(__file__).of("state seconds concurrent")
 # What tells rows of a cell apart, and what is another for each seed.
 _ROWS = (
     "site", "layer", "head", "scope", "replaced", "mechanism", "plan", "level", "family", "budget",

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from attnlab.budget import REPLACED
-from attnlab.core import Column, Option, Settings, Table
+from attnlab.core import Column, Option, Settings, Table, read_columns
 from attnlab.evaluation import words_in
 from attnlab.results import question_named
 from attnlab.studies.study import Primary, Study
@@ -26,21 +26,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCOPES = ("head", "site", "model")
+_COLUMNS = read_columns(__file__)
 TABLES = (
     Table(
         "substitutions.csv",
         "replaced heads, mechanism, budget and steps",
         (
-            Column(
-                "scope",
-                "scope",
-                "What is replaced at a time: a `head`, a `site`, or all heads of the `model`.",
-            ),
-            Column("replaced", "replaced", "The head, the site, or `all`."),
+            *_COLUMNS.of("scope replaced"),
             *REPLACED,
             Column("sentences", "sentences", "Number of test sentences."),
-            Column("validation_sentences", "validation", "Number of validation sentences."),
-            Column("calibration_sentences", "calibration", "Number of training sentences."),
+            *_COLUMNS.of("validation_sentences calibration_sentences"),
         ),
     ),
 )
