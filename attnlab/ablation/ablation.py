@@ -218,7 +218,7 @@ def ablate_each(
     evaluate: Callable[[], Result],
     means: Means | None = None,
 ) -> dict[Head, Result]:
-    """What `evaluate` finds with each head ablated alone; arguments as in `ablated`."""
+    """Results of `evaluate` with each head ablated alone; arguments as in `ablated`."""
     results = {}
     for head in heads:
         with ablated(projections, [head], replacement, means):
@@ -233,7 +233,7 @@ def ablate_cumulatively(
     evaluate: Callable[[], Result],
     means: Means | None = None,
 ) -> list[Result]:
-    """What `evaluate` finds with none, the first, the first two, ... and all heads of `order` ablated."""
+    """Results of `evaluate` with none, the first, the first two, ... and all heads of `order` ablated."""
     results = []
     for count in range(len(order) + 1):
         with ablated(projections, order[:count], replacement, means):

@@ -46,7 +46,7 @@ class TrainingPairs:
 
     @property
     def steps_in_epoch(self) -> int:
-        """How many batches hold every pair once."""
+        """Number of batches that hold every pair once."""
         return len(self._sampler())
 
     def batches(self, steps: int) -> Iterator[Batch]:

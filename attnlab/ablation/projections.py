@@ -1,4 +1,4 @@
-"""Where the heads of a layer are still apart: the input of the attention's output projection.
+"""Output projections of attention layers, before which the heads of a layer are still apart.
 
 Behind the projection the heads are summed and a slice of columns belongs to all of them, so zeroing
 one there ablates no head (heads.md, trap 3). Nothing is known of class or attribute names: the
@@ -241,7 +241,7 @@ def check_apart(projections: Projections, run: Callable[[], Any]) -> None:
 def _traced(
     projections: Projections, models: Iterable[nn.Module], run: Callable[[], Any]
 ) -> dict[Layer, tuple[Tensor, Tensor]]:
-    """Of each layer its weights and what its projection reads, with the gradients between them.
+    """Weights and projection input of each layer, with the gradients between them.
 
     Parameters may be frozen: what linear modules write begins the graph then.
     """

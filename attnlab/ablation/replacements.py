@@ -1,4 +1,4 @@
-"""What can stand in for a head's output; apart, so that a command knows it before torch is loaded."""
+"""Replacements of a head's output; apart, so that a command knows them before torch is loaded."""
 
 from typing import Literal, get_args
 

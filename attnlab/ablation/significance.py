@@ -141,7 +141,7 @@ def bleu_differences(
 
 
 def _bleu_counts(system: Sequence[str], references: Sequence[str]) -> Float[Tensor, "sentence 10"]:
-    """By sentence: matched and all n-grams of 1 to 4 words, lengths of translation and reference."""
+    """Counts by sentence: matched and all n-grams of 1 to 4 words, lengths of translation and reference."""
     from sacrebleu.metrics import BLEU
 
     metric = BLEU(effective_order=True)
@@ -232,7 +232,7 @@ def _difference(
 def holm_significant(
     p_values: Float[np.ndarray, " test"], level: float
 ) -> Bool[np.ndarray, " test"]:
-    """Which of several tests are significant when the chance of any false one is `level` at most.
+    """True at the tests that are significant when the chance of any false one is `level` at most.
 
     The k-th smallest of n p-values, from 0, is held against level / (n - k), up to the first that
     exceeds its bound. Source: Holm 1979, A Simple Sequentially Rejective Multiple Test Procedure.
@@ -402,7 +402,7 @@ def _ends(both: Float[np.ndarray, "2 head"], seed: int) -> tuple[float, float]:
 
 
 def _spearman(both: Float[np.ndarray, "2 draw head"]) -> Float[np.ndarray, " draw"]:
-    """Of each draw; NaN where one of the two does not vary."""
+    """Rank correlation of each draw; NaN where one of the two does not vary."""
     ranks = stats.rankdata(both, axis=-1)
     ranks -= ranks.mean(-1, keepdims=True)
     sizes = np.sqrt((ranks**2).sum(-1)).prod(0)

@@ -1,4 +1,4 @@
-"""What sigma attention learns from sentences: attention that tokens and offsets receive outside the band."""
+"""Tables that sigma attention learns from sentences: attention to tokens and offsets outside the band."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ class AttentionRecord:
 
 @dataclass(frozen=True)
 class SigmaTables:
-    """What was learned.
+    """Tables of a sigma mechanism, as they were learned.
 
     Attributes:
         salience: for each head and token id the attention that such a token receives from outside

@@ -1,4 +1,4 @@
-"""What every attention mechanism is: queries, keys, values in; mixed values out; the matrix it applied."""
+"""The contract of attention mechanisms: queries, keys, values in; mixed values out; the matrix applied."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ Form = Literal["auto", "dense", "fast", "flex"]
 
 @dataclass(frozen=True)
 class Traits:
-    """What a mechanism can do; declared on its class, checked when one is made.
+    """Abilities of a mechanism, declared on its class and checked when one is made.
 
     Attributes:
         causal: has a form in which a query never depends on keys behind it.
@@ -65,7 +65,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a mechanism is made for.
+    """Sizes and options that a mechanism is made for.
 
     Attributes:
         causal: queries are kept from the keys behind them.
@@ -87,7 +87,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Scoring:
-    """What a model's own attention does to its scores besides padding, causality and a bias.
+    """Changes that a model's own attention makes to its scores besides padding, causality and a bias.
 
     ::
 
@@ -106,7 +106,7 @@ class Scoring:
     sinks: Float[Tensor, " head"] | None = None
 
     def of_heads(self, heads: Sequence[int]) -> "Scoring":
-        """What is done to the scores of these heads alone."""
+        """The scoring of these heads alone."""
         return replace(
             self,
             allowed=part_of_heads(self.allowed, heads),
@@ -115,12 +115,12 @@ class Scoring:
 
 
 def part_of_heads(pairs: Tensor | None, heads: Sequence[int]) -> Tensor | None:
-    """Of `[batch, 1 or head, query, key]` what these heads have: what is said of all at once stays."""
+    """The part of `[batch, 1 or head, query, key]` that these heads have; one part for all heads stays."""
     return pairs if pairs is None or pairs.shape[1] == 1 else pairs[:, list(heads)]
 
 
 class CallContext(TypedDict, total=False):
-    """What a mechanism may be told besides queries, keys, values and padding.
+    """Optional arguments of a mechanism besides queries, keys, values and padding.
 
     Attributes:
         first_query: position of the first query, so that cached decoding attends as uncached decoding does.
@@ -141,7 +141,7 @@ class CallContext(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Context:
-    """What a mechanism is told besides queries, keys and values, packed; see `CallContext`."""
+    """Arguments of a mechanism besides queries, keys and values, packed; see `CallContext`."""
 
     visible: Tensor | None = None
     first_query: int = 0
@@ -250,7 +250,7 @@ class Mechanism(nn.Module, ABC):
         """The matrix that `forward` multiplies the values by, without dropout."""
 
     def first_and_recent(self) -> tuple[int, int] | None:
-        """How many first keys of a text, and how many up to its own, a causal row may attend to.
+        """Numbers of first keys of a text, and of keys up to its own, that a causal row may attend to.
 
         None where it may be any; a mechanism says it where a cache can let go the others.
         """
@@ -269,7 +269,7 @@ def visible_or_all(key: Tensor, visible: Tensor | None) -> Bool[Tensor, "batch k
 
 
 def ordinals(visible: Bool[Tensor, "batch key"]) -> Int[Tensor, "batch key"]:
-    """How many real tokens come before each key: its position when padding is not counted.
+    """Number of real tokens before each key: its position when padding is not counted.
 
     >>> ordinals(torch.tensor([[False, True, True]])).tolist()
     [[0, 0, 1]]

@@ -214,7 +214,7 @@ class MultiHeadAttention(OwnAttention):
     def split(
         self, tokens: Float[Tensor, "batch token dim"]
     ) -> Float[Tensor, "batch head token _"]:
-        """The same numbers, one block of columns a head."""
+        """The numbers with one block of columns per head."""
         return tokens.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
     def queries(
@@ -392,7 +392,7 @@ def attend_layer(
 
 
 def _context_of_heads(call: CallContext, heads: list[int], mechanism: Mechanism) -> CallContext:
-    """What a group is told: its heads' part, and nothing that its mechanism does not know."""
+    """Arguments of a group: its heads' part of each, and none that its mechanism does not know."""
     part: CallContext = {**call}
     if (bias := call.get("bias")) is not None:
         part["bias"] = part_of_heads(bias, heads)

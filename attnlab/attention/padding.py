@@ -39,7 +39,7 @@ class Arrangement:
         return rows_in_order(tokens, self.keys) if self.rows else tokens
 
     def of_context(self, context: Context) -> Context:
-        """What the mechanism is told, about keys in the new order."""
+        """The context of the mechanism, for keys in the new order."""
         ids, scoring = context.token_ids, context.scoring
         return replace(
             context,

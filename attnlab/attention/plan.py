@@ -81,7 +81,7 @@ class AttentionPlan:
         return f"AttentionPlan({', '.join([*shown, *([f'and {more} more'] if more else [])])})"
 
     def at(self, site: str, layer: int, head: int) -> Entry:
-        """What stands at one head."""
+        """The mechanism at one head."""
         for address in (str(Head(site, layer, head)), layer_name(site, layer), site):
             if address in self.entries:
                 return self.entries[address]
@@ -161,7 +161,7 @@ class AttentionPlan:
         )
 
     def as_written(self) -> dict[str, Any]:
-        """What stands in a file: format, tokenizer, mechanisms as text, null for a mechanism object."""
+        """The content of its file: format, tokenizer, mechanisms as text, null for a mechanism object."""
         mechanisms = {
             address: None if isinstance(entry, Mechanism) else str(entry)
             for address, entry in self.entries.items()

@@ -1,4 +1,4 @@
-"""How a mechanism is written down: `"band(window=3)"` is read into a frozen value and printed back.
+"""Specifications of mechanisms: `"band(window=3)"` is read into a frozen value and printed back.
 
 One dataclass per mechanism, in the mechanism's own file; its fields are the options, which it checks
 when it is made. Nothing is evaluated. Annotations of options are wide on purpose: a value that cannot

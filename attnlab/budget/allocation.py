@@ -16,7 +16,7 @@ from attnlab.core import InputError
 
 
 class Choice(NamedTuple):
-    """What a head may get.
+    """An option that a head may get.
 
     Attributes:
         cost: at least 0.

@@ -1,4 +1,4 @@
-"""What mechanisms in place of full attention are measured by, in columns; nothing heavy is imported."""
+"""Columns of the measures of mechanisms in place of full attention; nothing heavy is imported."""
 
 import math
 from collections import Counter
@@ -149,7 +149,7 @@ def over_budget(keys: float, budget: int) -> bool:
 
 
 def keys_allowed(keys: Iterable[float], budget: int) -> float:
-    """How many keys per row a plan may see on held-out sentences to be held against mechanisms.
+    """Number of keys per row that a plan may attend to on held-out sentences to be compared at a budget.
 
     As many as the budget or, where mechanisms set for it on validation sentences see more of these, as
     the one that sees most.

@@ -130,7 +130,7 @@ def _ids(site: str, sentence: Sentence) -> tuple[tuple[int, ...], tuple[int, ...
 
 
 class LayerCalibration:
-    """What one layer did on training sentences, as running sums: all that candidates learn from.
+    """Attention of one layer on training sentences, as running sums: all that candidates learn from.
 
     Args:
         site: the site.
@@ -182,7 +182,7 @@ class LayerCalibration:
 
 
 def made(spec: str | Specification, heads: int, types: int, site: str) -> Mechanism:
-    """What a specification names for so many heads of a site and types of tokens, in float64.
+    """The mechanism that a specification names for so many heads of a site and token types, in float64.
 
     Raises:
         InputError: the site does not allow it.
@@ -288,7 +288,7 @@ class Choosing:
         }
 
     def tried(self, name: str, site: str) -> int:
-        """How many settings of a mechanism were measured at a site."""
+        """Number of settings of a mechanism that were measured at a site."""
         return 1 if name == FIXED else len(self._settings[site, name])
 
     def without_setting(self) -> list[tuple[str, str, int]]:

@@ -39,7 +39,7 @@ Build = Callable[[Layer, Specification, int], Mechanism]
 
 
 class LayerSums:
-    """What one layer did on calibration sentences.
+    """Attention of one layer on calibration sentences, as running sums.
 
     Attributes:
         ends: the ends that the site allows.
@@ -248,7 +248,7 @@ def measure(
 def beyond_distance(
     weights: Float[Tensor, "batch head query key"], *, sinks: bool
 ) -> Float[Tensor, "batch head query"]:
-    """What a row without keys counts beyond its distance: as much in all as the keys that cost most.
+    """The error of a row without keys beyond its distance: as much in all as the keys that cost most.
 
     A softmax over keys that hold the mass m beside a sink of weight s is (1 - s - m) (1 + m / (m + s))
     away. Over m that is 2 (1 - sqrt(s / 2))^2 at most, which is 2 without a sink, and 1 - s, the distance
@@ -285,7 +285,7 @@ def _best_rows(
     *,
     sinks: bool,
 ) -> Float[Tensor, "batch head"]:
-    """The same with the largest weights of each row, as many as it sees; beside a sink as they are."""
+    """The distance with the largest weights of each row, as many as it sees; beside a sink as they are."""
     counts = allowed.expand(weights.shape).sum(-1, keepdim=True)
     ranked = weights.sort(dim=-1, descending=True).values
     rank = torch.arange(weights.shape[-1], device=weights.device)
@@ -297,7 +297,7 @@ def _best_rows(
 def _best_entries(
     weights: Float[Tensor, "batch head query key"], allowed: Bool[Tensor, "batch head query key"]
 ) -> Float[Tensor, "batch head"]:
-    """What remains without the largest entries, as many as all rows see together."""
+    """The distance without the largest entries, as many as all rows see together."""
     counts = allowed.expand(weights.shape).sum((-2, -1))[..., None]
     ranked = weights.flatten(2).sort(dim=-1, descending=True).values
     rank = torch.arange(ranked.shape[-1], device=weights.device)
@@ -305,7 +305,7 @@ def _best_entries(
 
 
 def untaught(layer: Layer, specification: Specification, heads: int) -> Mechanism:
-    """What a specification names for so many heads, without tables that have to be learned."""
+    """The mechanism that a specification names for so many heads, without tables that are learned."""
     site = layer[0]
     made = make(specification, causal=site == "decoder", cross=site == "cross", heads=heads)
     return made.double().eval()

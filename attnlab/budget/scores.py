@@ -114,7 +114,7 @@ class Scores:
         return torch.stack([sums, rows.expand_as(sums)], 1)
 
     def _heads(self, entry: Entry) -> int:
-        """How many heads of all layers an entry has."""
+        """Number of heads of all layers that an entry has."""
         return sum(sums.shape[1] for (at, _), sums in self._by_head.items() if at == entry)
 
 

@@ -32,7 +32,7 @@ LONGEST = 512
 
 
 class SearchSpace(NamedTuple):
-    """What the settings of a mechanism depend on.
+    """Sizes that the settings of a mechanism depend on.
 
     Attributes:
         most: keys of a row in the middle of a sentence, at most.

@@ -1,4 +1,4 @@
-"""Where a command writes: results on standard output, all else on standard error; and in which form."""
+"""Output of commands: results on standard output, all else on standard error; and their form."""
 
 import json
 import math

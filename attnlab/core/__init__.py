@@ -1,4 +1,4 @@
-"""What every part stands on: errors, settings, files, tables, processes; nothing of attention."""
+"""The ground of every part: errors, settings, files, tables, processes; nothing of attention."""
 
 import lazy_loader
 

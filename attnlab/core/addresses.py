@@ -1,4 +1,4 @@
-"""What an attention head is addressed by: its site, its layer and its index, from 0."""
+"""Addresses of attention heads: site, layer and index, from 0."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeVar

@@ -1,4 +1,4 @@
-"""What the columns of tables mean: each is declared once, beside what computes it.
+"""Columns of tables with their meaning: each is declared once, beside what computes it.
 
 Headings, explanations and decimals wherever a table is shown come from these declarations.
 """
@@ -96,9 +96,13 @@ def read_columns(module: str) -> Columns:
         (
             name,
             Column(
-                name, heading, meaning, int(digits) if digits else None, short.replace(r"\n", "\n"),
+                name,
+                heading,
+                meaning,
+                int(digits) if digits else None,
+                short.replace(r"\n", "\n"),
                 signed=digits.startswith("+"),
-            ),  # fmt: skip
+            ),
         )
         for name, heading, short, digits, meaning in rows
     )

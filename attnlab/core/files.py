@@ -318,7 +318,7 @@ def file_checksum(path: str | Path) -> str:
 
 
 def _safetensors_error() -> type[Exception]:
-    """What safetensors raises instead of an OSError; nobody raises it before the library is loaded."""
+    """The class that safetensors raises instead of an OSError, once the library is loaded."""
     loaded = sys.modules.get("safetensors")
     return OSError if loaded is None else loaded.SafetensorError
 

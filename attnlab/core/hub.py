@@ -1,4 +1,4 @@
-"""Where a transformers model is read from: a folder, the hub, or what was downloaded before."""
+"""Sources of transformers models: a folder, the hub, or an earlier download."""
 
 import re
 import threading
@@ -15,7 +15,7 @@ HUB_NAME = re.compile(r"[A-Za-z0-9][\w.\-]*(/[A-Za-z0-9][\w.\-]*)?")
 
 
 def model_source(name: str | Path) -> str:
-    """What transformers can load `name` from without waiting for a network that is not there.
+    """The source that transformers can load `name` from without waiting for an absent network.
 
     That is `name` itself where it is a folder or the hub answers, or else the folder in the cache
     that holds the model from an earlier download. The hub is asked once, see `hub_answers`;

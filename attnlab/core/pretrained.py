@@ -33,7 +33,7 @@ _USUAL_WIDTH = 1024
 
 
 def read_pretrained(kind: Any, source: str | Path, **options: Any) -> Any:
-    """What `kind.from_pretrained` reads from a folder, or from the hub by name, without foreign code.
+    """The object that `kind.from_pretrained` reads from a folder or the hub, without foreign code.
 
     Args:
         kind: a class of transformers: of configurations, tokenizers or models.

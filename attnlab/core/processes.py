@@ -101,7 +101,7 @@ class Processes:
         return self.index == 0
 
     def gather(self, value: Plain) -> list[Plain]:
-        """What every process hands in here, in their order, the same list in each.
+        """The values that all processes hand in here, in their order, the same list in each.
 
         Args:
             value: see `Plain`.
@@ -114,7 +114,7 @@ class Processes:
         return [unwrapped(data) for data in self._exchanged(b"=" + wrapped(value))]
 
     def sum(self, value: Plain) -> Plain:
-        """What every process hands in here added up in their order, the same in each.
+        """The sum of the values that all processes hand in here, in their order, the same in each.
 
         Raises:
             AttnlabError: as `gather` does.
@@ -395,7 +395,7 @@ def usable_device(name: str | None) -> torch.device:
 
 
 def input_device(device: torch.device) -> torch.device:
-    """Where inputs of a model go whose first weights are on a device.
+    """The device for inputs of a model whose first weights are on a device.
 
     Those that accelerate keeps elsewhere meanwhile are on 'meta'; it moves inputs to where it computes.
     """

@@ -1,4 +1,4 @@
-"""How results are shown: one line, with the sizes of tables instead of their rows."""
+"""Representations of results: one line, with the sizes of tables instead of their rows."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""How the files of each ending are read as sentence pairs: one function and one line of a table each."""
+"""Readers of sentence pairs by the ending of files: one function and one line of a table each."""
 
 import json
 import re
@@ -175,7 +175,7 @@ class CorpusFile:
 
 
 def describe_file(path: Path) -> CorpusFile | None:
-    """What the name of a file says about it, or None where it is no part of a corpus.
+    """The parts of a corpus that a file name names, or None where it is no part of a corpus.
 
     >>> describe_file(Path("en-it.train.tsv.gz")).languages
     ('en', 'it')

@@ -135,7 +135,7 @@ class Evaluator(ShortRepr):
 
     @property
     def dropped(self) -> int:
-        """How many sentences were left out, since they are empty, too long or without a token to predict."""
+        """Number of sentences left out, since they are empty, too long or without a token to predict."""
         return sum(group.count for group in self.sentences.dropped)
 
     @property
@@ -156,7 +156,7 @@ class Evaluator(ShortRepr):
 
     @property
     def tokens(self) -> Float[Tensor, " sentence"]:
-        """How many tokens each sentence's loss sums over."""
+        """Number of tokens that each sentence's loss sums over."""
         counts = [
             len(sentence.labels) - sentence.labels.count(IGNORED_LABEL)
             for sentence in self.sentences.usable

@@ -1,4 +1,4 @@
-"""How a training went: losses, the gap between unknown and known pairs, and scores, by epoch."""
+"""Curves of a training: losses, the gap between unknown and known pairs, and scores, by epoch."""
 
 from collections.abc import Mapping
 

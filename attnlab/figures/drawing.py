@@ -19,20 +19,20 @@ _LEAST_CONTRAST = 3.0
 
 @dataclass(frozen=True)
 class Mark:
-    """How a label is shown: the colour of its cells, and a letter in them; none for what has no name."""
+    """The mark of a label: the colour of its cells, and a letter in them; none for what has no name."""
 
     colour: str
     letter: str = ""
 
     @property
     def pale(self) -> "Mark":
-        """The same mark two thirds of the way to white, of what is not confirmed."""
+        """The mark two thirds of the way to white, for what is not confirmed."""
         mixed = (round(channel + (255 - channel) * 2 / 3) for channel in _channels(self.colour))
         return Mark("#" + "".join(f"{channel:02x}" for channel in mixed), self.letter)
 
     @property
     def ink(self) -> str:
-        """Of the letter, readable on the colour."""
+        """The colour of the letter, readable on that of the cell."""
         return "#000000" if _luminance(self.colour) > 0.18 else "#ffffff"
 
     def edge(self, background: str) -> str:
@@ -89,7 +89,7 @@ OTHERS = ("#7b3294", "#8c564b", "#5c7a29", "#a6611a")
 
 
 def marks_of_names(names: Collection[str]) -> dict[str, Mark]:
-    """How each name is shown in figures and pages: labels or families in their order, then others by letters.
+    """The mark of each name in figures and pages: labels or families in their order, then others by letters.
 
     Names that are neither have the shortest beginning of their name that no other mark has.
 

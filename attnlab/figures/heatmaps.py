@@ -115,7 +115,7 @@ def _given_or_numbers(weights: Any, *sides: Sequence[str] | None) -> list[Sequen
 
 
 def _columns(panels: int, step: float) -> int:
-    """As many panels side by side as a page is wide, in full rows where that is possible."""
+    """Number of panels side by side: as many as a page is wide, in full rows where that is possible."""
     most = max(1, min(panels, MOST_COLUMNS, int(_PAGE_WIDTH / step)))
     whole = [count for count in range(most, 1, -1) if panels % count == 0]
     return whole[0] if whole else most

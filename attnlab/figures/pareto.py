@@ -1,4 +1,4 @@
-"""What is paid against what is got: every candidate as a point, and the ones that nothing beats."""
+"""Value against price: every candidate as a point, and a line through those that nothing beats."""
 
 import pandas as pd
 from matplotlib.figure import Figure

@@ -97,7 +97,7 @@ def aligned_positions(source: list[Token], target: list[Token]) -> tuple[tuple[i
 
 
 def _positions(tokens: list[Token], others: list[Token]) -> dict[int, list[int]]:
-    """Where each key is expressed; of a pair of keys the one that counts beside `others`."""
+    """Positions at which each key is expressed; of a pair of keys the one that counts beside `others`."""
     theirs = {key if isinstance(key, int) else key[0] for other in others for key in other.keys}
     positions: dict[int, list[int]] = {}
     for token in tokens:

@@ -51,13 +51,13 @@ class Limits:
     num_pos: int
 
     def at(self, index: Int[Tensor, "chosen"]) -> "Limits":
-        """Those of some matrices."""
+        """The limits of some matrices."""
         return replace(self, budget=self.budget[index], error_nnz=self.error_nnz[index])
 
 
 @dataclass(frozen=True)
 class Outside:
-    """What stands beside one band.
+    """The entries beside one band.
 
     Attributes:
         band_mass: mass on the band.
@@ -78,7 +78,7 @@ class Outside:
     covered: Bool[Tensor, "matrix rank"]
 
     def at(self, index: Int[Tensor, "chosen"]) -> "Outside":
-        """What stands beside the bands of some matrices."""
+        """The entries beside the bands of some matrices."""
         return Outside(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
 
@@ -222,7 +222,7 @@ def _columns_in_play(
 
 
 def _first(values: Tensor, count: int) -> Tensor:
-    """Where the largest values stand; the earlier ones among equals, however long the rows are."""
+    """Indices of the largest values; the earlier ones among equals, however long the rows are."""
     return values.argsort(dim=-1, descending=True, stable=True)[..., :count]
 
 
@@ -410,7 +410,7 @@ def _windows(window: Window, queries: int, keys: int) -> Iterator[Window]:
 def _outside(
     H: Tensor, real: Tensor, limits: Limits, band: Window | None, *, causal: bool
 ) -> Outside | None:
-    """What stands beside a band; None where it is over the budget of every matrix."""
+    """The entries beside a band; None where it is over the budget of every matrix."""
     queries, keys = H.shape[-2:]
     inside = real & False
     if band is not None:

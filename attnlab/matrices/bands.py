@@ -107,7 +107,7 @@ def _last_rows(flat: Tensor, window: Window) -> Tensor:
 
 
 def _gaps_between_bands(flat: Tensor, window: Window) -> Tensor:
-    """What stands between the band of each row and that of the next, `[matrix, row, entry]`."""
+    """The entries between the band of each row and that of the next, `[matrix, row, entry]`."""
     left, right = window
     n = flat.shape[-1]
     shape = (len(flat), n - 1, n - left - right)
@@ -291,7 +291,7 @@ def check_dropout(dropout: float) -> None:
 def _entries_to_keep(
     dimension: Int[Tensor, "*batch"], dropout: float, keep: int | Tensor | None
 ) -> Tensor | None:
-    """How many entries of each band are used; None when all of them."""
+    """Number of entries of each band that are used; None when all of them."""
     check_dropout(dropout)
     if keep is None and dropout == 0:
         return None

@@ -199,7 +199,7 @@ def check_weights(H: Float[Tensor, "*batch query key"]) -> None:
 
 
 def matrix_name(index: list[int]) -> str:
-    """How a matrix of a batch is addressed: its indices joined by points, `0` for a single one.
+    """The address of a matrix of a batch: its indices joined by points, `0` for a single one.
 
     >>> matrix_name([2, 5])
     '2.5'
@@ -247,7 +247,7 @@ GPU_ENTRIES = 1 << 26
 
 
 def entries_at_once(device: torch.device) -> int:
-    """How many entries of working tensors a device is given at a time."""
+    """Number of entries of working tensors that a device is given at a time."""
     return CPU_ENTRIES if device.type == "cpu" else GPU_ENTRIES
 
 

@@ -1,4 +1,4 @@
-"""What a structured approximation is: X = P + E with everything that describes it."""
+"""A structured approximation X = P + E with everything that describes it."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

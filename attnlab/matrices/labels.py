@@ -325,7 +325,7 @@ def sum_labels(
 
 @dataclass(frozen=True)
 class _CandidateSums:
-    """What `LabelSums` holds of one candidate."""
+    """The sums that `LabelSums` holds of one candidate."""
 
     member: tuple[str, tuple[tuple[str, int], ...]]
     groups: Int[Tensor, " group"]

@@ -57,7 +57,7 @@ def skewed(H: Float[Tensor, "*batch query key"]) -> Float[Tensor, "*batch query 
 def entries_by_offset(
     sizes: Int[Tensor, "*batch 2"], queries: int, keys: int
 ) -> Int[Tensor, "*batch offset"]:
-    """How many real entries stand at each offset of matrices padded to `queries` x `keys`."""
+    """Number of real entries at each offset of matrices padded to `queries` x `keys`."""
     offset = torch.arange(1 - queries, keys, device=sizes.device)
     return entries_at_offset(offset, sizes[..., :1], sizes[..., 1:])
 

@@ -98,7 +98,7 @@ class NearDiagonal:
 
     @classmethod
     def of(cls, H: Float[Tensor, "*batch query key"], space: BlockSpace) -> "NearDiagonal":
-        """Those of H."""
+        """The entries of H near its diagonal."""
         diagonal = max(space.heights) - 1
         turned = None if space.sizes is None else space.sizes.flip(-1)
         real = real_band(H.mT, (diagonal, diagonal), turned)

@@ -118,7 +118,7 @@ class _Rows:
 
     @classmethod
     def of(cls, H: Tensor, visible: Tensor, place: Tensor) -> "_Rows":
-        """Those of the sentences `[sentence, query, key]`."""
+        """The rows of the sentences `[sentence, query, key]`."""
         mass = torch.where(visible, H, 0).flatten(0, 1)
         some = mass.sum(-1) > 0
         places = place.expand(H.shape).flatten(0, 1)

@@ -1,4 +1,4 @@
-"""Which entries the structured families may use, and how many those are.
+"""Entries that the structured families may use, and their number.
 
 offset = key position - query position: negative looks back, positive looks ahead.
 
@@ -106,7 +106,7 @@ def block_columns(
 def entries_at_offset(
     offset: Int[Tensor, "*#batch"], queries: Int[Tensor, "*#batch"], keys: Int[Tensor, "*#batch"]
 ) -> Int[Tensor, "*#batch"]:
-    """How many entries a matrix of `queries` x `keys` has at `offset`; n - |offset| when square."""
+    """Number of entries of a matrix of `queries` x `keys` at `offset`; n - |offset| when square."""
     last = torch.minimum(queries, keys - offset)
     return (last - (-offset).clamp(min=0)).clamp(min=0)
 
@@ -114,7 +114,7 @@ def entries_at_offset(
 def band_dimension(
     sizes: Int[Tensor, "*batch 2"], window: int | tuple[int, ...], *, causal: bool = False
 ) -> Int[Tensor, "*batch"]:
-    """How many entries the band holds in matrices of the given (queries, keys).
+    """Number of entries that the band holds in matrices of the given (queries, keys).
 
     ::
 

@@ -1,4 +1,4 @@
-"""What happens beside training: metrics to a file, patience, a progress bar, an end on NaN."""
+"""Callbacks of training: metrics to a file, patience, a progress bar, an end on NaN."""
 
 import json
 import math
@@ -296,7 +296,7 @@ class ProgressBar(TrainerCallback):
             self._print_line(state, status)
 
     def _print_line(self, state: TrainerState, status: str) -> None:
-        """Where no bar can be drawn, a line every few seconds."""
+        """Prints a line every few seconds where no bar can be drawn."""
         now = time.monotonic()
         if self.bar.console.is_terminal or now < self.next_line:
             return

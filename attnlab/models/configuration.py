@@ -173,7 +173,7 @@ def has_relative_bias(config: TranslationConfig, site: str) -> bool:
 
 
 def layers_by_site(config: TranslationConfig) -> dict[str, int]:
-    """How many attention layers each site has; of a recurrent model one, however deep its cells are."""
+    """Number of attention layers by site; of a recurrent model one, however deep its cells are."""
     if config.kind == RECURRENT:
         return dict.fromkeys(config.sites, 1)
     return {

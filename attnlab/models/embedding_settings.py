@@ -10,7 +10,7 @@ _BOTH = "both"
 
 @dataclass(frozen=True, kw_only=True)
 class SkipGramSettings(Settings):
-    """How skip-gram vectors are trained (Mikolov et al. 2013)."""
+    """Options of the training of skip-gram vectors (Mikolov et al. 2013)."""
 
     dim: Annotated[int, Option("Size of the vectors.", least=1, most=16_384)] = 128
     window: Annotated[
@@ -41,7 +41,7 @@ class SkipGramSettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class SideSettings(Settings):
-    """Which language of a corpus is read."""
+    """Options of the language of a corpus that is read."""
 
     side: Annotated[
         str,

@@ -90,7 +90,7 @@ class Model(ShortRepr):
 
     @property
     def label(self) -> str:
-        """Where it is from, or its class where it was handed in."""
+        """Its source, or its class where it was handed in."""
         return path_label(self.name) if self.name else type(self.model).__name__
 
     @property
@@ -101,7 +101,7 @@ class Model(ShortRepr):
 
     @property
     def facts(self) -> dict[str, str]:
-        """Where it is from, its class and its size."""
+        """Its source, its class and its size."""
         parameters = sum(weight.numel() for weight in self.model.parameters())
         words = f"{type(self.model).__name__}, {parameters:,} parameters"
         return {"Source": self.label, "Model": words}

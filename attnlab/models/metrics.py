@@ -1,4 +1,4 @@
-"""How far a training is: `metrics.jsonl`, a line per evaluation, and the state at a checkpoint."""
+"""Progress of a training: `metrics.jsonl`, a line per evaluation, and the state at a checkpoint."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -70,7 +70,7 @@ class OwnModel(PreTrainedModel, GenerationMixin):
         return first_uncached(self.decoder) is None
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Nothing: every module draws its weights when it is made (transformers calls this again)."""
+        """Does nothing: every module draws its weights when it is made (transformers calls this again)."""
 
     def get_input_embeddings(self) -> nn.Embedding:
         """The embedding of what the model reads."""
@@ -82,7 +82,7 @@ class OwnModel(PreTrainedModel, GenerationMixin):
         return self.output
 
     def generate(self, inputs: Tensor | None = None, **kwargs: Any) -> Any:
-        """What `GenerationMixin.generate` writes; without an attention mask, padding ids are unseen."""
+        """Sequences of `GenerationMixin.generate`; without an attention mask, padding ids are hidden."""
         ids = kwargs.get("input_ids") if inputs is None else inputs
         if ids is not None and kwargs.get("attention_mask") is None:
             kwargs["attention_mask"] = (ids != PAD).long()

@@ -1,4 +1,4 @@
-"""Whatever has a model in it, loaded: a run, a folder or name of transformers, a pair that was handed in."""
+"""Models from any source: a run, a folder or name of transformers, a pair that was handed in."""
 
 from pathlib import Path
 from typing import Any

@@ -127,7 +127,7 @@ def configuration(
 
 @dataclass(frozen=True)
 class Prepared:
-    """What training needs, made before anything is written: what cannot be made is refused here.
+    """The parts of a training, made before anything is written: what cannot be made is refused here.
 
     Attributes:
         settings: those asked for, with batch size and warm-up filled in.
@@ -189,7 +189,7 @@ def prepare(
     device: str | None = None,
     begins: bool = True,
 ) -> Prepared:
-    """What a training with these settings into `folder` needs.
+    """The parts of a training with these settings into `folder`.
 
     Args:
         folder: the run directory.

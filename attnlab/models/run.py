@@ -535,7 +535,7 @@ def score_run(
 
 
 def short_pairs(run: Run, rows: "datasets.Dataset") -> "datasets.Dataset":
-    """Those pairs of a part of a corpus that are within the run's limit of tokens on both sides."""
+    """The pairs of a part of a corpus that are within the run's limit of tokens on both sides."""
     limit = run.settings.corpus.max_tokens
     lengths = [
         [len(ids) for ids in tokenizer(list(rows[side]))["input_ids"]]

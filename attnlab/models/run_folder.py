@@ -1,4 +1,4 @@
-"""What stands in a run directory, told by its names and `settings.json`; nothing heavy is imported."""
+"""The files of a run directory, by their names and `settings.json`; nothing heavy is imported."""
 
 import itertools
 import os

@@ -177,7 +177,7 @@ def delete_replaced(folder: Path) -> Path | None:
 
 
 def report_replaced(folder: Path, replaced: Path, *, interrupted: bool) -> str:
-    """What a user is told of a replaced run that is still there, as a sentence."""
+    """A sentence on a replaced run that is still there."""
     if interrupted:
         return f"Two runs: {ways_on(folder)}."
     return f"Warning: the replaced run could not be deleted; delete {replaced} by hand."

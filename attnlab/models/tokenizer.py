@@ -157,7 +157,7 @@ def load_tokenizers(folder: str | Path) -> Tokenizers:
 
 @dataclass(frozen=True)
 class _Counts:
-    """What `token_counts.json` holds."""
+    """The content of `token_counts.json`."""
 
     shared: bool
     source: Mapping[str, Annotated[int, Field(ge=0)]]

@@ -180,7 +180,7 @@ class TranslationTrainer(Seq2SeqTrainer):
         )
 
     def _get_output_dir(self, trial: Any) -> str:
-        """Where checkpoints stand, or where one is being written."""
+        """The folder of checkpoints, or that in which one is being written."""
         return self._writing_to or super()._get_output_dir(trial)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:

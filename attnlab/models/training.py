@@ -70,7 +70,7 @@ from attnlab.models.training_settings import RunSettings, settings_from
 
 @dataclass(frozen=True, repr=False)
 class Trained(ShortRepr):
-    """How training ended: the evaluations, what was dropped, whether Ctrl-C ended it, what was kept."""
+    """The end of a training: the evaluations, what was dropped, whether Ctrl-C ended it, what was kept."""
 
     folder: Path
     metrics: list[dict[str, Any]]

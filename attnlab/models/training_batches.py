@@ -275,7 +275,7 @@ def padded_length(tokens: int, most: int | None) -> int:
 
 @dataclass(frozen=True)
 class StepBudget:
-    """How a training is cut into steps.
+    """Batch size and number of steps of a training.
 
     Attributes:
         batch_tokens: tokens per batch and side, padding counted.

@@ -209,7 +209,7 @@ SEED = Option("Seed of embedded corpus, model and batches.", least=0, most=LARGE
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusSettings(Settings):
-    """Which text: name or path, languages, size."""
+    """Options of the corpus: name or path, languages, size."""
 
     name: Annotated[
         str,
@@ -240,7 +240,7 @@ class CorpusSettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerSettings(Settings):
-    """How text is cut into tokens."""
+    """Options of the tokenizers."""
 
     kind: Annotated[
         str,
@@ -267,7 +267,7 @@ class TokenizerSettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingSettings(Settings):
-    """Which token vectors a training starts from, and whether it changes them.
+    """Options of the token vectors that a training starts from.
 
     With a tied output layer, frozen vectors freeze that layer too.
     """
@@ -288,7 +288,7 @@ class EmbeddingSettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerSettings(Settings):
-    """How the model is trained; `learning_rate` is the peak, reached after `warmup` steps.
+    """Options of the training; `learning_rate` is the peak, reached after `warmup` steps.
 
     Raises:
         InputError: a number or choice that no training can use.
@@ -398,7 +398,7 @@ LEAST_TEMPERATURE = 1e-4
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationSettings(Settings):
-    """How a language model goes on with a text.
+    """Options of a language model that goes on with a text.
 
     Raises:
         InputError: a number that cannot be used.

@@ -184,7 +184,7 @@ def _audio_of_samples(samples: np.ndarray, rate: int, model: Model, name: str) -
 
 
 def longest_seconds(config: Any) -> float:
-    """How much audio a model reads; 30 s for all that were published."""
+    """Seconds of audio that a model reads; 30 for all that were published."""
     return float(config.max_source_positions * FRAME_SECONDS)
 
 

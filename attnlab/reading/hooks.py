@@ -448,7 +448,7 @@ def _shown(model: Any, axes: Mapping[Side, Axis], attention: AttentionSites) -> 
 
 
 def _calls(model: Any, axes: Mapping[Side, Axis], attention: str) -> Calls:
-    """What every module calls its attention function with in one forward pass, by the number of its call."""
+    """Calls of the attention function by every module in one forward pass, by the number of the call."""
     calls: Counter[nn.Module] = Counter()
     seen: dict[tuple[nn.Module, int], AttentionCall] = {}
 

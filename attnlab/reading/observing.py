@@ -74,7 +74,7 @@ class Observed:
     scoring: Scoring | None = None
 
     def call_context(self, heads: Sequence[int] | None = None) -> CallContext:
-        """What a mechanism is told besides queries, keys and padding; None stands for all heads."""
+        """The call context of a mechanism at these heads; None stands for all heads."""
         context: CallContext = {"token_ids": self.token_ids}
         if self.bias is not None:
             context["bias"] = self.bias if heads is None else part_of_heads(self.bias, heads)

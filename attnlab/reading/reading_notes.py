@@ -1,4 +1,4 @@
-"""What a reader must know of the texts and matrices that were read; nothing heavy is imported."""
+"""Notes on the texts and matrices that were read; nothing heavy is imported."""
 
 from dataclasses import dataclass
 

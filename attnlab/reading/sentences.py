@@ -524,7 +524,7 @@ _NUMBERED_BEHIND_PADDING = {
 
 
 def most_positions(config: Any) -> int:
-    """How many tokens a model has positions for; sinusoidal and relative ones never end."""
+    """Number of tokens that a model has positions for; sinusoidal and relative ones never end."""
     if getattr(config, "positions", None) == "learned":
         return int(config.max_positions)
     names = ("max_position_embeddings", "max_target_positions")

@@ -93,17 +93,17 @@ class Collected(ShortRepr):
 
     @property
     def missing(self) -> int:
-        """How many cells are not finished, failed ones among them."""
+        """Number of cells that are not finished, failed ones among them."""
         return len(self.cells) - len(self.outcomes)
 
     @property
     def failed(self) -> int:
-        """How many cells failed in the last run; the next one tries them again."""
+        """Number of cells that failed in the last run; the next one tries them again."""
         return int((self.cells["state"] == "failed").sum())
 
     @property
     def running(self) -> int:
-        """How many cells are being computed now."""
+        """Number of cells that are being computed now."""
         return min(self.at_a_time, self.missing)
 
     @property
@@ -287,7 +287,7 @@ def _alone_in(folder: Path) -> Iterator[Callable[[int], None]]:
 
 
 def _running_processes(folder: Path) -> int:
-    """How many cells a process computes in this folder now; 0 where none does."""
+    """Number of cells that a process computes in this folder now; 0 where none does."""
     if not is_locked(folder / FINISHED):
         return 0
     try:

@@ -194,7 +194,7 @@ def _finished(cells: pd.DataFrame, table: pd.DataFrame) -> str:
 
 
 def _settings(cells: pd.DataFrame) -> list[Column]:
-    """What cells were asked for; other tables have columns of the same names for what was found."""
+    """Columns of the settings of cells; other tables have columns of the same names for results."""
     others = {column.name for column in STATE}
     return [
         Column(name, name.replace("_", " "), "A setting of the cell.")

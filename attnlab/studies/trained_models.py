@@ -116,7 +116,7 @@ class ModelCell(ModelSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions(ModelSettings):
-    """Which models a study trains."""
+    """Options of the models that a study trains."""
 
     layers: Annotated[Sequence[int], LAYERS] = (1, 3)
     seeds: Annotated[int, Option("Number of models of each size.", least=1)] = 1

@@ -1,4 +1,4 @@
-"""What a transformers model was called with, for the mechanisms inside it: ids, cache, wish for weights."""
+"""Calls of transformers models, for the mechanisms inside them: ids, cache, whether weights are returned."""
 
 import inspect
 from collections import Counter
@@ -55,7 +55,7 @@ class CallRecord:
         self.turns: Counter[nn.Module] = Counter()
 
     def next_turn(self, module: nn.Module) -> int:
-        """How often the module attended before in this call, now counted once more."""
+        """Number of times that the module attended before in this call; counts one more."""
         self.turns[module] += 1
         return self.turns[module] - 1
 
@@ -184,7 +184,7 @@ def always_returning_weights(model: nn.Module) -> Iterator[None]:
 
 
 def tokens_before(module: nn.Module) -> int:
-    """How many tokens stand before the first query of an attention module."""
+    """Number of tokens before the first query of an attention module."""
     return 0 if vars(module)[SITE] == "encoder" else call_of(module).past
 
 
@@ -330,7 +330,7 @@ def _forgetting_cache(record: CallRecord) -> Any:
 
 
 def _counting_anew(module: nn.Module, *_: Any) -> None:
-    """Of what is in this module alone: copies of a model share their hooks."""
+    """Starts the count of calls anew for the modules inside this one: copies of a model share their hooks."""
     for part in module.modules():
         if CALL in vars(part):
             call_of(part).turns.pop(part, None)

@@ -59,7 +59,7 @@ from attnlab.matrices.supports import offsets
 
 @dataclass(frozen=True)
 class Reading:
-    """What a mask says.
+    """Padding, causality and further hidden pairs, as a mask has them.
 
     Attributes:
         visible: `[batch, key]`, True at real tokens; None when all are.
@@ -145,7 +145,7 @@ def attention_function(  # noqa: PLR0917 - transformers' signature
     position_bias: Tensor | None = None,
     **extra: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """What transformers calls instead of its own attention: `[batch, query, head, dim]` comes back."""
+    """Attention that transformers calls instead of its own; returns `[batch, query, head, dim]`."""
     call = call_of(module)
     mechanism = _mechanism_of_call(mechanisms_of(module), module)
     groups, keys_of_call = query.shape[1] // key.shape[1], key.shape[2]
@@ -216,7 +216,7 @@ def _fill_gap(
 
 
 def _query_context(mechanism: Mechanism, call: CallRecord, tokens: int) -> dict[str, Any]:
-    """Which queries are real, where padding in front of them shifts what a mechanism counts."""
+    """The argument that says which queries are real, where padding in front shifts their counts."""
     counts = any(
         part.positions in {"offsets", "pairs"}
         for part in mechanism.modules()
@@ -231,7 +231,7 @@ def _query_context(mechanism: Mechanism, call: CallRecord, tokens: int) -> dict[
 def _score_context(
     mechanism: Mechanism, reading: Reading, position_bias: Tensor | None, extra: dict[str, Any]
 ) -> dict[str, Any]:
-    """What the model does to its scores, for mechanisms that have some.
+    """Arguments that say what the model does to its scores, for mechanisms that have some.
 
     Raises:
         AttnlabError: a mechanism has none, which `install` could not know beforehand, as where the mask
@@ -493,7 +493,7 @@ def _names_file(text: str) -> bool:
 def _made(
     plan: AttentionPlan, at: AttentionAt, model: PreTrainedModel, form: Form
 ) -> Mechanism | ByLayer:
-    """What is put into an attention module; layers that share it share a mechanism that is the same."""
+    """The mechanisms to put into an attention module; layers that share it share an equal mechanism."""
     make = partial(_made_for, plan=plan, at=at, model=model, form=form)
     if plan.has_equal_layers(at.site, at.layers, at.heads):
         return make(at.layer)
@@ -526,7 +526,7 @@ def _made_for(
 
 
 def _device_of(module: nn.Module) -> torch.device:
-    """Where a module computes; accelerate may keep its weights elsewhere meanwhile."""
+    """The device on which a module computes; accelerate may keep its weights elsewhere meanwhile."""
     device = next(module.parameters()).device
     hooks = (getattr(part, "_hf_hook", None) for part in module.modules())
     computing = (getattr(hook, "execution_device", None) for hook in hooks)

@@ -29,7 +29,7 @@ SEED = 0
 
 
 class LayerTypes(NamedTuple):
-    """What a configuration says of its layers.
+    """The types of layers that a configuration names.
 
     Attributes:
         types: of each layer.
@@ -81,7 +81,7 @@ def model_with_layer_types(model: PreTrainedModel, plan: AttentionPlan) -> PreTr
 
 
 def _again(model: PreTrainedModel, config: Any) -> PreTrainedModel:
-    """The same weights in another model of the class, in float32."""
+    """A model of the same class with the same weights, in float32."""
     # New weights are drawn before they are overwritten.
     with torch.random.fork_rng(devices=[]):
         made = type(model)(config)
@@ -240,7 +240,7 @@ def _check_equal(
 def _outputs_with_cache(
     model: PreTrainedModel, ids: Int[Tensor, "1 token"], first: int
 ) -> Float[Tensor, "1 last dim"] | None:
-    """What a model gives for the tokens from the `first` on, read one at a time; None without a cache."""
+    """Outputs of a model for the tokens from the `first` on, read one at a time; None without a cache."""
     given = model(input_ids=ids[:, :first], use_cache=True, return_dict=True)
     cache = getattr(given, "past_key_values", None)
     if cache is None:

@@ -185,7 +185,7 @@ def _same_end(name: str, other: str) -> bool:
 
 
 def _learned(folder: Path) -> Tensors:
-    """What mechanisms learned: in the model's weights, or in the file that `Installed.write` leaves.
+    """Tensors that mechanisms learned: in the model's weights, or in the file that `Installed.write` leaves.
 
     Raises:
         InputError: they stand in both, and differ.

@@ -1,4 +1,4 @@
-"""Where a model attends: its attention modules, by site and layer."""
+"""Attention modules of a model, by site and layer."""
 
 import inspect
 from collections import Counter
@@ -120,7 +120,7 @@ def layer_numbers(
 
 
 def _shared_layers(model: nn.Module, paths: list[str]) -> dict[str, tuple[int, ...]]:
-    """Of each attention module of an ALBERT, which may be in another model, the layers that it serves."""
+    """The layers that each attention module of an ALBERT serves, which may be in another model."""
     shared: dict[str, tuple[int, ...]] = {}
     for name, part in model.named_modules():
         if isinstance(part, PreTrainedModel) and hasattr(part.config, "num_hidden_groups"):
@@ -206,7 +206,7 @@ class ByLayer(nn.ModuleList):
 
 
 def installed_in(module: nn.Module) -> nn.Module:
-    """What was put into an attention module: a mechanism, or those of the layers that share it.
+    """The mechanism that was put into an attention module, or those of the layers that share it.
 
     Raises:
         AttnlabError: nothing was.
@@ -253,7 +253,7 @@ _NARROW = ("sliding", "chunked")
 
 
 def score_rules(at: AttentionAt, config: Any) -> set[ScoreRule]:
-    """What the model does to the scores of an attention module, as far as the module says it beforehand.
+    """Rules by which the model changes scores of an attention module, as far as it says so beforehand.
 
     Args:
         at: the module.
@@ -274,7 +274,7 @@ def score_rules(at: AttentionAt, config: Any) -> set[ScoreRule]:
 
 
 def layer_rules(model: PreTrainedModel) -> dict[tuple[str, int], frozenset[ScoreRule]]:
-    """What the model does to the scores of each layer, by site and layer, see `score_rules`."""
+    """Rules by which the model changes the scores of each layer, by site and layer, see `score_rules`."""
     config = model.config.get_text_config()
     return {
         (at.site, layer): frozenset(score_rules(at, config))
@@ -293,7 +293,7 @@ def rules_told(bias: Tensor | None, scoring: Scoring | None) -> set[ScoreRule]:
 
 
 def _window(module: nn.Module, config: Any) -> int | None:
-    """How many keys a sliding window or a chunk of the model holds; None where it sees all."""
+    """Number of keys in a sliding window or a chunk of the model; None where all are visible."""
     if hasattr(module, "sliding_window"):
         return _whole(module.sliding_window)
     kinds, layer = getattr(config, "layer_types", None), getattr(module, "layer_idx", None)

@@ -21,7 +21,7 @@ class Gap(NamedTuple):
     skipped: int = 0
 
     def closed(self, keys: Tensor | None) -> Tensor | None:
-        """What is known of each position, in the last dimension, for those that are kept alone."""
+        """Values by position, in the last dimension, of the positions that are kept."""
         if keys is None or not self.skipped:
             return keys
         return torch.cat([keys[..., : self.first], keys[..., self.first + self.skipped :]], -1)
@@ -59,7 +59,7 @@ class StreamingLayer(DynamicLayer):
         self.followed = False
 
     def follow(self, real: Tensor | None, mechanism: Mechanism | None) -> Gap:
-        """What the call that is coming meets.
+        """The gap that the call that is coming meets.
 
         Args:
             real: True at the real tokens so far and of the call, `[batch, token]`; None where all are.
@@ -93,7 +93,7 @@ class StreamingLayer(DynamicLayer):
         return keys, values
 
     def get_seq_length(self) -> int:
-        """How many tokens there were, from which positions are counted."""
+        """Number of tokens so far, from which positions are counted."""
         return self.tokens
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -101,7 +101,7 @@ class StreamingLayer(DynamicLayer):
         return self.tokens + query_length, 0
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Nothing where no token is taken back.
+        """Does nothing where no token is taken back.
 
         Raises:
             InputError: some are, as by speculative decoding; keys that they pushed out are gone.
@@ -183,7 +183,7 @@ def cache_bytes(cache: Cache) -> int:
 def gaps_of(
     cache: Cache | None, real: Tensor | None, modules: Mapping[int, nn.Module]
 ) -> list[Gap]:
-    """Of each layer of a decoder's own cache, what it let go before the call that is coming.
+    """The gap of each layer of a decoder's self-attention cache, before the call that is coming.
 
     Args:
         cache: None for no cache.

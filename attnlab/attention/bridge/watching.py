@@ -27,7 +27,7 @@ BLOCK_WEIGHTS = 2**20
 
 @dataclass(frozen=True)
 class AttentionCall:
-    """What a module called its attention function with.
+    """Arguments with which a module called its attention function.
 
     Attributes:
         query: of all query heads.

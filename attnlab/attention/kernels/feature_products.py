@@ -119,7 +119,7 @@ def favor_exponents(
 
 
 def common_height(exponents: Tensor, real: Tensor, *, causal: bool) -> Tensor:
-    """What is taken off the exponents of all keys: their maximum over real keys, 0 when causal.
+    """The number taken off the exponents of all keys: their maximum over real keys, 0 when causal.
 
     A factor common to all keys cancels out. To look at later keys for it would let the future in.
     """
@@ -153,7 +153,7 @@ class ScaledSums:
     level: Tensor
 
     def in_rows(self, before: int, after: int) -> "ScaledSums":
-        """With so many rows without keys added (or, below 0, rows taken away) at both ends."""
+        """The sums with so many rows without keys added (or, below 0, rows taken away) at both ends."""
         pad = (0, 0, before, after)
         return ScaledSums(F.pad(self.sums, pad), F.pad(self.level, pad, value=-torch.inf))
 

@@ -39,7 +39,7 @@ class Indices:
         return self.index.masked_fill(~self.usable, NOWHERE)
 
     def at_rows(self, rows: slice) -> "Indices":
-        """Those of some queries, where each query has its own."""
+        """The indices of some queries, where each query has its own."""
         return Indices(self.index[:, :, rows], self.usable[:, :, rows])
 
 

@@ -150,7 +150,7 @@ class BigBirdAttention(SparseSoftmax):
 @lru_cache(maxsize=64)
 @torch.inference_mode(mode=False)
 def block_table(drawn: int, global_count: int, seed: int, blocks: int, heads: int) -> Indices:
-    """Which blocks each block of a sentence of `blocks` sees, `[head, block, slot]`.
+    """The blocks that each block of a sentence of `blocks` attends to, `[head, block, slot]`.
 
     Each block once: the `global_count` global ones, the near ones, then `drawn` of the rest at random.
     """

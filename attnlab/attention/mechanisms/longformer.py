@@ -73,7 +73,7 @@ class LongformerAttention(UnionSoftmax):
         super().__init__(spec, setup)
 
     def global_tokens(self, visible: Bool[Tensor, "batch key"]) -> Indices:
-        """Where the global tokens of each sentence stand, `[batch, 1, global]`."""
+        """Positions of the global tokens of each sentence, `[batch, 1, global]`."""
         positions = torch.tensor(self.spec.global_tokens, dtype=torch.long, device=visible.device)
         lengths = visible.sum(-1, keepdim=True)
         absolute = torch.where(positions < 0, positions + lengths, positions)
@@ -132,7 +132,7 @@ class LongformerAttention(UnionSoftmax):
         return replaced(out, index, usable, mixed)
 
     def _rows(self, tokens: Indices, queries: int, first_query: int) -> tuple[Tensor, Tensor]:
-        """Which of the queries at hand are global, as indices among them."""
+        """Indices of the global queries among those at hand."""
         index = tokens.index - first_query
         usable = tokens.usable & (index >= 0) & (index < queries)
         return index.clamp(0, queries - 1), usable

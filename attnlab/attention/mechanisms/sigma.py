@@ -131,7 +131,7 @@ class SigmaAttention(UnionSoftmax):
         return Union(self.window, 1, columns, entries, causal=self.causal)
 
     def _priorities(self, visible: Tensor, heads: int, context: Context) -> Tensor:
-        """How much each key wants to be a column, `[batch, head, key]`."""
+        """Priority of each key as a column, `[batch, head, key]`."""
         spec, ordinal = self.spec, ordinals(visible)
         if spec.columns == "first":
             return -ordinal[:, None].double()
@@ -150,7 +150,7 @@ class SigmaAttention(UnionSoftmax):
         return chosen
 
     def _entries(self, visible: Tensor, heads: int, rows: range) -> Indices:
-        """Where the entries of each row stand, `[batch, head, query, extra]`."""
+        """Keys of the entries of each row, `[batch, head, query, extra]`."""
         keys = visible.shape[-1]
         row = torch.arange(rows.start, rows.stop, device=visible.device)
         if self.uses_offsets:

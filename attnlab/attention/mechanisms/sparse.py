@@ -35,14 +35,14 @@ class SparseSoftmax(MaskedSoftmax):
 
     @abstractmethod
     def slots(self) -> int | None:
-        """How many keys a row of the fast form scores; None where these options have no such form."""
+        """Number of keys that a row of the fast form scores; None where these options have no such form."""
 
     def fetched(self) -> int:
-        """How many of the slots the fast form fetches for each row alone, not for a stretch of rows."""
+        """Number of slots that the fast form fetches for each row alone, not for a stretch of rows."""
         return 0
 
     def global_rows(self) -> int:
-        """How many rows see every key, whatever the others see."""
+        """Number of rows that attend to every key."""
         return 0
 
     @abstractmethod

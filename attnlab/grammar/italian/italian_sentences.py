@@ -421,7 +421,7 @@ def _verb_complements(clause: Clause, node: int, verb: Token) -> list[Token]:
 
 
 def _circumstances(clause: Clause, node: int, verb: Token) -> list[Token]:
-    """Where, with whom and when; and the clause that a verb of saying governs."""
+    """Tokens of where, with whom and when, and of the clause that a verb of saying governs."""
     tokens: list[Token] = []
     for number, adjunct in enumerate(clause.adjuncts):
         tokens += _adjunct(adjunct, inside(node, Slot.ADJUNCT + number), "obl", verb)

@@ -242,7 +242,7 @@ def starts_with_vowel(word: str) -> bool:
 
 
 def form_index(gender: Gender, *, plural: bool) -> int:
-    """Where a gender and number stand among the four forms."""
+    """The index of a gender and number among the four forms."""
     return (gender == "f") + 2 * plural
 
 
