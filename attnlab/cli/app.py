@@ -268,11 +268,15 @@ def main() -> None:
         if not isinstance(error, ReportedElsewhereError):
             print_error(f"Error: {error}")
         sys.exit(error.exit_status)
-    except (Exception, *panics()) as error:  # noqa: BLE001 - the last door before the user
+    except _unforeseen() as error:  # the last door before the user
         if debug:
             traceback.print_exc()
         print_error(f"Error: {_sentence(error)}")
         sys.exit(1)
+
+
+def _unforeseen() -> tuple[type[BaseException], ...]:
+    return (Exception, *panics())
 
 
 def _sentence(error: BaseException) -> str:
