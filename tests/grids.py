@@ -15,6 +15,13 @@ def slow(*cases: object) -> list[object]:
     return [pytest.param(*row, marks=pytest.mark.slow) for row in rows]
 
 
+def first(cases: Iterable[object], *, but: Iterable[object]) -> list[object]:
+    """Cases of a parametrisation, those of `but` for `make test-all`."""
+    rest = set(but)
+    cases = list(cases)
+    return [*(case for case in cases if case not in rest), *slow(*(c for c in cases if c in rest))]
+
+
 def mark_rest_of_grids(items: Iterable[pytest.Item]) -> None:
     """Marks those cases of tests marked `grid` as slow that `make test` leaves to `make test-all`."""
     marked = (

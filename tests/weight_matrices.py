@@ -21,6 +21,12 @@ def _row(kind: str, keys: int, rng: np.random.Generator) -> np.ndarray:
     return row * 1.6 if kind == "scaled_up" else row
 
 
+def attention(*shape: int, seed: int = 0) -> torch.Tensor:
+    """Rows of a softmax, float64."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64).mul(2).softmax(-1)
+
+
 def matrix(queries: int, keys: int, seed: int, kinds: tuple[str, ...] = KINDS) -> torch.Tensor:
     """One float64 matrix, every row of a kind drawn from `kinds`."""
     rng = np.random.default_rng(seed)

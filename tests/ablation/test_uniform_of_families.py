@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 import torch
+from grids import first
 from torch import nn
 from transformers import PhiConfig, PhiForCausalLM
-from zoo.analyzed import ANALYZED, LEFT
+from zoo.analyzed import ANALYZED, LEFT, TWINS
 from zoo.random_models import PAIRS, SENTENCES, seeded, tokenizer
 
 from attnlab.ablation import ablated
@@ -48,7 +49,7 @@ def matrices(model: Any, texts: Any) -> dict[Any, torch.Tensor]:
     return capture((model, TOKENIZER), texts, keep_matrices=2).kept.matrices
 
 
-@pytest.mark.parametrize("name", [*ANALYZED, *WITH_NORMS])
+@pytest.mark.parametrize("name", first([*ANALYZED, *WITH_NORMS], but=TWINS))
 def test_a_uniform_head_is_uniform_and_alone_or_refused(name: str) -> None:
     model = with_biases(seeded((ANALYZED | WITH_NORMS)[name]))
     texts = (PAIRS if model.config.is_encoder_decoder else SENTENCES)[:2]

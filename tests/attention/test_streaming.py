@@ -223,6 +223,7 @@ def test_tokens_that_are_taken_back_are_refused() -> None:
         )
 
 
+@pytest.mark.slow
 def test_bytes_of_512_generated_tokens_against_the_full_cache() -> None:
     """The figure of docs/guides/swap_attention.md: two layers, two key-value heads of 4, float64."""
     random = model("llama")

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from browser.conftest import until
 
+pytestmark = pytest.mark.slow
 Opened = Callable[..., Any]
 # The width of A4 within margins of 12 mm, in pixels.
 SHEET = {"width": 703, "height": 1030}

@@ -5,8 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from browser.planted_page import planted_analysis, remade
 
+pytestmark = pytest.mark.slow
 FIGURES = ("value", "low", "high", "threshold", "stability", "untrained_value", "shuffled_value")
 
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from strict_json import read_json
 from typer.testing import CliRunner
 from zoo.random_models import PAIRS
 
@@ -68,45 +67,13 @@ def test_writes_tables_and_a_figure_for_each_site(
     assert "Note: cross: longformer is left out" in " ".join(done.stderr.split())
 
 
-def test_files_that_are_there_are_replaced_only_when_asked(
-    model: Path, texts: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    (tmp_path / "mechanisms_by_head.csv").write_text("mine")
-    (tmp_path / "notes.txt").write_text("mine")
-    (tmp_path / "figures").mkdir()
-    (tmp_path / "figures" / "mechanisms_cross.svg").write_text("older")
-    words = [model, "--budget", 5, *texts, "--sites", "encoder", "--out", tmp_path]
-    monkeypatch.setattr("sys.argv", ["attnlab", "compare", *map(str, words)])
-    held = "mechanisms_by_head.csv, figures/mechanisms_cross.svg"
-    for message in (
-        f"{held} and no result.json of attnlab",
-        "already holds mechanisms_by_head.csv, result.json",
-    ):
-        with pytest.raises(SystemExit, match="2"):
-            program.main()
-        assert message in capsys.readouterr().err
-        (tmp_path / "result.json").write_text('{"result": "comparison"}')
-    assert (tmp_path / "mechanisms_by_head.csv").read_text() == "mine"
-    done = run(*words, "--overwrite", "--json")
-    assert read_json(done.stdout)["summary"][0]["sites"] == "encoder"
-    assert len(pd.read_csv(tmp_path / "mechanisms_by_head.csv")) == 4 * 2 * 3
-    assert (tmp_path / "notes.txt").read_text() == "mine"
-    assert not (tmp_path / "figures" / "mechanisms_cross.svg").exists(), (
-        "a figure of another comparison"
-    )
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--budget", "0"], "--budget must be at least 1, not 0."),
-        (["--budget", "5", "--sites", "middle"], "There is no site 'middle'; choose from: encoder"),
         (
             ["--budget", "5", "--batch-size", "0"],
             "--batch-size must be at least 1 and at most 100000, not 0.",
         ),
-        (["--budget", "5", "--calibration", "0"], "calibration must be at least 1, not 0."),
-        (["--budget", "5", "-n", "0"], "sentences must be at least 1, not 0."),
         (["--budget", "5", "--device", "abacus"], "Device 'abacus' cannot be used here"),
         (["--budget", "5"], "brings no sentences; add text, a file with a sentence on each line."),
     ],

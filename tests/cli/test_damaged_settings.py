@@ -2,10 +2,12 @@
 
 import json
 import re
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from grids import slow
 from small_run import snapshot
 
 from attnlab.models import configuration
@@ -74,10 +76,11 @@ IN_PARTS = (
     "a corpus that is a number",
     "a size that is a text",
 )
+TURNS = [(command, IN_PARTS[n % len(IN_PARTS)]) for n, command in enumerate(COMMANDS)]
 CASES = [
-    (command, damage)
-    for command in COMMANDS
-    for damage in (DAMAGES if command == COMMANDS[0] else IN_PARTS)
+    *((COMMANDS[0], damage) for damage in DAMAGES),
+    *TURNS[1:],
+    *slow(*(one for one in product(COMMANDS[1:], IN_PARTS) if one not in TURNS)),
 ]
 
 

@@ -63,6 +63,8 @@ COMMANDS = {
     "train run": "run/settings.json",
     "score run --out test.txt": "test.txt",
 }
+# What a question cannot be asked without.
+WORDS = {"inspect": ("a",), "neighbours": ("a",), "rollout": ("a",)}
 # Commands that write a folder of results.
 WRITERS = (
     "prune run",
@@ -72,34 +74,32 @@ WRITERS = (
     "plan run --budget 9",
     "approximate heads.npy",
 )
+# Every question, of a source that it can be asked about.
+ASKED = {
+    name: (name, "run" if "model" in question.sources else "heads.npy", *WORDS.get(name, ()))
+    for name, question in own_questions().items()
+}
 OTHERS = {
-    "analyze run --overwrite --out file": "file is a file",
+    **{" ".join((*words, "--overwrite --out file")): "file is a file" for words in ASKED.values()},
+    **{
+        " ".join((*words, "--out /proc/out")): "Could not write to /proc/out: "
+        for words in ASKED.values()
+    },
+    **{" ".join((name, "nothere", *more)): "nothere" for name, (_, _, *more) in ASKED.items()},
+    **{
+        " ".join(
+            (name, "heads.npy", *more)
+        ): "heads.npy names a file of matrices, and a model is wanted"
+        for name, (_, _, *more) in ASKED.items()
+        if own_questions()[name].sources == ("model",)
+    },
     "analyze run --overwrite --out file/inside/it": "file is a file",
-    "compare run --budget 7 --overwrite --out file": "file is a file",
-    "importance run --overwrite --out file": "file is a file",
-    "plan run --budget 0": "--budget must be at least 1, not 0",
-    "plan run --budget 9 --overwrite --out file": "file is a file",
-    "prune run --overwrite --out file": "file is a file",
-    "approximate heads.npy --overwrite --out file": "file is a file",
     "analyze nothere --out new": "There is no folder 'nothere'",
     "compare some/where/nothere --budget 7": "is no name of a model on the hub",
     "analyze nothere.npz --out new": "There is no file nothere.npz; give matrices",
-    "approximate nothere.npy": "There is no file nothere.npy; give matrices",
     "approximate outer": "outer is a folder; give a file of matrices",
     "translate resul Hello.": "resul is not a run directory (no settings.json). Did you mean result?",
     "score zzz": "zzz is not a run directory (no settings.json). Make one with: attnlab train zzz",
-    **{
-        f"{command} heads.npy{more}": "heads.npy names a file of matrices, and a model is wanted; give a run"
-        for command, more in (
-            ("inspect", " a"),
-            ("inspect", " a b"),
-            ("rollout", " a"),
-            ("importance", ""),
-            ("compare", " --budget 7"),
-            ("plan", " --budget 9"),
-            ("prune", ""),
-        )
-    },
     **{
         f"{command} {place}{more}": told
         for command, more in (
@@ -133,8 +133,6 @@ OTHERS = {
     "report file": "file is a file; give the folder of a result.",
     "importance run --bleu yes": "bleu must be among zero, mean, uniform, or none, not 'yes'",
     "compare rnu": "check the path, or the network. Did you mean run?",
-    "plan nothere": "There is no folder 'nothere'",
-    "prune nothere": "There is no folder 'nothere'",
     "train new --attention plan.json": "There is no plan file plan.json; write one with",
     "train new --attention plan=file.json": "file.json is no attention plan (it is not JSON",
     "compare run --out new --plan file.json": "file.json is no attention plan",
@@ -185,9 +183,6 @@ OTHERS = {
     "analyze outer": "settings.json); give outer/model.",
     "analyze run --out new --text nothere.txt": "There is no file nothere.txt; give one with a sentence",
     "analyze run --out new --treebank nothere.conllu": "There is no file nothere.conllu; name a CoNLL-U",
-    "detect run --sequences 1": "--sequences must be at least 2",
-    "detect nothere": "There is no folder 'nothere'",
-    "detect run --out /proc/out": "Could not write to /proc/out: ",
     "importance run --out new --corpus nothere.tsv": "There is no file or folder nothere.tsv; give a",
     "compare run --budget 5 --calibration-text nothere.txt": "There is no file nothere.txt",
     "train new --corpus nothere.tsv": "There is no file or folder nothere.tsv; give a .tsv",
@@ -207,12 +202,6 @@ OTHERS = {
     "table t.csv --caption C": "--caption is of LaTeX tables; leave it out with --format text",
     "table t.csv --format csv --json": "--json and --format csv are two forms of one table",
     "approximate heads.npy --format latex --json": "--json and --format latex are two forms",
-    "analyze run --out /proc/out": "Could not write to /proc/out: ",
-    "compare run --budget 7 --out /proc/out": "Could not write to /proc/out: ",
-    "importance run --out /proc/out": "Could not write to /proc/out: ",
-    "plan run --budget 9 --out /proc/out": "Could not write to /proc/out: ",
-    "prune run --out /proc/out": "Could not write to /proc/out: ",
-    "approximate heads.npy --out /proc/out": "Could not write to /proc/out: ",
     "score run --out /proc/out.txt": "Could not write to /proc: ",
 }
 

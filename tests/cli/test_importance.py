@@ -9,8 +9,6 @@ from typer.testing import CliRunner
 
 from attnlab.cli.app import app
 from attnlab.core.errors import InputError
-from attnlab.questions.importance.question import QUESTION
-from attnlab.results.result_files import check_not_taken, files_of
 
 WRITTEN = ["cumulative.csv", "figures", "importance.csv", "rank_agreement.csv", "replaced.csv"]
 WRITTEN += ["report.html", "result.json", "tables.md"]
@@ -56,26 +54,6 @@ def test_writes_its_folder_and_says_what_it_found(
 
 
 @pytest.mark.usefixtures("no_page")
-def test_an_older_study_is_replaced_only_when_asked(model: Path, text: Path) -> None:
-    words = [model, "--text", text, "--bleu", "none", "--replacements", "zero"]
-    assert run(*words).exit_code == 0
-    study = model / "importance"
-    before = {path: path.read_bytes() for path in study.rglob("*") if path.is_file()}
-    with pytest.raises(InputError, match="holds a finished importance study; add --overwrite"):
-        run(*words)
-    assert before == {path: path.read_bytes() for path in study.rglob("*") if path.is_file()}
-    own = study / "notes.txt"
-    own.write_text("mine", encoding="utf-8")
-    found = read_json(run(*words, "--overwrite", "--sites", "cross", "--json").stdout)
-    assert set(found) == {"importance", "replaced", "cumulative", "notes", "folder"}
-    assert found["folder"] == str(study)
-    assert {row["site"] for row in found["importance"]} == {"cross"}
-    assert found["cumulative"][0]["heads_removed"] == 0
-    assert own.read_text(encoding="utf-8") == "mine"
-    assert set(pd.read_csv(study / "importance.csv")["site"]) == {"cross"}
-
-
-@pytest.mark.usefixtures("no_page")
 def test_a_file_of_training_sentences_gives_the_mean(
     model: Path, text: Path, tmp_path: Path
 ) -> None:
@@ -93,24 +71,11 @@ def test_a_file_of_training_sentences_gives_the_mean(
     assert "loss_change" not in found["importance"][0]
 
 
-def test_files_of_the_same_names_are_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "importance.csv").write_text("mine", encoding="utf-8")
-    files = files_of(QUESTION)
-    for overwrite in (False, True):
-        with pytest.raises(InputError, match="holds importance.csv and no result.json of attnlab"):
-            check_not_taken(tmp_path, files, overwrite=overwrite)
-    with pytest.raises(InputError, match="is a file; name a folder to write the importance study"):
-        check_not_taken(tmp_path / "importance.csv", files, overwrite=True)
-    check_not_taken(tmp_path / "new", files, overwrite=False)
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--sites", "crss"), "There is no site 'crss'"),
         (("--bleu", "one"), "bleu must be among zero, mean, uniform, or none, not 'one'"),
         (("--replacements", ","), "No replacement is named"),
-        (("--points", 0), "points must be at least 2, not 0"),
         (
             ("--replacements", "zero", "--calibration-text", "none.txt"),
             "calibration_text is for the mean",

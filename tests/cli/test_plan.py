@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 
 from attnlab.attention.plan import load_plan
 from attnlab.cli.app import app
-from attnlab.core.errors import InputError
 from attnlab.questions.plan import planning
 
 QUICK = (
@@ -65,21 +64,6 @@ def test_writes_a_plan_tables_and_a_figure(
     assert [row["mechanism"] for row in found["summary"]] == summary.index.tolist()
     assert [row["mechanism"] for row in found["mechanisms"]] == heads["mechanism"].tolist()
     assert plan.tokenizer is None, "no family with token ids"
-
-
-@pytest.mark.usefixtures("no_page")
-def test_plans_of_an_older_search_go_with_it(small_run: Path, tmp_path: Path) -> None:
-    words = small_run, "--out", tmp_path, "--quick", *QUICK
-    assert run(*words, "--budget", 3, "--budget", 4).exit_code == 0
-    mine = tmp_path / "plan_of_mine.json"
-    mine.write_text("mine")
-    with pytest.raises(InputError, match="holds a finished plan search; add --overwrite"):
-        run(*words, "--budget", 5)
-    assert run(*words, "--budget", 5, "--overwrite").exit_code == 0
-    assert {path.name for path in tmp_path.glob("plan_*")} == {"plan_5.json", mine.name}
-    (tmp_path / "plan_5.json").write_text("{}")
-    with pytest.raises(InputError, match=r"plan_5\.json is no attention plan"):
-        CliRunner().invoke(app, ["report", str(tmp_path)], catch_exceptions=False)
 
 
 @pytest.mark.usefixtures("no_page")

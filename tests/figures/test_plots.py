@@ -82,6 +82,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", [".svg", ".pdf", ".png"])
 @pytest.mark.parametrize("name", FIGURES)
 def test_the_same_table_gives_the_same_bytes(name: str, kind: str, tmp_path: Path) -> None:

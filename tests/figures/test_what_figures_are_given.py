@@ -2,11 +2,10 @@
 
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jaxtyping
 import pandas as pd
 import pytest
 from zoo import random_models
@@ -14,6 +13,8 @@ from zoo import random_models
 import attnlab
 from attnlab import plot
 from attnlab.core.errors import InputError
+
+pytestmark = pytest.mark.usefixtures("as_users_call_it")
 
 # Each function with what is asked of it first, and a place that the error names.
 TABLES: dict[str, tuple[Callable[[Any], object], str]] = {
@@ -49,14 +50,6 @@ CUMULATIVE = pd.DataFrame(
 )  # fmt: skip
 # A table of heads without what any figure shows of them.
 BARE = pd.DataFrame({"site": ["encoder"], "layer": [0], "head": [0], "nearest": ["band"]})
-
-
-@pytest.fixture(autouse=True)
-def as_users_call_it() -> Iterator[None]:
-    """Without the checks of types, which run in tests alone and would refuse first."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def test_every_function_is_here() -> None:

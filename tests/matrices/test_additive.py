@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import structured as oracle
+from weight_matrices import attention
 
 from attnlab.core.errors import InputError
 from attnlab.matrices import additive
@@ -17,11 +18,6 @@ from attnlab.matrices.additive import fit_additive
 from attnlab.matrices.references import top_entries
 
 SMALL = [(1, 1), (3, 3), (2, 4), (4, 2)]
-
-
-def attention(*shape: int, seed: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64).mul(2).softmax(-1)
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -4,9 +4,8 @@ import importlib
 import inspect
 import math
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import jaxtyping
 import pytest
 import torch
 
@@ -28,17 +27,9 @@ from attnlab.matrices.rollout import attention_rollout
 from attnlab.matrices.sigma_sets import fit_sigma
 from attnlab.matrices.static_scores import fit_static_scores
 
-pytestmark = pytest.mark.grid
+pytestmark = [pytest.mark.grid, pytest.mark.usefixtures("as_users_call_it")]
 
 SIZES = torch.tensor([[[4, 4]], [[3, 2]]])
-
-
-@pytest.fixture(autouse=True)
-def as_users_call_it() -> Iterator[None]:
-    """Without the checks of shapes, which run in tests alone and would refuse first."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def zeros(H: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import matrices as oracle
 from oracles.structured import best_binary_by_count, nearest_stochastic_row
-from weight_matrices import weight_matrices
+from weight_matrices import attention, weight_matrices
 
 from attnlab.core.errors import InputError
 from attnlab.matrices.bands import fit_band, project_band
@@ -23,11 +23,6 @@ from attnlab.matrices.supports import band_dimension, band_support, check_values
 
 SHAPES = [(1, 1), (5, 5), (5, 7), (7, 3)]
 WINDOWS = [(0, 0), (1, 1), (2, 0), (0, 1), (3, 9)]
-
-
-def attention(*shape: int, seed: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64).mul(2).softmax(-1)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 from oracles import matrices as oracle
+from weight_matrices import attention
 
 from attnlab.core.errors import InputError
 from attnlab.matrices.batched import counted_entries
@@ -14,11 +15,6 @@ from attnlab.matrices.distances import (
 )
 
 SHAPES = [(1, 1), (5, 5), (5, 7), (7, 3)]
-
-
-def attention(*shape: int, seed: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64).mul(2).softmax(-1)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

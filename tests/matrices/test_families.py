@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import structured as oracle
-from weight_matrices import weight_matrices
+from weight_matrices import attention, weight_matrices
 
 from attnlab.core.errors import InputError
 from attnlab.matrices import batched as in_pieces
@@ -43,11 +43,6 @@ FITS: dict[str, Callable[..., Fit]] = {
     "union, equal budget": partial(fit_sigma, window=3, num_pos=2, equal_budget=True),
 }
 DISTANCES = ["l1", "mean_error", "relative", "frobenius"]
-
-
-def attention(*shape: int, seed: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64).mul(2).softmax(-1)
 
 
 @pytest.mark.parametrize("values", VALUES)

@@ -5,18 +5,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from scipy.optimize import minimize_scalar
-from weight_matrices import weight_matrices
+from weight_matrices import attention, weight_matrices
 
 from attnlab.core.errors import InputError
 from attnlab.matrices.coded_supports import Rows, Search, candidates, log2_choose, shortest_code
 from attnlab.matrices.families import CODED
 from attnlab.matrices.labels import label_heads, sum_labels
 from attnlab.matrices.synthetic import draw_corpus
-
-
-def attention(*shape: int, seed: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64).mul(2).softmax(-1)
 
 
 def bits_of_rows(

@@ -3,16 +3,12 @@ from itertools import product
 
 import pytest
 import torch
+from weight_matrices import attention
 
 from attnlab.core.errors import InputError
 from attnlab.matrices.batched import check_weights, normalized_rows
 from attnlab.matrices.offsets import band_entries, mean_weight_by_offset
 from attnlab.matrices.references import cumulative_spectrum, top_entries, truncated_svd
-
-
-def attention(*shape: int, seed: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64).mul(2).softmax(-1)
 
 
 def test_top_entries_are_the_largest() -> None:

@@ -1,8 +1,5 @@
 """Attention rollout against loops, and examples worked by hand."""
 
-from collections.abc import Iterator
-
-import jaxtyping
 import pytest
 import torch
 from oracles import rollout as oracle
@@ -64,14 +61,6 @@ def test_a_decoder_equals_the_sum_over_all_ways() -> None:
     # Of the whole source comes a half in each layer, whatever the weights are.
     source = found[..., :4].sum(-1)
     torch.testing.assert_close(source, torch.tensor([[0.5] * 3, [0.75] * 3], dtype=torch.float64))
-
-
-@pytest.fixture
-def as_users_call_it() -> Iterator[None]:
-    """Without the checks of types, which run in tests alone and would refuse first."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def test_what_does_not_fit_together_is_refused(as_users_call_it: None) -> None:

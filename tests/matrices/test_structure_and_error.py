@@ -160,7 +160,7 @@ def test_matrices_of_a_batch_with_an_error_are_fitted_each_as_if_alone(
     shape: tuple[int, int], values: str
 ) -> None:
     H = torch.stack([matrix(*shape, seed) for seed in range(6)])
-    for nonzeros, bound in itertools.product((0, 1, 3), BOUNDS):
+    for nonzeros, bound in zip((0, 1, 3, 1, 3), BOUNDS, strict=True):
         error = {"values": values, "error_nnz": nonzeros, "error_bound": bound}
         for fit in (partial(fit_column, **error), partial(fit_diagonal, window=1, **error)):
             together = fit(H)

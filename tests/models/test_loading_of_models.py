@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from damaged import named, threes
+from grids import slow
 from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModel,
@@ -66,6 +67,14 @@ LAYERS = {
 HAS_DEFAULT = "final_logits_bias"
 
 
+# One stack, two, and names with another prefix; each tensor of each takes long.
+NAMED = pytest.mark.parametrize(
+    "family",
+    ["distilbert", "marian", *slow(*sorted({*FAMILIES} - {"distilbert", "marian"}))],
+    indirect=True,
+)
+
+
 @pytest.fixture(params=FAMILIES)
 def family(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -112,6 +121,7 @@ def test_a_whole_model_is_loaded(folder: Path, scores: bool, untouched_randomnes
             assert torch.equal(found[own], tensor), name
 
 
+@NAMED
 def test_each_missing_tensor_is_named(folder: Path, untouched_randomness: None) -> None:
     whole = tensors(folder)
     needed = [name for name in whole if name != HAS_DEFAULT and not name.startswith("pooler.")]
@@ -120,6 +130,7 @@ def test_each_missing_tensor_is_named(folder: Path, untouched_randomness: None) 
         assert f"({named(names, 'missing')})" in told(folder)
 
 
+@NAMED
 def test_each_tensor_with_numbers_that_are_not_finite_is_named(folder: Path) -> None:
     whole = tensors(folder)
     for names in threes(whole):
@@ -153,6 +164,7 @@ def test_another_vocabulary_is_refused(folder: Path, change: int) -> None:
     assert "of another shape: " in told(folder)
 
 
+@NAMED
 def test_values_of_the_wrong_kind_are_refused(family: str, folder: Path) -> None:
     path = folder / "config.json"
     config = json.loads(path.read_text())

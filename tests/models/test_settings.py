@@ -8,7 +8,6 @@ from attnlab.core.limits import LARGEST_NUMBER
 from attnlab.core.options import option_fields
 from attnlab.models.tokenizer import BLANK_TOKENIZERS
 from attnlab.models.training_settings import (
-    OptimizerSettings,
     RunSettings,
     TokenizerSettings,
     settings_from,
@@ -39,22 +38,6 @@ def test_nothing_given_is_the_default() -> None:
 def test_unknown_keys_and_wrong_kinds_are_refused(values: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         settings_from(values)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"epochs": 0}, "epochs must be a number above 0"),
-        ({"learning_rate": float("nan")}, "learning rate must be a number above 0"),
-        ({"learning_rate": -1.0}, "learning rate must be a number above 0"),
-        ({"schedule": "steps"}, "schedule must be one of inverse_sqrt, linear, cosine"),
-        ({"best": "chrf"}, "best must be one of bleu, loss"),
-        ({"precision": "fp16"}, "precision must be one of auto, bf16, fp32"),
-    ],
-)
-def test_impossible_training_is_refused(options: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        OptimizerSettings(**options)
 
 
 def test_every_whole_number_has_an_upper_bound() -> None:

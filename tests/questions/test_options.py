@@ -3,41 +3,29 @@
 import dataclasses
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 import typer.main
+from answered import NEEDED
 
 import attnlab
 from attnlab.cli.app import app
 from attnlab.cli.command_options import chosen, parameter_name, shown_default, with_options
 from attnlab.core.errors import InputError
-from attnlab.core.options import Option, Settings, option_fields, options_of
-from attnlab.evaluation.shared_settings import StudySettings
-from attnlab.questions.analyze.question import AnalysisSettings
-from attnlab.questions.approximate.question import ApproximationSettings
-from attnlab.questions.compare.question import ComparisonSettings
-from attnlab.questions.importance.question import ImportanceSettings
-from attnlab.questions.inspect.question import InspectionSettings
-from attnlab.questions.plan.question import PlanSettings
-from attnlab.questions.prune.question import PruningSettings
+from attnlab.core.options import Option, OptionField, Settings, option_fields, options_of
+from attnlab.models.training_settings import SECTIONS
+from attnlab.results import own_questions
 
-STUDIES = {
-    "analyze": AnalysisSettings,
-    "approximate": ApproximationSettings,
-    "compare": ComparisonSettings,
-    "importance": ImportanceSettings,
-    "inspect": InspectionSettings,
-    "plan": PlanSettings,
-    "prune": PruningSettings,
-}
+# Their help describes choices that it does not name.
+IN_OTHER_WORDS = {"align", "neighbours"}
 
 
-@pytest.mark.parametrize("name", STUDIES)
-def test_a_study_takes_what_its_settings_declare(name: str) -> None:
-    fields = option_fields(STUDIES[name])
+@pytest.mark.parametrize("name", own_questions())
+def test_a_question_takes_what_its_settings_declare(name: str) -> None:
+    fields = option_fields(own_questions()[name].settings)
     study = getattr(attnlab, name)
     parameters = inspect.signature(study).parameters
     offered = {option.name: option for option in typer.main.get_command(app).commands[name].params}
@@ -51,14 +39,46 @@ def test_a_study_takes_what_its_settings_declare(name: str) -> None:
         assert option.default is None, "the default has one home"
         assert option.required is missing
         assert (shown_default(field) or "") in option.help
-        for choice in field.option.choices:
+        for choice in field.option.choices if name not in IN_OTHER_WORDS else ():
             assert re.search(rf"\b{choice}\b", option.help), f"{field.name} does not list {choice}"
 
 
-def test_shared_options_are_those_of_every_study_of_a_model() -> None:
-    for name, settings in STUDIES.items():
-        if name not in {"approximate", "inspect"}:
-            assert issubclass(settings, StudySettings), name
+DECLARED = {name: question.settings for name, question in own_questions().items()} | SECTIONS
+
+
+def wrong_values(field: OptionField) -> Iterator[Any]:
+    """What an option cannot be: outside its bounds, none of its choices, of no kind that it takes."""
+    option = field.option
+    outside = [
+        *(bound - 1 for bound in (option.least,) if bound is not None),
+        *(bound + 1 for bound in (option.most,) if bound is not None),
+        *(bound for bound in (option.above, option.below) if bound is not None),
+        *(["nothing of that name"] if option.choices else []),
+    ]
+    kinds = [kind for kind in field.kinds() if kind is not type(None)]
+    listed = all("Sequence" in str(kind) for kind in kinds)
+    yield from ([value] if listed else value for value in outside)
+    # A plan may be a table.
+    if field.name != "plans":
+        yield {"a table": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [(name, field.name) for name, kind in DECLARED.items() for field in option_fields(kind)],
+)
+def test_an_option_refuses_what_it_cannot_be(
+    name: str, option: str, as_users_call_it: None
+) -> None:
+    """In one sentence that names it, when the settings are made: nothing is loaded for that."""
+    settings = DECLARED[name]
+    (field,) = (one for one in option_fields(settings) if one.name == option)
+    for value in wrong_values(field):
+        with pytest.raises(InputError) as refused:
+            settings(**NEEDED.get(name, {}) | {option: value})
+        told = str(refused.value)
+        assert told.startswith(f"{option.replace('_', ' ')} must be "), (value, told)
+        assert re.fullmatch(r".*[^.]\.", told), told
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,10 +1,12 @@
 """Every study takes the run of a language model: its decoder site, and its loss where there is no BLEU."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from answered import Answered
 from typer.testing import CliRunner
 
 import attnlab
@@ -34,18 +36,15 @@ def test_the_evaluator_counts_what_score_counts(language_run: Path) -> None:
     assert not evaluator.translates
 
 
-def test_analysis_and_labels(language_run: Path) -> None:
-    found = attnlab.analyze(language_run, sentences=6, labels=True)
+def test_analysis_and_labels(answer: Callable[[str, str], Answered]) -> None:
+    found = answer("analyze", "language").result
     assert heads_of(found.heads) == HEADS
     assert heads_of(found.labels) == HEADS
     assert found.about["Best validation perplexity"]
 
 
-def test_comparison(language_run: Path) -> None:
-    found = attnlab.compare(
-        language_run, [5], sentences=6, calibration=20, validation=4, fine_tune=1,
-        mechanisms=["band", "top-k", "linear"],
-    )  # fmt: skip
+def test_comparison(answer: Callable[[str, str], Answered]) -> None:
+    found = answer("compare", "language").result
     assert heads_of(found.mechanisms_by_head) == HEADS
     assert set(found.summary["sites"]) == {"decoder"}
     assert np.isfinite(found.summary["loss"]).all()
@@ -53,8 +52,8 @@ def test_comparison(language_run: Path) -> None:
     assert not [name for name in found.summary if "bleu" in name]
 
 
-def test_importance(language_run: Path) -> None:
-    found = attnlab.importance(language_run, sentences=6, replacements=["zero"])
+def test_importance(language_run: Path, answer: Callable[[str, str], Answered]) -> None:
+    found = answer("importance", "language").result
     assert heads_of(found.importance) == HEADS
     assert not [name for name in found.importance if "bleu" in name]
     evaluator = load_evaluator(language_run, sentences=6)
@@ -69,9 +68,11 @@ def test_importance(language_run: Path) -> None:
         attnlab.importance(language_run, sentences=4, replacements=["zero"], bleu=["zero"])
 
 
-def test_pruning_goes_by_loss(language_run: Path, tmp_path: Path) -> None:
-    found = attnlab.prune(language_run, sentences=6, penalties=[0.0, 5.0], steps=3)
-    assert set(found.curve["kind"]) == {"unpruned", "fine-tuned", "pruned"}
+def test_pruning_goes_by_loss(
+    language_run: Path, tmp_path: Path, answer: Callable[[str, str], Answered]
+) -> None:
+    found = answer("prune", "language").result
+    assert {"unpruned", "fine-tuned", "pruned"} <= set(found.curve["kind"])
     assert found.curve["bleu"].isna().all()
     assert np.isfinite(found.curve["loss"]).all()
     assert "decoder_left" in found.curve
@@ -90,13 +91,11 @@ def test_pruning_goes_by_loss(language_run: Path, tmp_path: Path) -> None:
     assert load(pruned).model.config.task == "language-model"
 
 
-def test_plan(language_run: Path) -> None:
-    found = attnlab.plan(
-        language_run, budgets=[4], sentences=4, validation=4, calibration=8, families=["band"]
-    )
-    assert set(plans_of(found)) == {4}
+def test_plan(language_run: Path, answer: Callable[[str, str], Answered]) -> None:
+    found = answer("plan", "language").result
+    assert set(plans_of(found)) == {5}
     assert "bleu" not in found.summary
     run = load(language_run)
-    with use(run.model, plans_of(found)[4]), torch.no_grad():
+    with use(run.model, plans_of(found)[5]), torch.no_grad():
         ids = torch.tensor([run.tokenizers.source("Maria sleeps.")["input_ids"]])
         assert torch.isfinite(run.model(ids).logits).all()

@@ -1,12 +1,14 @@
 """Every analysis of cross heads takes a recurrent model: one head, by additive or dot-product scores."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from answered import Answered
 from typer.testing import CliRunner
 
 import attnlab
@@ -33,9 +35,9 @@ def heads_of(table) -> set[tuple[str, int, int]]:
     return set(zip(table["site"], table["layer"], table["head"], strict=True))
 
 
-@pytest.fixture(scope="module")
-def analysis(recurrent_run: Path) -> Result:
-    return attnlab.analyze(recurrent_run, sentences=6, labels=True, fit_sentences=3)
+@pytest.fixture
+def analysis(answer: Callable[[str, str], Answered]) -> Result:
+    return answer("analyze", "recurrent").result
 
 
 def test_analysis_and_labels(analysis: Result) -> None:
@@ -108,11 +110,8 @@ def test_comparison(recurrent_run: Path, score: str) -> None:
     assert band["mass_fraction"] == pytest.approx(sum(kept) / rows, abs=1e-6)
 
 
-def test_importance(recurrent_run: Path) -> None:
-    kinds = ["zero", "mean", "uniform"]
-    found = attnlab.importance(
-        recurrent_run, sentences=6, calibration=6, replacements=kinds, bleu=[]
-    )
+def test_importance(recurrent_run: Path, answer: Callable[[str, str], Answered]) -> None:
+    found = answer("importance", "recurrent").result
     evaluator = load_evaluator(recurrent_run, sentences=6)
     before = evaluator.losses()
     for kind in ("zero", "uniform"):
@@ -121,16 +120,18 @@ def test_importance(recurrent_run: Path) -> None:
         assert change != 0
         row = found.replaced[found.replaced["way"] == kind].iloc[0]
         assert row["loss_change"] == pytest.approx(change, abs=1e-6)
-    assert set(found.replaced["way"]) == set(kinds)
+    assert set(found.replaced["way"]) == {"zero", "mean", "uniform"}
     assert np.isfinite(found.replaced["loss_change"]).all()
 
 
-def test_replaced_heads_and_a_written_plan(recurrent_run: Path, tmp_path: Path) -> None:
+def test_replaced_heads_and_a_written_plan(
+    recurrent_run: Path, tmp_path: Path, answer: Callable[[str, str], Answered]
+) -> None:
     options = {"sentences": 4, "validation": 4, "calibration": 8}
-    searched = attnlab.plan(recurrent_run, budgets=[3], families=["none", "band"], **options)
+    searched = answer("plan", "recurrent").result
     assert heads_of(searched.mechanisms) == {HEAD}
     assert set(searched.summary["mechanism"]) >= {"full", "searched", "band"}
-    attnlab.attention.write_plan(tmp_path / "mine.json", plans_of(searched)[3])
+    attnlab.attention.write_plan(tmp_path / "mine.json", plans_of(searched)[5])
     found = attnlab.compare(
         recurrent_run, [5], mechanisms=["band", "top-k"], per_head=True, fine_tune=1,
         plans=[tmp_path / "mine.json"], **options,

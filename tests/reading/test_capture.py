@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from grids import slow
 from planted_layers import layer, stochastic
 from safetensors.torch import save_file
 from zoo import random_models
@@ -161,7 +162,7 @@ def test_a_model_probed_once_reads_other_texts_and_lends_its_taps_to_a_twin(name
     assert not heads(reading).equals(expected)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", ["marian", *slow(*(name for name in ALL if name != "marian"))])
 def test_never_more_than_one_layer_is_alive(name: str) -> None:
     model = ALL[name]()
     alive = []

@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 import torch
 import transformers as hf
+from grids import first
 from zoo import random_models
-from zoo.analyzed import ANALYZED, READ, REFUSED
+from zoo.analyzed import ANALYZED, READ, REFUSED, TWINS
 from zoo.random_models import PAIRS, SENTENCES, TYPES, seeded, tokenizer
 
 from attnlab.ablation.ablation import ablated, close_heads
@@ -73,7 +74,7 @@ def with_eager_twin(name: str) -> tuple[Any, Any]:
     return model.eval(), plain.eval()
 
 
-@pytest.mark.parametrize("name", ANALYZED | READ)
+@pytest.mark.parametrize("name", first(ANALYZED | READ, but=TWINS))
 def test_captured_matrices_are_the_models_own(name: str, untouched_randomness: None) -> None:
     model, plain = with_eager_twin(name)
     before = model.config._attn_implementation
@@ -88,7 +89,7 @@ def test_captured_matrices_are_the_models_own(name: str, untouched_randomness: N
     assert checked == len(kept) > 0
 
 
-@pytest.mark.parametrize("name", random_models.ALL | ANALYZED | READ)
+@pytest.mark.parametrize("name", first(random_models.ALL | ANALYZED | READ, but=TWINS))
 def test_ids_beyond_the_embedding_are_named_and_do_no_harm_where_no_text_has_them(
     name: str,
 ) -> None:
@@ -312,7 +313,7 @@ def mixing(_: Any, inputs: tuple[Any, ...], *, heads: int) -> tuple[Any, ...]:
 
 
 # Their layers return no weights of their own, which is refused before.
-@pytest.mark.parametrize("name", [name for name in ANALYZED if name not in {"xlnet", "openai_gpt"}])
+@pytest.mark.parametrize("name", first(sorted({*ANALYZED} - {"xlnet", "openai_gpt"}), but=TWINS))
 @pytest.mark.parametrize("frozen", [False, True])
 def test_heads_that_are_mixed_before_they_are_projected_are_noticed(
     name: str, frozen: bool

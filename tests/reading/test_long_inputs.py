@@ -8,13 +8,14 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
+from grids import first
 from tokenizers import processors
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 from transformers.models.bert.modeling_bert import eager_attention_forward
-from zoo.analyzed import ANALYZED
+from zoo.analyzed import ANALYZED, TWINS
 from zoo.random_models import ALL, PAIRS, SENTENCES, seeded, tokenizer
 
 from attnlab.attention.bridge import watching
@@ -110,7 +111,7 @@ class Collector:
             yield at, torch.cat(blocks, 1), self.rows[at]
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", first(FAMILIES, but=TWINS))
 def test_what_is_selected_is_what_eager_attention_returns(
     name: str, monkeypatch: pytest.MonkeyPatch, untouched_randomness: None
 ) -> None:
@@ -469,8 +470,8 @@ def test_statistics_alone_are_counted_in_blocks_of_rows(
     monkeypatch.setattr(watching, "BLOCK_WEIGHTS", 100)
     monkeypatch.setattr(_Batch, "read", lambda _: pytest.fail("read whole"))
     long = tables()
-    for first, second in zip(whole, long, strict=True):
-        pd.testing.assert_frame_equal(second.heads, first.heads, rtol=1e-4, atol=1e-5)
+    for one, second in zip(whole, long, strict=True):
+        pd.testing.assert_frame_equal(second.heads, one.heads, rtol=1e-4, atol=1e-5)
     assert long[0].matrices.tokens == whole[0].matrices.tokens
 
 

@@ -19,6 +19,13 @@ PAIR: dict[str, Any] = {
 BOTH = dict(SIZES, pad_token_id=0)
 WIDE = dict(LEFT, hidden_size=24, head_dim=8)
 
+# Families whose attention is that of another here in other words: of a Llama, a BERT, a BART.
+TWINS = {
+    "gemma", "qwen2", "qwen3", "mixtral", "cohere", "stablelm", "granite", "starcoder2",
+    "roberta", "xlm_r", "camembert", "electra", "ernie", "esm", "biogpt",
+    "mbart", "m2m100", "pegasus", "blenderbot", "blenderbot_small", "plbart", "umt5",
+}  # fmt: skip
+
 ANALYZED: dict[str, Callable[[], Any]] = {
     "albert": lambda: hf.AlbertModel(hf.AlbertConfig(**BOTH, embedding_size=7)),
     "falcon": lambda: hf.FalconForCausalLM(

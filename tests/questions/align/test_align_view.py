@@ -533,13 +533,6 @@ def test_links_of_all_heads_of_a_large_model_do_not_push_figures_out(tmp_path: P
     assert 'id="pair_8-links-23.15-' not in page
 
 
-def test_a_result_is_saved_and_drawn_again(tmp_path: Path) -> None:
-    found = alignment()
-    loaded = Result.load(found.save(tmp_path / "r"))
-    assert answer_of(loaded) == answer_of(found)
-    assert list(loaded.figures) == list(found.figures)
-
-
 def test_without_gold_links_the_terminal_lists_heads_by_words_written_alike() -> None:
     found = alignment(gold=False)
     heads = found.heads[found.heads["row"] == found.details["row"]]

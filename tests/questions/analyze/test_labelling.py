@@ -147,7 +147,8 @@ def test_no_structure_when_none_is_wanted() -> None:
 def test_labels_change_no_other_table() -> None:
     model = random_models.bert(), tokenizer()
     plain, labelled = (
-        analyze(model, sentences=SENTENCES, labels=on, fit_sentences=1) for on in (False, None)
+        analyze(model, sentences=SENTENCES, labels=on, fit_sentences=1, structure_sentences=0)
+        for on in (False, None)
     )
     assert "labels" not in plain.tables
     assert "labels" in labelled.tables, "heads are labelled unless that is refused"
@@ -157,7 +158,8 @@ def test_labels_change_no_other_table() -> None:
 
 def test_what_few_and_unknown_sentences_cannot_tell(untouched_randomness: None) -> None:
     model = random_models.marian(encoder_layers=1, decoder_layers=1), tokenizer()
-    found = analyze(model, sentences=PAIRS, labels=True, fit_sentences=0)
+    alone = dict.fromkeys(("fit_sentences", "structure_sentences", "keep_matrices"), 0)
+    found = analyze(model, sentences=PAIRS, labels=True, **alone)
     assert set(found.labels["label"]) <= {"undecided", "unknown"}
     controls = found.controls
     assert (controls["counted"] < controls["needed"]).all()
@@ -189,7 +191,10 @@ def test_a_vocabulary_too_small_for_rare_tokens_is_named_and_nothing_is_undecide
 def test_a_treebank_for_any_model(tmp_path: Path) -> None:
     (tmp_path / "trees.conllu").write_text(TREES * 7, encoding="utf-8")
     found = analyze(
-        (random_models.bert(), tokenizer()), treebank=tmp_path / "trees.conllu", fit_sentences=0
+        (random_models.bert(), tokenizer()),
+        treebank=tmp_path / "trees.conllu",
+        fit_sentences=0,
+        structure_sentences=0,
     )
     assert found.about["Sentences"] == "7 from trees.conllu"
     relations = found.relations

@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 import torch
 import transformers as hf
+from answered import Answered
+from grids import first
 from transformers import masking_utils
 from transformers.models.bert import modeling_bert
 from transformers.models.gpt2 import modeling_gpt2
@@ -87,7 +89,10 @@ def outcome(found: Result, name: str) -> Any:
     return rows.loc[name, "outcome"]
 
 
-@pytest.mark.parametrize("name", HEALTHY)
+# The others are looked at where faults are planted in them, here and in `test_planted_faults.py`.
+@pytest.mark.parametrize(
+    "name", first(HEALTHY, but={"gpt2", "llama", "gemma3", "bert", "marian", "albert"})
+)
 def test_models_as_they_are_made_are_all_right(name: str, untouched_randomness: None) -> None:
     model = seeded(HEALTHY[name])
     found = attnlab.check(model)
@@ -174,9 +179,8 @@ def test_rows_that_move_are_those_with_a_weight(name: str) -> None:
         assert moved[weights > 1e-4].all()
 
 
-@pytest.mark.parametrize("name", ["mistral", "t5"])
-def test_the_model_is_left_as_it_was(name: str) -> None:
-    model = seeded(HEALTHY[name]).train().to(torch.bfloat16)
+def test_a_model_of_other_precision_in_training_is_left_as_it_was() -> None:
+    model = seeded(HEALTHY["mistral"]).train().to(torch.bfloat16)
     before = {key: tensor.clone() for key, tensor in model.state_dict().items()}
     kernel = model.config._attn_implementation
     attnlab.check(model)
@@ -187,8 +191,6 @@ def test_the_model_is_left_as_it_was(name: str) -> None:
         key: tensor.dtype for key, tensor in before.items()
     }
     assert all(torch.equal(tensor, before[key]) for key, tensor in after.items())
-    hooks = [hook for part in model.modules() for hook in part._forward_hooks.values()]
-    assert not any(hook.__module__.startswith("attnlab") for hook in hooks)
 
 
 def test_a_mask_that_shows_one_token_ahead_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -449,16 +451,13 @@ def test_expected_pairs_equal_loops() -> None:
                         assert bool(found[row, query]) == read
 
 
-def test_a_pair_and_a_folder_are_taken(tmp_path: Path) -> None:
-    model = seeded(bert)
-    model.save_pretrained(tmp_path)
-    tokenizer().save_pretrained(tmp_path)
-    for source in (tmp_path, (model, tokenizer())):
-        assert mismatches(attnlab.check(source)) == []
-    saved = attnlab.check(model).save(tmp_path / "out")
-    page = (saved / "report.html").read_text("utf-8")
+def test_a_pair_is_taken() -> None:
+    assert mismatches(attnlab.check((seeded(bert), tokenizer()), tokens=12)) == []
+
+
+def test_the_page_says_that_all_is_as_it_should_be(answer: Callable[[str, str], Answered]) -> None:
+    page = (answer("check", "marian").folder / "report.html").read_text("utf-8")
     assert "are as the configuration says" in page
-    assert Result.load(saved).properties["outcome"].tolist()
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2"])

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from grids import slow
 from zoo import random_models
 
 from attnlab.ablation.fine_tuning import (
@@ -31,7 +32,6 @@ from attnlab.core.errors import InputError
 from attnlab.evaluation import opened_model
 from attnlab.evaluation.evaluator import load_evaluator
 from attnlab.evaluation.shared_settings import FewForIntervals
-from attnlab.models.run import load
 from attnlab.questions.compare.comparison import compare
 from attnlab.questions.compare.question import MechanismLeftOut, NoGains
 from attnlab.questions.compare.replacing import SelectedHeads, plan_replacing
@@ -228,16 +228,6 @@ def test_encoder_decoders_of_transformers_have_a_loss_with_every_mechanism(name:
     assert found.mechanisms_by_head.loc[replaced, "loss"].notna().all()
 
 
-def test_the_run_is_as_it_was(small_run: Path) -> None:
-    run = load(small_run)
-    before = {name: part.clone() for name, part in run.model.state_dict().items()}
-    few = {"sentences": 3, "calibration": 4, "validation": 3, "quick": True}
-    compare(run, [5], **few, mechanisms=["band"], sites=["cross"], fine_tune=1, per_head=True)  # type: ignore[arg-type]
-    left = run.model.state_dict()
-    assert before.keys() == left.keys()
-    assert all(torch.equal(before[name], left[name]) for name in before)
-
-
 def test_intervals_are_of_their_rows(study: Result) -> None:
     rows = study.summary[study.summary["replaced_heads"] > 0]
     assert (rows["loss_change_low"] <= rows["loss_change"]).all()
@@ -254,17 +244,6 @@ def test_notes_say_what_is_lacking(study: Result) -> None:
     assert {note.site for note in study.notes if isinstance(note, MechanismLeftOut)} == {
         "decoder", "cross",
     }  # fmt: skip
-
-
-def test_what_is_saved_is_loaded_and_drawn_again(study: Result, tmp_path: Path) -> None:
-    study.save(tmp_path / "out")
-    again = Result.load(tmp_path / "out")
-    assert list(again.summary) == list(study.summary)
-    assert [table.rows for table in again.terminal()] == [table.rows for table in study.terminal()]
-    assert list(again.figures) == [
-        f"mechanisms_{name}" for name in ("all", "encoder", "decoder", "cross")
-    ]
-    assert "<h1" in (tmp_path / "out" / "report.html").read_text("utf-8")
 
 
 def test_selected_heads_are_those_of_single_mechanisms() -> None:
@@ -291,12 +270,10 @@ def test_selected_heads_are_those_of_single_mechanisms() -> None:
         ({"mechanisms": ("nobody",)}, "no mechanism 'nobody'"),
         ({"mechanisms": ("top-kk",)}, r"no mechanism 'top-kk' here \(did you mean 'top-k'\?\)"),
         ({"mechanisms": ("bigbird",), "sites": ("cross",)}, "'bigbird' cannot be in cross"),
-        ({"budgets": (0,)}, "budgets must be at least 1"),
         ({"budgets": ()}, "There is no budget"),
         ({"budgets": [3, 5, 3]}, "The budget of 3 keys is given twice"),
         ({"mechanisms": ()}, "nothing to compare: name at least one mechanism"),
         ({"plans": (Path("none.json"),)}, "none.json"),
-        ({"sites": ("middle",)}, "no site 'middle'"),
         ({"plans": ("a/plan.json", Path("b/plan.json"))}, "Two plans are called plan.json"),
     ],
 )
@@ -476,11 +453,13 @@ def test_a_budget_that_only_plans_fit_has_its_table(small_run: Path, tmp_path: P
     ("source", "name", "learned"),
     [
         ("marian", "band", ""),
-        ("marian", "longformer", ""),
-        ("gpt2", "linear", ""),
-        ("marian", "sigma salience", "calibrate"),
         ("gpt2", "sigma offsets", "calibrate"),
         ("gpt2", "sigma frequency", "load_frequencies"),
+        *slow(
+            ("marian", "longformer", ""),
+            ("gpt2", "linear", ""),
+            ("marian", "sigma salience", "calibrate"),
+        ),
     ],
 )
 def test_the_sentence_on_installing_gives_the_loss_of_the_row(

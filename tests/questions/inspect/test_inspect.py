@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from answered import Answered
 from matplotlib.text import Annotation
 from torch.nn import functional as F
 from zoo import random_models
@@ -18,7 +19,6 @@ from attnlab.core.files import write_tensors
 from attnlab.questions.inspect.inspection import Word, check_pair_count, words_of
 from attnlab.questions.inspect.question import QUESTION, NoCommonWord, UnknownWords
 from attnlab.questions.inspect.view import draw_moves
-from attnlab.results.report import write_report
 from attnlab.results.result import Result
 
 TEXTS = ("the old cat sees the red bird .", "a cat runs , the dog runs .")
@@ -150,8 +150,8 @@ def test_pieces_of_a_word_are_put_together(small_run: Path) -> None:
     assert tokens == list(range(1, len(tokens) + 1))
 
 
-def test_a_run_is_inspected(small_run: Path) -> None:
-    found = attnlab.inspect(small_run, "the old cat sleeps", "a cat runs")
+def test_a_run_is_inspected(answer: Callable[[str, str], Answered]) -> None:
+    found = answer("inspect", "run").result
     assert set(found.heads["site"]) == {"encoder"}
     assert "cat" in set(found.moves["word"])
 
@@ -224,19 +224,16 @@ def test_texts_without_a_common_word() -> None:
     assert attnlab.inspect(source, "the cat").notes == ()
 
 
-@pytest.mark.parametrize("texts", [TEXTS, ("the cat",), ("the , ( cat", 'a " dog')], ids=len)
-def test_what_is_saved_is_loaded(texts: tuple[str, ...], tmp_path: Path) -> None:
+def test_tokens_that_mean_something_in_a_file_of_a_table_are_saved_and_loaded(
+    tmp_path: Path,
+) -> None:
+    texts = "the , ( cat", 'a " dog'
     found = attnlab.inspect((random_models.bert().eval(), random_models.tokenizer()), *texts)
     folder = found.save(tmp_path / "out")
     again = Result.load(folder)
     for name, table in found.tables.items():
         pd.testing.assert_frame_equal(table, again.tables[name], check_dtype=False)
-    torch.testing.assert_close(again.vectors, found.vectors, rtol=0, atol=0, equal_nan=True)
-    assert (again.notes, again.about) == (found.notes, found.about)
-    assert set(found.figures) == ({"moves"} if len(found.moves) else set())
-    page = (folder / "report.html").read_bytes()
-    assert write_report(folder).read_bytes() == page
-    assert "`vectors`: [text, layer, token, dim]" in (folder / "tables.md").read_text("utf-8")
+    assert not found.figures, "no word moves"
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,7 @@ def test_windows_of_long_texts_are_among_them() -> None:
     assert Full() not in [one.specification for one in windows("decoder", 300, full=False)]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("budget", [2, 3, 4, 6])
 @pytest.mark.parametrize("site", MODELS)
 def test_the_plan_is_the_best_of_all_windows_and_layers(site: str, budget: int) -> None:

@@ -142,22 +142,6 @@ def test_what_is_kept_is_what_was_measured(found: Result, small_run: Path, tmp_p
         torch.testing.assert_close(evaluator.losses(), losses, rtol=0, atol=1e-6)
 
 
-def test_the_run_is_left_as_it_is(
-    found: Result, small_run: Path, untouched_randomness: None
-) -> None:
-    before = bytes_of(small_run)
-    again = prune(small_run, [0.0, HUGE], steps=29, sentences=5, keep_models=True)
-    assert bytes_of(small_run) == before
-    for table in ("curve", "gates", "training"):
-        pd.testing.assert_frame_equal(getattr(again, table), getattr(found, table))
-    run = load(small_run)
-    as_trained = load(small_run).model.state_dict()
-    prune(run, [HUGE], steps=1, sentences=2, random=False)
-    for name, tensor in run.model.state_dict().items():
-        assert torch.equal(tensor, as_trained[name]), name
-    assert not run.model.training
-
-
 def test_closed_heads_stay_closed_while_the_rest_is_tuned(small_run: Path) -> None:
     evaluator = load_evaluator(small_run, sentences=5)
     run, before = evaluator.loaded, evaluator.losses()
@@ -258,15 +242,8 @@ def test_the_smallest_good_model_is_chosen_on_validation() -> None:
     ("options", "message"),
     [
         ({"penalties": []}, "There is no penalty; give at least one"),
-        ({"penalties": [-0.1]}, "penalties must be at least 0, not -0.1"),
-        ({"penalties": [math.nan]}, "penalties must be at least 0, not nan"),
         ({"penalties": [0.1, 0.10000001]}, "two are the same in six digits"),
-        ({"steps": 0}, "steps must be a number above 0, not 0"),
-        ({"epochs": -1.0}, "epochs must be a number above 0, not -1.0"),
         ({"steps": 3, "epochs": 1.0}, "Give either steps or epochs, not both"),
-        ({"batch_tokens": 0}, "batch tokens must be a number above 0"),
-        ({"sentences": 0}, "sentences must be at least 1"),
-        ({"sites": ["middle"]}, "There is no site 'middle'"),
         ({"calibration_text": "own.txt"}, "on its own training pairs; leave calibration text out"),
         ({"device": "abacus"}, "Device 'abacus' cannot be used here"),
     ],

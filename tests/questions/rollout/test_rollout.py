@@ -4,7 +4,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 import torch
 import transformers as hf
@@ -19,7 +18,6 @@ from attnlab.evaluation import UnreadableTranslations
 from attnlab.models.run import Run
 from attnlab.questions.rollout.question import ROLLOUT, OtherLayers
 from attnlab.reading.sentences import Sentences
-from attnlab.results.result import Result
 
 TEXT, TRANSLATION = "the old cat sees the red bird .", "il gatto vede a red bird"
 TOKENIZER = random_models.tokenizer()
@@ -119,18 +117,6 @@ def test_layers_without_attention_are_named() -> None:
     found = attnlab.rollout((hf.Lfm2ForCausalLM(config).eval(), TOKENIZER), TEXT)
     assert found.notes == (OtherLayers(1, 2),)
     assert len(found.shares) == 1
-
-
-def test_a_run_is_read(small_run: Path, tmp_path: Path) -> None:
-    found = attnlab.rollout(small_run, "The old cat sleeps.", "Il vecchio gatto dorme.")
-    again = Result.load(found.save(tmp_path / "out"))
-    pd.testing.assert_frame_equal(again.rollout, found.rollout, check_dtype=False)
-    torch.testing.assert_close(again.shares, found.shares, rtol=0, atol=0)
-    assert set(found.figures) == {"rollout"}
-    assert (
-        "has the largest mean share over all positions"
-        in (tmp_path / "out/report.html").read_text()
-    )
 
 
 def test_a_run_that_cannot_translate_yet_is_named(small_run: Path) -> None:
