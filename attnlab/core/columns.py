@@ -87,8 +87,8 @@ class Columns(dict[str, Column]):
 def read_columns(module: str) -> Columns:
     r"""The columns that `columns.txt` beside a module declares.
 
-    It is a table with a row a column, `|` between name, heading, short heading, decimals and meaning; `\n`
-    breaks a heading.
+    It is a table with a row a column, `|` between name, heading, short heading, decimals (of a change
+    with a + before them) and meaning; `\n` breaks a heading.
     """
     lines = Path(module).with_name("columns.txt").read_text(encoding="utf-8").splitlines()
     rows = [[cell.strip() for cell in line.split("|", 4)] for line in lines[1:]]
@@ -96,7 +96,12 @@ def read_columns(module: str) -> Columns:
         (
             name,
             Column(
-                name, heading, meaning, int(digits) if digits else None, short.replace(r"\n", "\n")
+                name,
+                heading,
+                meaning,
+                int(digits) if digits else None,
+                short.replace(r"\n", "\n"),
+                digits.startswith("+"),
             ),
         )
         for name, heading, short, digits, meaning in rows
