@@ -281,7 +281,7 @@ def statistical_aligner(
     """An aligner that learned from the model's own training text and these pairs; None for too few."""
     if settings.quick:
         return None
-    training = [tuple(map(words_of, texts)) for texts in _training_texts(model)]
+    training = [(words_of(source), words_of(target)) for source, target in _training_texts(model)]
     learned = [pair for pair in [*training, *words] if all(pair)]
     if len(learned) < FEWEST_TRAINING:
         return None

@@ -87,9 +87,9 @@ def other_heads(report: Part, chosen: Mapping[Choice, Chosen], taken: Choice) ->
         per_layer = report.per_layer
         shape = report.weights[ENGINE_ROW].weights.shape[1] // per_layer, per_layer
         for kind, sets in (("default", engine_sets(*shape)), ("baseline", published_sets(*shape))):
-            for name, addresses in sets.items():
+            for system, addresses in sets.items():
                 numbers = (layer * per_layer + head for layer, head in addresses)
-                yield of_heads(name, kind, report, report.heads(ENGINE_ROW, *numbers))
+                yield of_heads(system, kind, report, report.heads(ENGINE_ROW, *numbers))
     yield of_heads(ORACLE, "bound", report, best_set(report))
 
 

@@ -84,7 +84,7 @@ def _beside_default(systems: pd.DataFrame, estimate: Estimate, change: Estimate)
     defaults = systems[(systems["kind"] == "default") & systems[estimate.name].notna()]
     if defaults.empty:
         return ""
-    default = defaults.loc[defaults[estimate.name].idxmin()].to_dict()
+    default = defaults.sort_values(estimate.name, kind="stable").iloc[0].to_dict()
     low, high = change.ends(default)
     beside = "better" if low > 0 else "worse" if high < 0 else "no better beyond chance"
     return f", {beside} than what engines take by default ({default['system']})"
