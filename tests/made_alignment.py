@@ -31,7 +31,7 @@ OTHERS = [
 
 def system(name: str, kind: str, aer: float, heads: str = "", own: float = 0.31) -> dict[str, Any]:
     row: dict[str, Any] = {"system": name, "kind": kind, "row": "input" if heads else ""}
-    row |= {"heads": heads, "pairs": 250, "links": 4321}
+    row |= {"heads": heads, "pairs": 250, "links_given": 4321}
     for estimate in SCORES:
         value = aer if estimate.name == "aer" else 1 - aer
         row |= estimate.cells(value, value - 0.02, value + 0.02)
@@ -80,7 +80,7 @@ def alignment(
         columns=["layer", "head", "row"],
     )  # fmt: skip
     properties = (
-        "confidence",
+        "concentration",
         "coverage",
         "monotonicity",
         "agreement",
@@ -89,7 +89,7 @@ def alignment(
     )
     for name in properties:
         heads[name] = generator.random(len(heads))
-    heads["chosen"] = [
+    heads["chosen_head"] = [
         one == row and (layer, head) in set(chosen)
         for layer, head, one in zip(heads["layer"], heads["head"], heads["row"], strict=True)
     ]
@@ -104,19 +104,19 @@ def alignment(
         systems += [system(name, kind, one, own=aer) for name, kind, one in OTHERS]
         sizes_of = [10, 25, 50, 100]
         tables["calibration"] = pd.DataFrame(
-            {"pairs": sizes_of, "draws": [20, 20, 20, 1], "aer": [0.4, 0.36, 0.33, 0.31],
-             "aer_low": [0.34, 0.32, 0.31, 0.31], "aer_high": [0.5, 0.41, 0.36, 0.31],
-             "heads": [1.4, 1.8, 2.1, 2.0]}
+            {"calibration_pairs": sizes_of, "draws": [20, 20, 20, 1], "mean_aer": [0.4, 0.36, 0.33, 0.31],
+             "mean_aer_low": [0.34, 0.32, 0.31, 0.31], "mean_aer_high": [0.5, 0.41, 0.36, 0.31],
+             "mean_heads": [1.4, 1.8, 2.1, 2.0]}
         )  # fmt: skip
         tables["steps"] = pd.DataFrame(
-            {"row": ["output", "input"], "step": [1, 1], "layer": [2, 0], "head": [1, 2],
+            {"row": ["output", "input"], "heads_averaged": [1, 1], "layer": [2, 0], "head": [1, 2],
              "calibration_aer": [0.5, 0.32], "aer": [0.52, 0.31]}
         )  # fmt: skip
         table = pd.DataFrame(systems)
     else:
-        table = pd.DataFrame(systems)[["system", "kind", "row", "heads", "pairs", "links"]]
+        table = pd.DataFrame(systems)[["system", "kind", "row", "heads", "pairs", "links_given"]]
     details = {
-        "chosen_by": "gold links" if gold else "confidence, coverage, monotonicity, agreement",
+        "chosen_by": "gold links" if gold else "concentration, coverage, monotonicity, agreement",
         "gold": gold, "row": row, "layers": LAYERS, "heads_per_layer": HEADS,
         "chosen": [list(one) for one in chosen],
         "links_of": CHOSEN,

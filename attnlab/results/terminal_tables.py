@@ -123,6 +123,7 @@ def first_rows(
         tuple(texts),
         tuple(zip(*texts.values(), strict=True)),
         tuple(numbers),
+        prose=tuple(heading for heading in texts if heading not in {"head", *numbers}),
         caption=f"and {counted(more, 'more row')} in {file}" if more else None,
         legend="; ".join(explained) + "." if explained else None,
         columns=tuple(shown),

@@ -43,6 +43,12 @@ from experiments.shared.runs import kept_run
 
 OUT = RESULTS / "alignment"
 TABLES = ("systems", "heads", "steps", "calibration", "generation")
+# What columns of `align` are called in the published tables.
+PUBLISHED = {
+    "calibration_pairs": "pairs", "mean_aer": "aer", "mean_aer_low": "aer_low", "mean_aer_high": "aer_high",
+    "mean_heads": "heads", "heads_averaged": "step", "links_given": "links", "concentration": "confidence",
+    "chosen_head": "chosen",
+}  # fmt: skip
 # Those that not every model has.
 OPTIONAL = ("generation", "directions")
 SEED = 0
@@ -140,7 +146,11 @@ def measured(
         align, run, gold=files.test, calibration=files.calibration, sentences=sentences, seed=SEED
     )
     found = aligned()
-    tables = {name: found.tables[name] for name in TABLES if name in found.tables}
+    tables = {
+        name: found.tables[name].rename(columns=PUBLISHED)
+        for name in TABLES
+        if name in found.tables
+    }
     tables["contrasts"] = contrasts(tables["systems"], tables["calibration"])
     by_choice = {
         choice: aligned(choose=choice, quick=True).tables["systems"] for choice in OF_ENGINES
@@ -149,7 +159,7 @@ def measured(
     tables["alike"] = of_alike(aligned(choose="unsupervised", quick=True).tables["systems"])
     if back is not None:
         both = aligned(reverse=str(back.folder), quick=True)
-        tables["directions"] = of_directions(both.tables["systems"])
+        tables["directions"] = of_directions(both.tables["systems"].rename(columns=PUBLISHED))
     tables["models"] = pd.DataFrame([_described(run, found)])
     return tables
 
@@ -172,7 +182,7 @@ def _described(run: Run, found: Result) -> dict[str, Any]:
         "validation_loss": kept["validation_loss"],
         "validation_sentences": kept["validation_sentences"],
         "reported_pairs": found.tables["systems"]["pairs"].iloc[0],
-        "calibration_pairs": found.tables["calibration"]["pairs"].iloc[-1],
+        "calibration_pairs": found.tables["calibration"]["calibration_pairs"].iloc[-1],
         "checksum": corpus["checksum"][:12],
     }
 

@@ -36,7 +36,7 @@ def test_a_click_on_a_head_shows_its_links_alone(
     page = open_page(path=alignment().report(tmp_path))
     assert page.evaluate(SEEN) == wanted(page, "chosen")
     for head in ("1.2", NAMES[-1]):
-        page.click(f'a[*|href="#head={head}"] text')
+        page.click(f'a[*|href="#head={head}"]')
         wait_for(page, head)
         assert len(wanted(page, head)) >= 2, "in both pairs"
         assert f"Links of head {head} alone." in page.inner_text("#links-said")

@@ -1,8 +1,7 @@
 """Which cross-attention heads of a model say what a word translates: what `attnlab align` computes."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -13,9 +12,7 @@ from attnlab.alignment import (
     AlignmentHeads,
     FoundLinks,
     Link,
-    Row,
     ctranslate2_heads,
-    gold_links,
     linked,
     links_in,
     marian_layer,
@@ -37,41 +34,30 @@ from attnlab.core import (
 from attnlab.evaluation import notes_on_training, notes_on_unknown, versions_in_words
 from attnlab.labels import AER
 from attnlab.models import Model, Source, model_of
-from attnlab.questions.align.alignment_files import HEADS_FILE, LINKS_FILE, REVERSE_HEADS_FILE
-from attnlab.questions.align.alignment_tables import (
-    add_scores,
-    addresses,
-    calibration_curve,
-    head_rows,
-    property_rows,
-    step_rows,
-    system_rows,
-)
 from attnlab.questions.align.chosen_heads import (
     BothDirections,
-    Chosen,
-    Part,
+    Direction,
     choices,
-    found_links,
-    greedy_paths,
     halves,
     heads_differ,
-    heads_for_engines,
-    heads_without_gold,
-    part_of,
     statistical_aligner,
 )
 from attnlab.questions.align.compared_systems import (
-    System,
+    add_scores,
     baselines,
+    calibration_curve,
     controls,
+    head_rows,
     of_heads,
     other_heads,
+    step_rows,
+    system_rows,
+    unscored,
 )
 from attnlab.questions.align.corpus_links import Aligner, CorpusLinks, write_links
 from attnlab.questions.align.generated_words import compare_generated
 from attnlab.questions.align.other_direction import (
-    OtherDirection,
+    exchanged_links,
     joined_links,
     other_direction,
     reverse_model,
@@ -79,9 +65,12 @@ from attnlab.questions.align.other_direction import (
 )
 from attnlab.questions.align.question import (
     CHOSEN,
+    HEADS_FILE,
+    LINKS_FILE,
     OF_ENGINES,
     QUESTION,
     REVERSE,
+    REVERSE_HEADS_FILE,
     AlignmentSettings,
     Choice,
     HeadsAlike,
@@ -92,10 +81,9 @@ from attnlab.questions.align.question import (
     notes_on_pairs,
 )
 from attnlab.questions.align.word_reading import (
-    AlignedPairs,
-    ReadPairs,
+    Chosen,
     WordPairs,
-    asked_pairs,
+    check_languages,
     model_of_languages,
     pairs_of,
 )
@@ -105,7 +93,6 @@ from attnlab.results import Result, check_writes
 
 # Of so many pairs the page shows the links.
 SHOWN = 8
-_NOTHING_TELLS = "No pair has two words with tokens on both sides, so nothing tells heads apart."
 
 
 @options_of(AlignmentSettings)
@@ -153,388 +140,354 @@ def _aligned(source: Source, settings: AlignmentSettings) -> Result:
     model = model_of_languages(loaded, settings)
     model.move_to(device)
     back = None if settings.reverse is None else reverse_model(model, settings)
+    check_languages(settings)
     if settings.heads is not None:
         return _with_given_heads(model, back, settings)
-    pairs = pairs_of(model, asked_pairs(settings))
-    return (_with_gold if pairs.links else _without_gold)(model, back, pairs, settings)
+    return _with_chosen_heads(model, back, pairs_of(model, settings), settings)
 
 
-def _with_gold(
+class _Answer(NamedTuple):
+    """What a result holds of the heads, whether they were chosen or given.
+
+    Attributes:
+        tables: by name.
+        about: where pairs and heads come from.
+        notes: on pairs and heads.
+        heads: the heads, as a file.
+        reverse: those of the other direction.
+        engines: what engines can be told of; None where heads do not differ beyond chance.
+        links: of every pair; None where they were written already.
+        shown: pairs that the page shows.
+    """
+
+    tables: Mapping[str, pd.DataFrame]
+    about: Mapping[str, str]
+    notes: Sequence[Note]
+    heads: AlignmentHeads
+    reverse: AlignmentHeads | None = None
+    engines: Mapping[Choice, Chosen] | None = None
+    links: Sequence[FoundLinks] | None = None
+    shown: Sequence[Mapping[str, Any]] = ()
+
+
+def _with_chosen_heads(
     model: Model, back: Model | None, pairs: WordPairs, settings: AlignmentSettings
 ) -> Result:
-    aligned, read, calibration, report = halves(model, pairs, settings)
-    others = [] if settings.calibration is None else calibration.words
-    statistical = statistical_aligner(model, [*pairs.words, *others], settings)
-    paths = greedy_paths(calibration)
-    found = choices(calibration, paths, statistical, aligned.shape[1])
-    wanted = settings.wanted or "set"
-    if wanted not in found:
-        raise InputError(_NOTHING_TELLS)
-    chosen = found[wanted]
-    other = other_direction(back, pairs, wanted, settings, statistical)
-    systems = [
-        of_heads(CHOSEN, "choice", report, chosen),
-        *other_heads(report, found, wanted, aligned.shape),
-        *systems_of_both(report, chosen, other),
-        *baselines(report, statistical),
-        *controls(model, pairs, report, chosen, settings, how=(wanted, statistical)),
-    ]
-    generated = compare_generated(model, report, chosen, settings)
-    by = "gold links" if wanted != "unsupervised" else _without_links(statistical)
-    score = _score(systems[0], pairs) | {"sentences": len(calibration.numbers)}
-    reverse = [one for one in systems if one.name == REVERSE]
-    beside = "that stand between them" if settings.calibration is None else calibration.pairs.origin
-    per_layer = aligned.shape[1]
+    """Heads chosen on one half of the pairs and scored on the other, or chosen without gold links."""
+    choice = _choice(pairs, settings)
+    read = halves(model, pairs, settings)
+    words = pairs.words if pairs.links else read.whole.words
+    others = [] if settings.calibration is None else read.calibration.words
+    statistical = statistical_aligner(model, [*words, *others], settings)
+    chosen = choices(read.calibration, statistical)
+    if choice not in chosen:
+        msg = "No pair has two words with tokens on both sides, so nothing tells heads apart."
+        raise InputError(msg)
+    forward = Direction(model, read, chosen[choice])
+    other = other_direction(back, pairs, choice, settings, statistical)
+    links = _links(forward, other, settings)
+    by = "words written alike" if statistical is None else "a statistical aligner"
+    by = by if choice == "unsupervised" else "gold links"
+    asked = _Asked(forward, other, links, chosen, choice, statistical, by, settings)
+    answer = (_scored if pairs.links else _without_gold)(asked)
+    without = {n: why for n, why in read.aligned.unaligned.items() if n not in links}
+    first = next(iter(without.items()), None)
+    aligned = len(pairs) - len(without)
     return _result(
         model,
         settings,
-        tables={
-            "systems": system_rows(systems, per_layer),
-            "heads": head_rows(calibration, report, chosen, per_layer),
-            "steps": step_rows(paths, report, per_layer),
-            "calibration": calibration_curve(calibration, report, settings),
-            **generated.tables,
-        },
-        about={
-            "Pairs": f"{len(report.numbers)} from {pairs.origin}",
-            "Heads chosen on": f"{len(calibration.numbers)} pairs, {beside}",
-        },
-        notes=[
-            *notes_on_unknown({"": aligned.reading.sentences}),
-            *_notes_on_pairs(settings, pairs, read, other),
-            *notes_on_overlap(calibration.words, report.words),
-            *notes_on_intervals(len(report.numbers)),
-            *generated.notes,
-        ],
-        heads=_Heads(
-            _heads_file(model, chosen, aligned.shape, settings, by=by, score=score),
-            _reverse_file(other, settings, by, *(_score(one, pairs) for one in reverse)),
-            {name: one for name, one in found.items() if name in OF_ENGINES},
-        ),
-        kept=_kept(
-            part_of(pairs, read), chosen, report.numbers, settings, other, per_layer=per_layer
+        answer._replace(
+            notes=[
+                *answer.notes,
+                *notes_on_unknown({"": read.aligned.reading.sentences}),
+                *notes_on_pairs(settings, pairs.origin, len(pairs), aligned, first),
+            ],
+            links=[FoundLinks(*pair, links.get(n, {})) for n, pair in enumerate(pairs.words)],
+            shown=list(_shown(forward, links)),
         ),
     )
 
 
-def _without_gold(
-    model: Model, back: Model | None, pairs: WordPairs, settings: AlignmentSettings
-) -> Result:
-    if settings.wanted not in {None, "unsupervised"}:
+def _choice(pairs: WordPairs, settings: AlignmentSettings) -> Choice:
+    """What is to be chosen; raises InputError for what needs gold links where there are none."""
+    choice: Any = settings.choose or ("set" if pairs.links else "unsupervised")
+    if not pairs.links and choice != "unsupervised":
         msg = (
             "Heads are chosen by gold links, and there are none; give gold, or choose unsupervised."
         )
         raise InputError(msg)
-    if settings.calibration is not None:
+    if not pairs.links and settings.calibration is not None:
         msg = "calibration needs gold links of the pairs; give gold, or leave calibration out."
         raise InputError(msg)
-    aligned = AlignedPairs(model, pairs, memory=settings.memory)
-    read = aligned.read(settings, "Reading pairs")
-    part = part_of(pairs, read)
-    statistical = statistical_aligner(model, part.words, settings)
-    chosen = heads_without_gold(part, statistical)
-    if chosen is None:
-        raise InputError(_NOTHING_TELLS)
-    differ = heads_differ(part, statistical)
-    other = other_direction(back, pairs, "unsupervised", settings, statistical)
-    engines = (
-        {}
-        if statistical is None
-        else heads_for_engines(part.with_links(statistical.links(part.words)), aligned.shape[1])
-    )
-    per_layer = aligned.shape[1]
-    kept = _kept(part, chosen, read.numbers, settings, other, per_layer=per_layer)
-    alone = found_links(read, chosen)
-    named = addresses(chosen.heads, per_layer)
-    systems = [_scoreless(CHOSEN, len(alone), sum(map(len, alone.values())), chosen.row, named)]
-    if other is not None:
-        links = sum(len(one.weights) for one in kept.links)
-        systems.append(_scoreless(both_named(settings.how_symmetrized), kept.aligned, links))
-    by, score = _without_links(statistical), {"sentences": len(read.numbers)}
-    return _result(
-        model,
-        settings,
-        tables={
-            "systems": pd.DataFrame(systems),
-            "heads": property_rows(part, chosen, aligned.shape[1]),
-        },
-        about={"Pairs": f"{len(read.numbers)} from {pairs.origin}"},
-        notes=[
-            NoGold(),
-            *(() if differ else [HeadsAlike(by)]),
-            *notes_on_unknown({"": aligned.reading.sentences}),
-            *_notes_on_pairs(settings, pairs, read, other),
-        ],
-        heads=_Heads(
-            _heads_file(model, chosen, aligned.shape, settings, by=by, score=score),
-            _reverse_file(other, settings, by),
-            engines if differ else None,
-        ),
-        kept=kept,
-    )
+    chosen: Choice = choice
+    return chosen
 
 
-def _with_given_heads(model: Model, back: Model | None, settings: AlignmentSettings) -> Result:
-    """The links of all pairs by heads that were chosen before; memory does not grow with the pairs."""
-    assert settings.heads is not None  # noqa: S101 - that is what this is for
-    given, other = read_heads(settings.heads), None
-    if back is not None and settings.reverse_heads is not None:
-        other = Aligner(back, read_heads(settings.reverse_heads), "heads of the other direction")
-    corpus = CorpusLinks(Aligner(model, given), settings, other)
-    corpus.write()
-    alone, both = corpus.alone, corpus.written
-    named = addresses(given.numbers, given.heads_per_layer)
-    systems = [_scoreless(CHOSEN, alone.aligned, alone.links, given.row, named)]
-    counted = [alone]
-    if other is not None:
-        name = both_named(settings.how_symmetrized)
-        systems.append(_scoreless(name, both.aligned, both.links))
-        counted.append(both)
-    for row, one in zip(systems, counted, strict=True):
-        if one.counts:
-            add_scores([row], torch.cat(one.counts)[None])
-    table = pd.DataFrame(
-        {
-            "layer": [layer for layer, _ in given.heads],
-            "head": [head for _, head in given.heads],
-            "row": given.row,
-            "chosen": True,
-        }
-    )
-    return _result(
-        model,
-        settings,
-        tables={"systems": pd.DataFrame(systems), "heads": table},
-        about={
-            "Pairs": f"{both.aligned} from {corpus.origin}",
-            "Heads from": path_label(settings.heads),
-        },
-        notes=[
-            *notes_on_pairs(
-                settings, corpus.origin, corpus.pairs, both.aligned, corpus.first_unaligned
-            ),
-            *(notes_on_intervals(both.aligned) if both.counts else ()),
-        ],
-        heads=_Heads(given, None if other is None else other.heads),
-    )
+class _Asked(NamedTuple):
+    """Heads that were chosen, and how.
 
-
-def _scoreless(
-    system: str, pairs: int, links: int, row: str = "", heads: str = ""
-) -> dict[str, Any]:
-    """A row of `systems` before any score; links of two models are of no one row, and no one's heads."""
-    return {
-        "system": system, "kind": "choice", "row": row, "heads": heads, "pairs": pairs, "links": links,
-    }  # fmt: skip
-
-
-def _notes_on_pairs(
-    settings: AlignmentSettings, pairs: WordPairs, read: ReadPairs, other: OtherDirection | None
-) -> list[Note]:
-    """As `notes_on_pairs`; a pair has links where either direction can be read on it."""
-    back = {} if other is None else other.links
-    without = {number: why for number, why in read.unaligned.items() if number not in back}
-    first = next(iter(without.items()), None)
-    return notes_on_pairs(settings, pairs.origin, len(pairs), len(pairs) - len(without), first)
-
-
-def _score(system: System, pairs: WordPairs) -> dict[str, Any]:
-    (one,) = score_intervals(system.counts[None], "aer")
-    low, high = one.interval or (None, None)
-    return {
-        "aer": one.change,
-        "aer_low": low,
-        "aer_high": high,
-        "scored_on": f"{len(system.counts)} pairs of {pairs.origin}",
-    }
-
-
-def _without_links(statistical: BothDirections | None) -> str:
-    """What heads are chosen by where there are no gold links."""
-    return "words written alike" if statistical is None else "a statistical aligner"
-
-
-def _heads_file(
-    model: Model,
-    chosen: Chosen,
-    shape: tuple[int, int],
-    settings: AlignmentSettings,
-    *,
-    by: str,
-    score: Mapping[str, Any],
-) -> AlignmentHeads:
-    """`score`: AER and on how many pairs heads were chosen; without gold links the latter alone."""
-    layers, per_layer = shape
-    return AlignmentHeads(
-        heads=_layers_and_heads(chosen, per_layer),
-        row=chosen.row,
-        from_word=settings.from_tokens,
-        rule="target",
-        layers=layers,
-        heads_per_layer=per_layer,
-        model=model.label,
-        checksum=model.checksum,
-        chosen_by=by,
-        **score,
-    )
-
-
-def _reverse_file(
-    other: OtherDirection | None,
-    settings: AlignmentSettings,
-    by: str,
-    score: Mapping[str, Any] = MappingProxyType({}),
-) -> AlignmentHeads | None:
-    """The heads of the other direction, with their AER where there are gold links."""
-    if other is None:
-        return None
-    scored = {**score, "sentences": other.chosen_on}
-    return _heads_file(other.model, other.chosen, other.shape, settings, by=by, score=scored)
-
-
-def _layers_and_heads(chosen: Chosen, per_layer: int) -> tuple[tuple[int, int], ...]:
-    return tuple((head // per_layer, head % per_layer) for head in chosen.heads)
-
-
-class _Heads(NamedTuple):
-    """The heads of a result: chosen or given, of the other direction, and what engines can be told of.
-
-    `engines` is None where heads do not differ beyond chance, so that engines are told of none.
+    Attributes:
+        forward: the model of the pairs.
+        other: that of the other direction.
+        links: of every pair that one of them could read, by number.
+        chosen: what can be chosen, by name.
+        choice: which of these is.
+        statistical: the aligner that learned from text alone.
+        by: what heads are chosen by, in words.
+        settings: those of the question.
     """
 
-    chosen: AlignmentHeads
-    reverse: AlignmentHeads | None = None
-    engines: Mapping[Choice, Chosen] | None = MappingProxyType({})
+    forward: Direction
+    other: Direction | None
+    links: Mapping[int, Mapping[Link, float]]
+    chosen: Mapping[Choice, Chosen]
+    choice: Choice
+    statistical: BothDirections | None
+    by: str
+    settings: AlignmentSettings
 
-    def for_engine(self, choice: Choice) -> tuple[tuple[tuple[int, int], ...], Row]:
-        """The (layer, head) that are best for an engine and their row, else the chosen ones."""
-        found = (self.engines or {}).get(choice)
-        if found is None:
-            return self.chosen.heads, self.chosen.row
-        return _layers_and_heads(found, self.chosen.heads_per_layer), found.row
-
-    def configuration(self) -> dict[str, Any]:
-        """What other programs take; None where one of them cannot be told of any of these heads."""
-        if self.engines is None:
-            return dict.fromkeys(("generation_config", "ctranslate2", "marian"))
-        one_layer, row = self.for_engine("one-layer")
-        engine = ctranslate2_heads(one_layer, self.chosen.heads_per_layer, row)
-        first, row = self.for_engine("first-head")
-        layer = marian_layer(first, row)
-        return {
-            "generation_config": whisper_heads(self.chosen.heads),
-            "ctranslate2": engine
-            and {
-                "heads": [list(one) for one in one_layer],
-                "alignment_layer": engine.alignment_layer,
-                "alignment_heads": engine.alignment_heads,
-                "head_order": list(engine.head_order),
-            },
-            "marian": layer
-            and {
-                "heads": [list(one) for one in first],
-                MARIAN_LAYER: layer,
-            },
-        }
-
-
-class _Kept(NamedTuple):
-    """What a result keeps of the links: of all pairs, of how many there are any, and what the page shows."""
-
-    links: list[FoundLinks]
-    aligned: int
-    shown: list[dict[str, Any]]
-
-
-def _kept(
-    whole: Part,
-    chosen: Chosen,
-    reported: Sequence[int],
-    settings: AlignmentSettings,
-    other: OtherDirection | None,
-    *,
-    per_layer: int,
-) -> _Kept:
-    """The links of every pair that was given, and of the first reported ones those of every head too."""
-    pairs, links = whole.pairs, found_links(whole, chosen)
-    if other is not None:
-        links = joined_links(links, other.links, settings.how_symmetrized)
-    every = [FoundLinks(*words, links.get(number, {})) for number, words in enumerate(pairs.words)]
-    first = reported[:SHOWN]
-    part = whole.of([whole.numbers.index(number) for number in first])
-    shown = []
-    for number, grids in zip(first, linked(part.weights[chosen.row]), strict=True):
-        gold = pairs.links[number] if pairs.links else gold_links(())
-        alone = {
-            addresses([head], per_layer): _listed(links_in(grid)) for head, grid in enumerate(grids)
-        }
-        shown.append(
-            {
-                "source": list(pairs.words[number][0]),
-                "target": list(pairs.words[number][1]),
-                "sure": _listed(gold.sure),
-                "possible": _listed(gold.possible),
-                "links": {"chosen": _listed(links[number]), **alone},
-            }
+    def file(self, direction: Direction, score: Mapping[str, Any]) -> AlignmentHeads:
+        """The heads of a direction as a file."""
+        layers, per_layer = direction.read.aligned.shape
+        return AlignmentHeads(
+            heads=direction.chosen.addresses,
+            row=direction.chosen.row,
+            from_word=self.settings.from_tokens,
+            rule="target",
+            layers=layers,
+            heads_per_layer=per_layer,
+            model=direction.model.label,
+            checksum=direction.model.checksum,
+            chosen_by=self.by,
+            sentences=len(direction.read.calibration.numbers),
+            **score,
         )
-    return _Kept(every, len(links), shown)
+
+
+def _scored(asked: _Asked) -> _Answer:
+    """With gold links: the chosen heads beside other ways to align."""
+    forward, other, settings = asked.forward, asked.other, asked.settings
+    model, pairs = forward.model, forward.read.whole.pairs
+    calibration, report = forward.read.calibration, forward.read.report
+    how = asked.choice, asked.statistical
+    systems = [
+        of_heads(CHOSEN, "choice", report, forward.chosen),
+        *other_heads(report, asked.chosen, asked.choice),
+        *systems_of_both(report, forward, other),
+        *baselines(report, asked.statistical),
+        *controls(model, pairs, report, forward.chosen, settings, how=how),
+    ]
+    table = system_rows(systems)
+    generation, notes = compare_generated(model, report, forward.chosen, settings)
+    tables = {
+        "systems": table,
+        "heads": head_rows(calibration, report, forward.chosen),
+        "steps": step_rows(calibration, report),
+        "calibration": calibration_curve(calibration, report, settings),
+    }
+    score = {
+        system.name: {
+            **_score(system.counts),
+            "scored_on": f"{len(system.counts)} pairs of {pairs.origin}",
+        }
+        for system in systems
+        if system.name in {CHOSEN, REVERSE}
+    }
+    beside = "that stand between them" if settings.calibration is None else calibration.pairs.origin
+    return _Answer(
+        tables if generation is None else tables | {"generation": generation},
+        {
+            "Pairs": f"{len(report.numbers)} from {pairs.origin}",
+            "Heads chosen on": f"{len(calibration.numbers)} pairs, {beside}",
+        },
+        [
+            *notes_on_overlap(calibration.words, report.words),
+            *notes_on_intervals(len(report.numbers)),
+            *notes,
+        ],
+        asked.file(forward, score[CHOSEN]),
+        None if other is None else asked.file(other, score[REVERSE]),
+        {name: heads for name, heads in asked.chosen.items() if name in OF_ENGINES},
+    )
+
+
+def _score(counts: torch.Tensor) -> dict[str, Any]:
+    """AER of one system, with its interval where there is one."""
+    (score,) = score_intervals(counts[None], "aer")
+    low, high = score.interval or (None, None)
+    return {"aer": score.change, "aer_low": low, "aer_high": high}
+
+
+def _without_gold(asked: _Asked) -> _Answer:
+    """Without gold links: the chosen heads, and how the heads look."""
+    forward, other, part = asked.forward, asked.other, asked.forward.read.whole
+    alone = forward.links
+    systems = [unscored(CHOSEN, len(alone), sum(map(len, alone.values())), forward.chosen)]
+    if other is not None:
+        name = both_named(asked.settings.how_symmetrized)
+        systems.append(unscored(name, len(asked.links), sum(map(len, asked.links.values()))))
+    differ = heads_differ(part, asked.statistical)
+    return _Answer(
+        {"systems": pd.DataFrame(systems), "heads": head_rows(part, part, forward.chosen)},
+        {"Pairs": f"{len(part.numbers)} from {part.pairs.origin}"},
+        [NoGold(), *(() if differ else [HeadsAlike(asked.by)])],
+        asked.file(forward, {}),
+        None if other is None else asked.file(other, {}),
+        {name: heads for name, heads in asked.chosen.items() if name in OF_ENGINES}
+        if differ
+        else None,
+    )
+
+
+def _links(
+    forward: Direction, other: Direction | None, settings: AlignmentSettings
+) -> dict[int, dict[Link, float]]:
+    """The links of every pair that a direction could read, by number."""
+    if other is None:
+        return forward.links
+    back = exchanged_links(other.links)
+    return joined_links(forward.links, back, settings.how_symmetrized)
+
+
+def _shown(
+    forward: Direction, links: Mapping[int, Mapping[Link, float]]
+) -> Iterable[dict[str, Any]]:
+    """Words and links of the first reported pairs, also those of every head alone."""
+    whole, row = forward.read.whole, forward.chosen.row
+    numbers = forward.read.report.numbers[:SHOWN]
+    part = whole.of([whole.numbers.index(number) for number in numbers])
+    for number, grids in zip(numbers, linked(part.weights[row]), strict=True):
+        source, target = whole.pairs.words[number]
+        gold = whole.pairs.links[number] if whole.pairs.links else None
+        alone = {
+            part.heads(row, head).names: _listed(links_in(grid)) for head, grid in enumerate(grids)
+        }
+        yield {
+            "source": list(source),
+            "target": list(target),
+            "sure": _listed(gold.sure if gold else ()),
+            "possible": _listed(gold.possible if gold else ()),
+            "links": {"chosen": _listed(links[number]), **alone},
+        }
 
 
 def _listed(links: Collection[Link]) -> list[list[int]]:
     return [list(link) for link in sorted(links)]
 
 
-def _result(
-    model: Model,
-    settings: AlignmentSettings,
-    *,
-    tables: Mapping[str, pd.DataFrame],
-    about: Mapping[str, str],
-    notes: Sequence[Note],
-    heads: _Heads,
-    kept: _Kept | None = None,
-) -> Result:
-    """The result; the links that are kept are written too where that was asked for."""
-    heads_file = heads.chosen
-    extra = {HEADS_FILE: partial(write_heads, heads=heads_file)}
-    if heads.reverse is not None:
-        extra[REVERSE_HEADS_FILE] = partial(write_heads, heads=heads.reverse)
-        about = {
-            **about,
-            "Model of the other direction": heads.reverse.model,
-            "Its heads": f"{addresses(heads.reverse.numbers, heads.reverse.heads_per_layer)}, "
-            f"{heads.reverse.row} row",
-            "Links": both_named(settings.how_symmetrized),
+def _with_given_heads(model: Model, back: Model | None, settings: AlignmentSettings) -> Result:
+    """The links of all pairs by heads that were chosen before; memory does not grow with the pairs."""
+    assert settings.heads is not None  # noqa: S101 - that is what this is for
+    heads, other = read_heads(settings.heads), None
+    if back is not None and settings.reverse_heads is not None:
+        other = Aligner(back, read_heads(settings.reverse_heads), "heads of the other direction")
+    corpus = CorpusLinks(Aligner(model, heads), settings, other)
+    corpus.write()
+    alone, both = corpus.alone, corpus.written
+    systems = [unscored(CHOSEN, alone.aligned, alone.links, _chosen_of(heads))]
+    if other is not None:
+        systems.append(unscored(both_named(settings.how_symmetrized), both.aligned, both.links))
+    for row, counted in zip(systems, (alone, both), strict=False):
+        if counted.counts:
+            add_scores([row], torch.cat(counted.counts)[None])
+    table = pd.DataFrame(
+        {
+            "layer": [layer for layer, _ in heads.heads],
+            "head": [head for _, head in heads.heads],
+            "row": heads.row,
+            "chosen_head": True,
         }
-    if kept is not None:
-        write_links(settings.links, iter(kept.links))
-        text = "".join(f"{pharaoh_line(one.weights)}\n" for one in kept.links)
+    )
+    notes = notes_on_pairs(
+        settings, corpus.origin, corpus.pairs, both.aligned, corpus.first_unaligned
+    )
+    return _result(
+        model,
+        settings,
+        _Answer(
+            {"systems": pd.DataFrame(systems), "heads": table},
+            {
+                "Pairs": f"{both.aligned} from {corpus.origin}",
+                "Heads from": path_label(settings.heads),
+            },
+            [*notes, *(notes_on_intervals(both.aligned) if both.counts else ())],
+            heads,
+            None if other is None else other.heads,
+            {},
+        ),
+    )
+
+
+def _chosen_of(heads: AlignmentHeads) -> Chosen:
+    """The heads of a file, numbered layer by layer."""
+    return Chosen(heads.row, heads.numbers, heads.heads_per_layer)
+
+
+def _result(model: Model, settings: AlignmentSettings, answer: _Answer) -> Result:
+    """The result; the links are written too where that was asked for."""
+    heads, reverse = answer.heads, answer.reverse
+    extra = {HEADS_FILE: partial(write_heads, heads=heads)}
+    about, links_of = dict(answer.about), CHOSEN
+    if reverse is not None:
+        links_of = both_named(settings.how_symmetrized)
+        extra[REVERSE_HEADS_FILE] = partial(write_heads, heads=reverse)
+        back = _chosen_of(reverse)
+        about |= {
+            "Model of the other direction": reverse.model,
+            "Its heads": f"{back.names}, {back.row} row",
+            "Links": links_of,
+        }
+    if answer.links is not None:
+        write_links(settings.links, iter(answer.links))
+        text = "".join(f"{pharaoh_line(pair.weights)}\n" for pair in answer.links)
         extra[LINKS_FILE] = partial(write_text, text=text)
-    notes = [*notes_on_training(model), *notes]
     return Result(
         QUESTION.name,
         f"Alignment heads of {model.label}",
-        tables,
+        answer.tables,
         {
             **model.facts,
             **model.history,
             **about,
             "Target words": "read by the model (teacher forcing)",
-            "Weights of a word": f"{heads_file.from_word} over its tokens, {heads_file.row} row",
+            "Weights of a word": f"{heads.from_word} over its tokens, {heads.row} row",
             **versions_in_words(),
         },
-        tuple(notes),
+        (*notes_on_training(model), *answer.notes),
         {
-            "gold": AER.name in tables["systems"],
-            "chosen_by": heads_file.chosen_by,
-            "row": heads_file.row,
-            "layers": heads_file.layers,
-            "heads_per_layer": heads_file.heads_per_layer,
-            "chosen": [list(head) for head in heads_file.heads],
-            "links_of": CHOSEN if heads.reverse is None else both_named(settings.how_symmetrized),
-            "pairs": [] if kept is None else kept.shown,
-            "configuration": heads.configuration(),
+            "gold": AER.name in answer.tables["systems"],
+            "chosen_by": heads.chosen_by,
+            "row": heads.row,
+            "layers": heads.layers,
+            "heads_per_layer": heads.heads_per_layer,
+            "chosen": [list(head) for head in heads.heads],
+            "links_of": links_of,
+            "pairs": list(answer.shown),
+            "configuration": _configuration(heads, answer.engines),
         },
         weights=model.weights,
         extra=extra,
     )
+
+
+def _configuration(
+    heads: AlignmentHeads, engines: Mapping[Choice, Chosen] | None
+) -> dict[str, Any]:
+    """What other programs take; None where one of them cannot be told of any of these heads."""
+    if engines is None:
+        return dict.fromkeys(("generation_config", "ctranslate2", "marian"))
+    one_layer, first = (engines.get(choice, _chosen_of(heads)) for choice in OF_ENGINES)
+    engine = ctranslate2_heads(one_layer.addresses, one_layer.per_layer, one_layer.row)
+    layer = marian_layer(first.addresses, first.row)
+    return {
+        "generation_config": whisper_heads(heads.heads),
+        "ctranslate2": engine
+        and {
+            "heads": [list(head) for head in one_layer.addresses],
+            "alignment_layer": engine.alignment_layer,
+            "alignment_heads": engine.alignment_heads,
+            "head_order": list(engine.head_order),
+        },
+        "marian": layer
+        and {"heads": [list(head) for head in first.addresses], MARIAN_LAYER: layer},
+    }

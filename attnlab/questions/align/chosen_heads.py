@@ -1,19 +1,16 @@
 """Which heads are chosen: by gold links, by those of a statistical aligner, or by words written alike."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from jaxtyping import Float64, Int
+from jaxtyping import Float64
 from torch import Tensor
 
 from attnlab.alignment import (
     ENGINE_ROW,
-    GoldGrid,
-    GoldLinks,
     GreedyPath,
     Link,
     Metric,
@@ -23,15 +20,11 @@ from attnlab.alignment import (
     WordWeights,
     align_both,
     count_heads,
-    count_set,
     fit_statistical_aligner,
-    gold_grid,
-    gold_links,
     greedy_path,
     head_properties,
     score_differences,
     scored,
-    weighed_links,
     words_of,
 )
 from attnlab.core import InputError
@@ -40,88 +33,22 @@ from attnlab.models import Model, Run
 from attnlab.questions.align.question import AlignmentSettings, Choice
 from attnlab.questions.align.word_reading import (
     AlignedPairs,
-    ReadPairs,
+    Chosen,
+    Part,
     WordPairs,
-    calibration_pairs,
+    calibration_settings,
     pairs_of,
 )
 
 # Pairs of the training text that the statistical aligner learns from, and the fewest that it can.
 MOST_TRAINING, FEWEST_TRAINING = 200_000, 500
-# |A|, |S|, |A n S| and |A n P| of each pair, see `attnlab.alignment.count_links`.
-Counts = Int[Tensor, "pair 4"]
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """Heads of one row of the weights, numbered layer by layer."""
-
-    row: Row
-    heads: tuple[int, ...]
-
-
-class Part(NamedTuple):
-    """Sentence pairs with the attention between their words.
-
-    Attributes:
-        pairs: all that were given.
-        numbers: those that are meant, in the order of the weights.
-        weights: of every head, by row of the weights.
-        gold: their links.
-    """
-
-    pairs: WordPairs
-    numbers: tuple[int, ...]
-    weights: Mapping[Row, WordWeights]
-    gold: GoldGrid
-
-    @property
-    def words(self) -> list[tuple[Words, Words]]:
-        """The words of both sides."""
-        return [self.pairs.words[number] for number in self.numbers]
-
-    @property
-    def links(self) -> list[GoldLinks]:
-        """The gold links."""
-        return [self.pairs.links[number] for number in self.numbers]
-
-    def of(self, chosen: Sequence[int]) -> "Part":
-        """Some of the pairs, by their places here."""
-        index = list(chosen)
-        weights = {
-            row: WordWeights(one.weights[index], one.targets[index], one.sources[index])
-            for row, one in self.weights.items()
-        }
-        gold = GoldGrid(self.gold.sure[index], self.gold.possible[index])
-        numbers = tuple(np.array(self.numbers)[index].tolist())
-        return Part(self.pairs, numbers, weights, gold)
-
-    def with_links(self, links: Sequence[frozenset[Link]]) -> "Part":
-        """The same pairs with other links in place of gold."""
-        shape = next(iter(self.weights.values())).weights.shape[-2:]
-        return self._replace(gold=gold_grid([gold_links(one) for one in links], *shape))
-
-    def counts(self, chosen: Chosen) -> Counts:
-        """How the links of these heads agree with gold."""
-        return count_set(self.weights[chosen.row], chosen.heads, self.gold)
-
-
-def part_of(pairs: WordPairs, read: ReadPairs) -> Part:
-    """The pairs that were read."""
-    return Part(pairs, read.numbers, read.weights, read.grid(pairs))
-
-
-def found_links(read: Part | ReadPairs, chosen: Chosen) -> dict[int, dict[Link, float]]:
-    """The links of every pair that was read, with their weights, by number."""
-    links = weighed_links(read.weights[chosen.row].of_heads(chosen.heads))
-    return dict(zip(read.numbers, links, strict=True))
 
 
 class Halves(NamedTuple):
-    """What a model attends to, in the pairs that heads are chosen on and in those that are reported on."""
+    """What a model attends to in all pairs, in those that heads are chosen on and in those reported on."""
 
     aligned: AlignedPairs
-    read: ReadPairs
+    whole: Part
     calibration: Part
     report: Part
 
@@ -135,11 +62,11 @@ def halves(
     twin: object = None,
     turned: bool = False,
 ) -> Halves:
-    """Every other pair each, or the pairs and those of the calibration file.
+    """Every other pair each, or the pairs and those of the calibration file; without gold links all twice.
 
     Args:
         model: with its tokenizer.
-        pairs: with gold links.
+        pairs: with gold links or without.
         settings: those of the question.
         what: is being done, for the progress.
         twin: another model of the same class and configuration that reads them; None: `model`.
@@ -148,17 +75,17 @@ def halves(
     Raises:
         InputError: there are too few pairs.
     """
-    pairs = pairs.turned() if turned else pairs
-    aligned = AlignedPairs(model, pairs, memory=settings.memory)
-    read = aligned.read(settings, what, twin)
-    whole = part_of(pairs, read)
+
+    def read(given: WordPairs) -> tuple[AlignedPairs, Part]:
+        aligned = AlignedPairs(model, given.turned() if turned else given, memory=settings.memory)
+        return aligned, aligned.read(settings, what, twin)
+
+    aligned, whole = read(pairs)
+    if not pairs.links:
+        return Halves(aligned, whole, whole, whole)
     if settings.calibration is not None:
-        others = pairs_of(model, calibration_pairs(settings.calibration, settings)).in_case_of(
-            pairs
-        )
-        others = others.turned() if turned else others
-        beside = AlignedPairs(model, others, memory=settings.memory)
-        return Halves(aligned, read, part_of(others, beside.read(settings, what, twin)), whole)
+        others = pairs_of(model, calibration_settings(settings)).in_case_of(pairs)
+        return Halves(aligned, whole, read(others)[1], whole)
     if len(whole.numbers) < 2:
         msg = (
             "Heads are chosen on one half of the pairs and scored on the other; give at least two."
@@ -172,18 +99,33 @@ def halves(
     if not all(part.numbers for part in parts):
         msg = "None of the pairs of one half can be aligned; give more of them."
         raise InputError(msg)
-    return Halves(aligned, read, *parts)
+    return Halves(aligned, whole, *parts)
 
 
-def greedy_paths(part: Part) -> dict[Row, GreedyPath]:
-    """Heads as they are added by the gold links of a part, by row of the weights."""
-    return {row: greedy_path(words, part.gold) for row, words in part.weights.items()}
+@dataclass(frozen=True)
+class Direction:
+    """A model with the pairs that it was read on, and the heads that were chosen there.
+
+    Attributes:
+        model: with its tokenizer.
+        read: the pairs, all of them and those that heads were chosen and scored on.
+        chosen: the heads.
+    """
+
+    model: Model
+    read: Halves
+    chosen: Chosen
+
+    @property
+    def links(self) -> dict[int, dict[Link, float]]:
+        """The links of the heads in all pairs that could be read, by number."""
+        return self.read.whole.links_of(self.chosen)
 
 
-def best_set(paths: Mapping[Row, GreedyPath]) -> Chosen:
+def best_set(part: Part) -> Chosen:
     """The set of the row whose set has the lower AER, of equal ones the smaller, then the first."""
-    row = min(paths, key=lambda row: _least(paths[row]))
-    return Chosen(row, paths[row].chosen)
+    row = min(part.paths, key=lambda row: _least(part.paths[row]))
+    return part.heads(row, *part.paths[row].chosen)
 
 
 def _least(path: GreedyPath) -> tuple[float, int]:
@@ -191,31 +133,29 @@ def _least(path: GreedyPath) -> tuple[float, int]:
     return min(path.aers), len(path.chosen)
 
 
-def choices(
-    calibration: Part,
-    paths: Mapping[Row, GreedyPath],
-    statistical: "BothDirections | None",
-    per_layer: int,
-) -> dict[Choice, Chosen]:
-    """What can be chosen, by name.
+def choices(part: Part, statistical: "BothDirections | None") -> dict[Choice, Chosen]:
+    """What can be chosen, by name; without gold links by those of the statistical aligner.
 
     Args:
-        calibration: the pairs that heads are chosen on.
-        paths: their greedy choice.
+        part: the pairs that heads are chosen on.
         statistical: the aligner whose links take the place of gold ones.
-        per_layer: heads of a layer.
     """
-    single = min(paths, key=lambda row: paths[row].aers[0])
-    found: dict[Choice, Chosen] = {
-        "set": best_set(paths),
-        "single": Chosen(single, (paths[single].single,)),
-        **heads_for_engines(calibration, per_layer),
-    }
-    unsupervised = heads_without_gold(calibration, statistical)
-    return found if unsupervised is None else {**found, "unsupervised": unsupervised}
+    linked = None if statistical is None else part.with_links(statistical.links(part.words))
+    unsupervised = heads_without_gold(part) if linked is None else best_set(linked)
+    chosen: dict[Choice, Chosen] = {}
+    if part.pairs.links:
+        single = min(part.paths, key=lambda row: part.paths[row].aers[0])
+        chosen = {
+            "set": best_set(part),
+            "single": part.heads(single, part.paths[single].single),
+            **heads_for_engines(part),
+        }
+    elif linked is not None:
+        chosen = heads_for_engines(linked)
+    return chosen if unsupervised is None else {**chosen, "unsupervised": unsupervised}
 
 
-def heads_for_engines(part: Part, per_layer: int) -> dict[Choice, Chosen]:
+def heads_for_engines(part: Part) -> dict[Choice, Chosen]:
     """What engines can be told of, with the least AER on the row that they read; none where it is not read.
 
     CTranslate2 averages heads of one layer, Marian takes the first head of one, see `ctranslate2_heads` and
@@ -223,13 +163,12 @@ def heads_for_engines(part: Part, per_layer: int) -> dict[Choice, Chosen]:
 
     Args:
         part: pairs with links that heads are chosen by.
-        per_layer: heads of a layer.
 
     Cost: that of a greedy path.
     """
     if ENGINE_ROW not in part.weights:
         return {}
-    words = part.weights[ENGINE_ROW]
+    words, per_layer = part.weights[ENGINE_ROW], part.per_layer
     starts = range(0, words.weights.shape[1], per_layer)
     paths = {
         start: greedy_path(_of_heads(words, range(start, start + per_layer)), part.gold)
@@ -238,8 +177,8 @@ def heads_for_engines(part: Part, per_layer: int) -> dict[Choice, Chosen]:
     layer = min(starts, key=lambda start: _least(paths[start]))
     first = greedy_path(_of_heads(words, starts), part.gold, most=1).single
     return {
-        "one-layer": Chosen(ENGINE_ROW, tuple(layer + head for head in paths[layer].chosen)),
-        "first-head": Chosen(ENGINE_ROW, (starts[first],)),
+        "one-layer": part.heads(ENGINE_ROW, *(layer + head for head in paths[layer].chosen)),
+        "first-head": part.heads(ENGINE_ROW, starts[first]),
     }
 
 
@@ -248,31 +187,28 @@ def _of_heads(words: WordWeights, heads: Sequence[int]) -> WordWeights:
     return WordWeights(words.weights[:, list(heads)], words.targets, words.sources)
 
 
-def heads_without_gold(part: Part, statistical: "BothDirections | None") -> Chosen | None:
-    """The set that is nearest to the links of a statistical aligner, which has learned from text alone.
+def heads_without_gold(part: Part) -> Chosen | None:
+    """The head that links most words that are written alike on both sides (`alike_shares`).
 
-    Without one the head that links most words that are written alike on both sides (`alike_shares`); of those
-    within one standard error of it the one of the highest score (`head_properties`), as the
+    Of those within one standard error of it the one of the highest score (`head_properties`), as the
     one-standard-error rule has it (Breiman et al. 1984). None where no pair has two words with tokens on both
     sides.
     """
-    if statistical is not None:
-        return best_set(greedy_paths(part.with_links(statistical.links(part.words))))
     scores = {row: head_properties(words).score for row, words in part.weights.items()}
-    if not any(one.any() for one in scores.values()):
+    if not any(score.any() for score in scores.values()):
         return None
     shares = {row: alike_shares(part, row) for row in part.weights}
-    most = max(float(one.max()) for one in shares.values())
+    most = max(float(share.max()) for share in shares.values())
     count = sum(len(_written_alike(*words)) for words in part.words)
     # Without such words nothing tells heads apart but their scores.
     near = most - math.sqrt(most * (1 - most) / count) if count else -1.0
-    fit = [
-        (float(score), Chosen(row, (head,)))
-        for row, own in scores.items()
-        for head, score in enumerate(own)
+    candidates = [
+        (float(score), part.heads(row, head))
+        for row, of_row in scores.items()
+        for head, score in enumerate(of_row)
         if shares[row][head] >= near
     ]
-    return max(fit, key=lambda one: one[0])[1]
+    return max(candidates, key=lambda candidate: candidate[0])[1]
 
 
 def heads_differ(part: Part, statistical: "BothDirections | None") -> bool:
@@ -299,7 +235,7 @@ def heads_differ(part: Part, statistical: "BothDirections | None") -> bool:
         return False
     # Of AER less is better, of recall more.
     sign = 1 if metric == "aer" else -1
-    errors = {row: sign * scored(own[:, ~odd], metric) for row, own in counts.items()}
+    errors = {row: sign * scored(of_row[:, ~odd], metric) for row, of_row in counts.items()}
     row = min(errors, key=lambda row: float(errors[row].min()))
     tested = counts[row][:, odd]
     best = tested[int(errors[row].argmin())]
@@ -345,15 +281,15 @@ def statistical_aligner(
     """An aligner that learned from the model's own training text and these pairs; None for too few."""
     if settings.quick:
         return None
-    training = [(words_of(one), words_of(other)) for one, other in _training_texts(model)]
+    training = [(words_of(source), words_of(target)) for source, target in _training_texts(model)]
     learned = [pair for pair in [*training, *words] if all(pair)]
     if len(learned) < FEWEST_TRAINING:
         return None
     backwards = [(target, source) for source, target in learned]
     return BothDirections(
         *(
-            fit_statistical_aligner(one, progress=_named(settings.progress, name))
-            for one, name in ((learned, "source to target"), (backwards, "target to source"))
+            fit_statistical_aligner(pairs, progress=_named(settings.progress, name))
+            for pairs, name in ((learned, "source to target"), (backwards, "target to source"))
         )
     )
 

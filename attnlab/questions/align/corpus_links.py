@@ -25,9 +25,7 @@ from attnlab.questions.align.other_direction import exchanged_links, joined_link
 from attnlab.questions.align.question import AlignmentSettings
 from attnlab.questions.align.word_reading import (
     AlignedPairs,
-    AskedPairs,
     WordPairs,
-    asked_pairs,
     number_of_pairs,
     parts_of,
 )
@@ -35,7 +33,7 @@ from attnlab.questions.align.word_reading import (
 # Pairs that are tokenized and held at once.
 PART = 8192
 # Links with their weights by number of the pair, and why the other pairs have none.
-_Found: TypeAlias = tuple[dict[int, dict[Link, float]], Mapping[int, str]]
+_Links: TypeAlias = tuple[dict[int, dict[Link, float]], Mapping[int, str]]
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class Aligner:
         pairs: WordPairs,
         settings: AlignmentSettings,
         progress: Callable[[int, int], None] | None,
-    ) -> _Found:
+    ) -> _Links:
         """The links of every pair that can be aligned, with their weights, and why the others cannot.
 
         Args:
@@ -69,30 +67,30 @@ class Aligner:
             InputError: the heads are those of another model.
         """
         try:
-            own = pairs.in_case_of(self.model)
-            aligned = AlignedPairs(self.model, own, memory=settings.memory)
+            read = pairs.in_case_of(self.model)
+            aligned = AlignedPairs(self.model, read, memory=settings.memory)
         except NothingUsableError as error:
             # The other parts may have pairs that can be aligned.
             return {}, dict.fromkeys(range(len(pairs)), str(error).rstrip("."))
-        given, count = self.heads, aligned.shape[1]
-        given.check_fits(*aligned.shape, self.model.checksum, self.what)
-        layers = sorted({layer for layer, _ in given.heads})
-        columns = [layers.index(layer) * count + head for layer, head in given.heads]
-        found: dict[int, dict[Link, float]] = {}
+        heads, count = self.heads, aligned.shape[1]
+        heads.check_fits(*aligned.shape, self.model.checksum, self.what)
+        layers = sorted({layer for layer, _ in heads.heads})
+        columns = [layers.index(layer) * count + head for layer, head in heads.heads]
+        links: dict[int, dict[Link, float]] = {}
 
         def take(numbers: Sequence[int], batch: dict[Row, WordWeights]) -> None:
-            links = weighed_links(batch[given.row].of_heads(columns), given.rule)
-            found.update(zip(numbers, links, strict=True))
+            of_batch = weighed_links(batch[heads.row].of_heads(columns), heads.rule)
+            links.update(zip(numbers, of_batch, strict=True))
 
         aligned.feed(
             take,
-            rows=[given.row],
-            from_word=given.from_word,
+            rows=[heads.row],
+            from_word=heads.from_word,
             layers=layers,
             batch_size=settings.batch_size,
             progress=progress,
         )
-        return {number: found[number] for number in aligned.numbers}, aligned.unaligned
+        return {number: links[number] for number in aligned.numbers}, aligned.unaligned
 
 
 @dataclass
@@ -109,13 +107,13 @@ class Counted:
     links: int = 0
     counts: list[Tensor] = field(default_factory=list)
 
-    def add(self, pairs: WordPairs, found: Mapping[int, Mapping[Link, float]]) -> None:
+    def add(self, pairs: WordPairs, links: Mapping[int, Mapping[Link, float]]) -> None:
         """Counts the links of a part of the corpus, by number of the pair in it."""
-        self.aligned += len(found)
-        self.links += sum(map(len, found.values()))
+        self.aligned += len(links)
+        self.links += sum(map(len, links.values()))
         if pairs.links:
-            gold = [pairs.links[number] for number in found]
-            self.counts.append(count_links(list(found.values()), gold))
+            gold = [pairs.links[number] for number in links]
+            self.counts.append(count_links(list(links.values()), gold))
 
 
 @dataclass
@@ -150,14 +148,13 @@ class CorpusLinks:
         Raises:
             InputError: the pairs cannot be read, or none of them can be aligned.
         """
-        asked = asked_pairs(self.settings)
         # All lines are checked before the first pair is read by the model.
-        total = number_of_pairs(self.forward.model, asked)
-        write_links(self.settings.links, self._all(asked, total))
+        total = number_of_pairs(self.forward.model, self.settings)
+        write_links(self.settings.links, self._all(total))
 
-    def _all(self, asked: AskedPairs, total: int) -> Iterator[FoundLinks]:
+    def _all(self, total: int) -> Iterator[FoundLinks]:
         """Raises InputError at the end where no pair could be aligned, so that no file is written."""
-        for part in parts_of(self.forward.model, asked, PART):
+        for part in parts_of(self.forward.model, self.settings, PART):
             yield from self._part(part, total)
         if not self.written.aligned:
             number, why = self.first_unaligned or (0, "there are none")
@@ -166,23 +163,22 @@ class CorpusLinks:
 
     def _part(self, pairs: WordPairs, total: int) -> Iterator[FoundLinks]:
         self.origin, before = pairs.origin, self.pairs
-        found, unaligned = self._links(self.forward, pairs, "Aligning pairs", total)
-        self.alone.add(pairs, found)
+        links, unaligned = self._links(self.forward, pairs, "Aligning pairs", total)
+        self.alone.add(pairs, links)
         if self.backward is not None:
             what = "Aligning pairs, other direction"
             turned, _ = self._links(self.backward, pairs.turned(), what, total)
-            back = {number: exchanged_links(links) for number, links in turned.items()}
-            found = joined_links(found, back, self.settings.how_symmetrized)
-            unaligned = {number: why for number, why in unaligned.items() if number not in found}
-        self.written.add(pairs, found)
+            links = joined_links(links, exchanged_links(turned), self.settings.how_symmetrized)
+            unaligned = {number: why for number, why in unaligned.items() if number not in links}
+        self.written.add(pairs, links)
         self.pairs += len(pairs)
         if unaligned and self.first_unaligned is None:
             number, why = min(unaligned.items())
             self.first_unaligned = before + number, why
         for number, (source, target) in enumerate(pairs.words):
-            yield FoundLinks(source, target, found.get(number, {}))
+            yield FoundLinks(source, target, links.get(number, {}))
 
-    def _links(self, aligner: Aligner, pairs: WordPairs, what: str, total: int) -> _Found:
+    def _links(self, aligner: Aligner, pairs: WordPairs, what: str, total: int) -> _Links:
         tell, before = self.settings.progress, self.pairs
 
         def tell_pairs(done: int, _: int) -> None:
@@ -192,14 +188,14 @@ class CorpusLinks:
         return aligner.links(pairs, self.settings, tell_pairs)
 
 
-def write_links(path: str | Path | None, found: Iterator[FoundLinks]) -> None:
+def write_links(path: str | Path | None, links: Iterator[FoundLinks]) -> None:
     """Writes the links as they come, a line a pair; without a path they are only gone through.
 
     A file whose name ends in `.jsonl` holds words, links and weights, any other one Pharaoh's form.
     """
     if path is None:
-        deque(found, maxlen=0)
+        deque(links, maxlen=0)
     elif Path(path).suffix == ".jsonl":
-        write_json_lines(path, found)
+        write_json_lines(path, links)
     else:
-        write_pharaoh(path, (one.weights for one in found))
+        write_pharaoh(path, (pair.weights for pair in links))

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
-from typing import NamedTuple
 
 import pandas as pd
 import torch
@@ -15,44 +14,29 @@ from attnlab.alignment import (
     Words,
     WordWeights,
     count_links,
-    linked,
-    links_in,
     score_differences,
     score_intervals,
+    weighed_links,
     words_of,
 )
 from attnlab.core import Note, NothingUsableError
 from attnlab.evaluation import Evaluator, evaluator_of
 from attnlab.labels import AER, Gold, GoldSentence, Span
 from attnlab.models import Model
-from attnlab.questions.align.chosen_heads import Chosen, Part, found_links
 from attnlab.questions.align.question import (
     GENERATED_AER,
     GENERATED_CHANGE,
-    GENERATION,
     AlignmentSettings,
     NotGenerated,
     TranslationsNotAligned,
 )
-from attnlab.questions.align.word_reading import AlignedPairs, WordPairs
+from attnlab.questions.align.word_reading import AlignedPairs, Chosen, Part, WordPairs
 from attnlab.reading import read_sentences
-
-
-class Generated(NamedTuple):
-    """What the links of words are worth that a model wrote itself.
-
-    Attributes:
-        tables: the table `generation`, of one row, where there is something to compare.
-        notes: whether translations were left out.
-    """
-
-    tables: dict[str, pd.DataFrame]
-    notes: list[Note]
 
 
 def compare_generated(
     model: Model, report: Part, chosen: Chosen, settings: AlignmentSettings
-) -> Generated:
+) -> tuple[pd.DataFrame | None, list[Note]]:
     """How good the links are while the model writes, and under teacher forcing, for the same words.
 
     Gold links are to words of the reference, so words are compared that its greedy translation and the
@@ -67,33 +51,39 @@ def compare_generated(
         report: the reported pairs.
         chosen: the heads.
         settings: those of the question; with `quick` nothing is compared.
+
+    Returns:
+        The table `generation`, of one row, where there is something to compare; and whether translations were
+        left out.
     """
     if settings.quick:
-        return Generated({}, [])
+        return None, []
     evaluator = _evaluator(model, report, settings)
     if evaluator is None:
-        return Generated({}, [NotGenerated()])
-    written = translations_of(evaluator, report, settings)
-    kept = [number for number, sentence in written.items() if sentence.spans]
-    found, unaligned = _links(model, report.pairs, {n: written[n] for n in kept}, chosen, settings)
+        return None, [NotGenerated()]
+    written = {
+        number: sentence
+        for number, sentence in translations_of(evaluator, report, settings).items()
+        if sentence.spans
+    }
+    generated, unaligned = _links(model, report.pairs, written, chosen, settings)
     notes: list[Note] = []
     if unaligned:
         first, why = min(unaligned.items())
-        notes.append(TranslationsNotAligned(len(unaligned), len(kept), first + 1, why))
-    if not found:
-        return Generated({}, notes)
-    links, words = found_links(report, chosen), report.pairs.words
+        notes.append(TranslationsNotAligned(len(unaligned), len(written), first + 1, why))
+    if not generated:
+        return None, notes
+    links, words = report.links_of(chosen), report.pairs.words
     counts, shared = [], 0
-    for number, own in found.items():
+    for number, of_translation in generated.items():
         same = _in_common(written[number].words, words[number][1])
         shared += len(same)
         gold = _of_words(report.pairs.links[number], set(same.values()))
         forced = {link for link in links[number] if link[1] in same.values()}
-        free = {(source, same[target]) for source, target in own if target in same}
+        free = {(source, same[target]) for source, target in of_translation if target in same}
         counts.append(count_links([forced, free], [gold, gold]))
-    total = sum(len(words[number][1]) for number in found)
-    row = _row(torch.stack(counts, 1), shared, total)
-    return Generated({GENERATION.name: row}, notes)
+    total = sum(len(words[number][1]) for number in generated)
+    return _row(torch.stack(counts, 1), shared, total), notes
 
 
 def _evaluator(model: Model, report: Part, settings: AlignmentSettings) -> Evaluator | None:
@@ -110,9 +100,9 @@ def translations_of(
     evaluator: Evaluator, report: Part, settings: AlignmentSettings
 ) -> dict[int, GoldSentence]:
     """The greedy translation of each pair as a sentence of words, by number."""
-    usable = [report.numbers[one.number] for one in evaluator.sentences.usable]
-    found = zip(usable, evaluator.translations(settings.progress), strict=True)
-    return {number: sentence_of(number, text) for number, text in found}
+    usable = [report.numbers[text.number] for text in evaluator.sentences.usable]
+    texts = zip(usable, evaluator.translations(settings.progress), strict=True)
+    return {number: sentence_of(number, text) for number, text in texts}
 
 
 def sentence_of(number: int, text: str) -> GoldSentence:
@@ -131,7 +121,7 @@ def _links(
     written: Mapping[int, GoldSentence],
     chosen: Chosen,
     settings: AlignmentSettings,
-) -> tuple[dict[int, frozenset[Link]], dict[int, str]]:
+) -> tuple[dict[int, dict[Link, float]], dict[int, str]]:
     """The links of every translation that can be aligned, by number; and why the others cannot."""
     if not written:
         return {}, {}
@@ -139,16 +129,16 @@ def _links(
     sides = Gold(
         tuple(pairs.gold.source[number] for number in numbers), tuple(written.values()), trees=False
     )
-    own = WordPairs(sides, (), "its own translations")
+    pairs = WordPairs(sides, (), "its own translations")
     try:
-        aligned = AlignedPairs(model, own, memory=settings.memory)
+        aligned = AlignedPairs(model, pairs, memory=settings.memory)
     except NothingUsableError as error:
         return {}, dict.fromkeys(numbers, str(error).rstrip("."))
-    found: dict[int, frozenset[Link]] = {}
+    links: dict[int, dict[Link, float]] = {}
 
     def take(places: Sequence[int], batch: dict[Row, WordWeights]) -> None:
-        grids = linked(batch[chosen.row].of_heads(chosen.heads))[:, 0].cpu()
-        found.update({place: links_in(grid) for place, grid in zip(places, grids, strict=True)})
+        of_batch = weighed_links(batch[chosen.row].of_heads(chosen.heads))
+        links.update(zip(places, of_batch, strict=True))
 
     aligned.feed(
         take,
@@ -156,14 +146,16 @@ def _links(
         from_word=settings.from_tokens,
         batch_size=settings.batch_size,
     )
-    links = {numbers[place]: found[place] for place in aligned.numbers}
-    return links, {numbers[place]: why for place, why in aligned.unaligned.items()}
+    return (
+        {numbers[place]: links[place] for place in aligned.numbers},
+        {numbers[place]: why for place, why in aligned.unaligned.items()},
+    )
 
 
 def _in_common(written: Words, reference: Words) -> dict[int, int]:
     """Places of words of the one, in order, with those of the same words of the other."""
     blocks = SequenceMatcher(None, written, reference, autojunk=False).get_matching_blocks()
-    return {one.a + step: one.b + step for one in blocks for step in range(one.size)}
+    return {block.a + n: block.b + n for block in blocks for n in range(block.size)}
 
 
 def _of_words(gold: GoldLinks, targets: set[int]) -> GoldLinks:

@@ -1,27 +1,179 @@
-"""How all cross-attention heads of Whisper attend to the words of audio, and when these were spoken.
+"""Words of audio, how all cross-attention heads of Whisper attend to them, and when these were spoken.
 
 The recipe of times is that of `_extract_token_timestamps` (transformers, models/whisper/generation_whisper),
 which goes back to timing.py of whisper: weights are standardized over tokens, smoothed over frames by a
 running median, averaged over heads, and the path of largest weight that never goes back is taken.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
-from attnlab.core import InputError, check_memory
-from attnlab.labels import align_corpus, gold_of_texts
+from attnlab.alignment import Pieces
+from attnlab.core import (
+    InputError,
+    briefly,
+    check_file_exists,
+    check_memory,
+    counted,
+    iterate_lines,
+)
+from attnlab.labels import Alignment, align_corpus, gold_of_texts
 from attnlab.models import Model
 from attnlab.questions.align.question import AlignmentSettings
-from attnlab.questions.align.spoken_words import SpokenWords
-from attnlab.questions.align.word_reading import pieces_of
-from attnlab.reading import FRAME_SECONDS, LayerWeights, Sentences, prepare, read_audio
+from attnlab.reading import (
+    FRAME_SECONDS,
+    Audio,
+    LayerWeights,
+    Sentences,
+    audio_of,
+    prepare,
+    read_audio,
+    read_audio_file,
+)
+
+_COLUMNS = "audio file, start, end, word"
+
+
+class Word(NamedTuple):
+    """A word with its beginning and end in seconds."""
+
+    word: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class SpokenWords:
+    """Audio with its words in order."""
+
+    audio: Audio
+    words: tuple[Word, ...]
+
+
+def spoken_words(model: Model, given: Any, count: int | None) -> list[SpokenWords]:
+    """Audio with its words.
+
+    Args:
+        model: says what audio it reads.
+        given: a file of lines of audio file, start, end and word, where lines of one file stand together and
+            paths are from the folder of that file; or pairs of audio (features, `Audio` or a file) and words
+            (word, start, end).
+        count: how many at most; None: all.
+
+    Raises:
+        InputError: a file cannot be read, or words do not stand in order within their audio.
+    """
+    if given is None:
+        msg = f"{model.label} reads audio; give pairs of audio and words with start and end."
+        raise InputError(msg)
+    from_file = isinstance(given, str | Path)
+    pairs = _in_file(given, model) if from_file else _handed_in(given, model)
+    spoken = list(islice(pairs, count))
+    if not spoken:
+        msg = f"There is no audio in {given if from_file else 'the pairs'}; give at least one."
+        raise InputError(msg)
+    return spoken
+
+
+def check_is_text(path: str | Path) -> None:
+    """Raises InputError for a file that `spoken_words` would read: its first line names a file of audio."""
+    check_file_exists(path, "name a file with source, tab, target on each line")
+    columns = next(iterate_lines(path), "").split("\t")
+    if len(columns) == 4 and Path(columns[0]).suffix.lower() in {".npy", ".wav"}:
+        msg = f"{path}, line 1, names audio, and the model reads text; give a Whisper, or pairs of sentences."
+        raise InputError(msg)
+
+
+def _in_file(path: str | Path, model: Model) -> Iterator[SpokenWords]:
+    check_file_exists(path, f"name a file with {_COLUMNS} on each line")
+    lines = ((f"{path}, line {n},", line) for n, line in enumerate(iterate_lines(path), start=1))
+    rows = ((where, _columns(line, where, model)) for where, line in lines if line.strip())
+    for name, group in groupby(rows, lambda row: row[1][0]):
+        words = list(group)
+        try:
+            audio = read_audio_file(Path(path).parent / name, model)
+        except InputError as error:
+            msg = f"{words[0][0]} names audio that cannot be used: {error}"
+            raise InputError(msg) from error
+        yield _checked(audio, [(where, row[3], row[1], row[2]) for where, row in words])
+
+
+def _columns(line: str, where: str, model: Model) -> list[str]:
+    columns = line.split("\t")
+    if len(columns) != 4:
+        noun = counted(len(columns), "column")
+        msg = f"{where} has {noun} instead of four, {_COLUMNS}; {model.label} reads audio."
+        raise InputError(msg)
+    return columns
+
+
+def _handed_in(given: Sequence[Any], model: Model) -> Iterator[SpokenWords]:
+    for number, (source, words) in enumerate(given, start=1):
+        where = f"pair {number}"
+        listed = isinstance(words, Sequence) and not isinstance(words, str)
+        if not listed or any(
+            isinstance(word, str) or not isinstance(word, Sequence) or len(word) != 3
+            for word in words
+        ):
+            msg = (
+                f"{where} has {briefly(words)} for words; {model.label} reads audio, so give (audio, words), "
+                "each word as (word, start, end)."
+            )
+            raise InputError(msg)
+        if isinstance(source, str | Path):
+            audio = read_audio_file(source, model)
+        else:
+            audio = source if isinstance(source, Audio) else audio_of(source, where)
+        yield _checked(
+            audio, [(f"{where}, word {n},", *word) for n, word in enumerate(words, start=1)]
+        )
+
+
+def _checked(audio: Audio, rows: Sequence[tuple[str, Any, Any, Any]]) -> SpokenWords:
+    """The words with their times in order and within the audio."""
+    words: list[Word] = []
+    before = 0.0
+    for where, text, start, end in rows:
+        try:
+            word = Word(str(text), float(start), float(end))
+        except (TypeError, ValueError) as error:
+            msg = (
+                f"{where} has {briefly(start)} and {briefly(end)} for start and end; give seconds."
+            )
+            raise InputError(msg) from error
+        problem = _problem(word, before, audio)
+        if problem:
+            msg = f"{where} {problem}."
+            raise InputError(msg)
+        words.append(word)
+        before = word.start
+    if not words:
+        msg = f"{audio.name} has no words; leave it out."
+        raise InputError(msg)
+    return SpokenWords(audio, tuple(words))
+
+
+def _problem(word: Word, before: float, audio: Audio) -> str | None:
+    """What is wrong with a word, and what to do."""
+    if len(word.word.split()) != 1:
+        return f"has {briefly(word.word)} for a word; give one without spaces"
+    if not 0 <= word.start <= word.end:
+        return f"begins at {word.start:g} s and ends at {word.end:g} s; let it end where it begins or later"
+    if word.start < before:
+        return f"begins at {word.start:g} s, before the word before it ({before:g} s); sort words by start"
+    # Of a time that is rounded.
+    if word.end > audio.seconds + FRAME_SECONDS:
+        return f"ends at {word.end:g} s, and {audio.name} at {audio.seconds:.2f} s; mend the times"
+    return None
 
 
 def smoothed(
@@ -89,16 +241,16 @@ def _first_frames(
     steps[:, 0], steps[:, :, 0] = _FRAME, _TOKEN
     every = np.arange(heads)
     row, column = np.full(heads, tokens - 1), np.full(heads, frames - 1)
-    found = np.zeros((heads, tokens), np.int64)
+    entered = np.zeros((heads, tokens), np.int64)
     while ((row > 0) | (column > 0)).any():
-        found[every, row] = column - 1
+        entered[every, row] = column - 1
         step = steps[every, row, column]
         ended = (row == 0) & (column == 0)
         row, column = (
             row - ((step != _FRAME) & ~ended),
             column - ((step != _TOKEN) & ~ended),
         )
-    return found[:, 1:]
+    return entered[:, 1:]
 
 
 _BYTES = 4
@@ -126,19 +278,19 @@ class HeardWords:
         """When the words begin, in seconds."""
         return np.array([self.spoken.words[number].start for number in self.words])
 
-    def found(
+    def starts_by_each(
         self, weights: Float[Tensor, "system token frame"]
     ) -> Float64[np.ndarray, "system word"]:
         """When the words begin by each of these weights, in seconds."""
         return token_frames(weights)[:, self.firsts] * FRAME_SECONDS
 
-    def found_by(self, heads: Sequence[int]) -> Float64[np.ndarray, " word"]:
+    def starts_by(self, heads: Sequence[int]) -> Float64[np.ndarray, " word"]:
         """When the words begin by the mean over some heads, in seconds."""
-        return self.found(self.weights[sorted(heads)].mean(0, keepdim=True))[0]
+        return self.starts_by_each(self.weights[sorted(heads)].mean(0, keepdim=True))[0]
 
-    def errors(self, found: Float64[np.ndarray, "*system word"]) -> Float64[Tensor, "*system 2"]:
+    def errors(self, starts: Float64[np.ndarray, "*system word"]) -> Float64[Tensor, "*system 2"]:
         """The sum of absolute errors in seconds, and the number of words."""
-        sums = np.abs(found - self.starts).sum(-1)
+        sums = np.abs(starts - self.starts).sum(-1)
         return torch.tensor(np.stack([sums, np.full_like(sums, len(self.words))], -1))
 
 
@@ -176,7 +328,7 @@ def hear(
     Raises:
         InputError: audio that the model cannot take, words without tokens everywhere, or too little memory.
     """
-    pairs = [(one.audio, " ".join(word.word for word in one.words)) for one in given]
+    pairs = [(spoken.audio, " ".join(word.word for word in spoken.words)) for spoken in given]
     sentences = read_audio(model, pairs)
     reading = prepare(model, sentences, ["cross"], memory=settings.memory)
     layers, heads = len(reading.attention_sites.layers["cross"]), reading.attention_sites.heads
@@ -185,31 +337,30 @@ def hear(
         number, why = next(iter(reasons.items()))
         msg = f"None of the {len(given)} transcripts has its words in tokens; of audio {number + 1}: {why}."
         raise InputError(msg)
-    cells = sum((one.stop - one.start) * (given[n].audio.count // 2) for n, one in spans.items())
+    cells = sum((rows.stop - rows.start) * (given[n].audio.count // 2) for n, rows in spans.items())
     whom = f"The attention of {layers * heads} heads to {len(spans)} audio files"
     check_memory(_BYTES * layers * heads * cells, whom, _FEWER, memory=settings.memory)
-    found: dict[int, HeardWords] = {}
-    held: list[Tensor] = []
+    heard: dict[int, HeardWords] = {}
+    batch: list[Tensor] = []
 
     def update(layer: LayerWeights) -> None:
-        held.append(layer.weights.float().cpu())
-        if len(held) < layers:
+        batch.append(layer.weights.float().cpu())
+        if len(batch) < layers:
             return
         for index, number in enumerate(layer.sentences):
             if number in spans:
-                one, frames = spans[number], given[number].audio.count // 2
+                rows, frames = spans[number], given[number].audio.count // 2
                 weights = torch.cat(
-                    [part[index, :, one.start : one.stop, :frames] for part in held]
+                    [part[index, :, rows.start : rows.stop, :frames] for part in batch]
                 )
                 smooth = smoothed(weights, model.model.config.median_filter_width)
-                found[number] = HeardWords(given[number], smooth, one.words, one.firsts)
-        held.clear()
+                heard[number] = HeardWords(given[number], smooth, rows.words, rows.firsts)
+        batch.clear()
 
-    tell = None if settings.progress is None else partial(settings.progress, what)
+    tell = settings.progress and partial(settings.progress, what)
     reading = reading if twin is None else reading.by(twin)
     reading.feed([Receiver(update)], batch_size=settings.batch_size, progress=tell)
-    heard = tuple(found[number] for number in sorted(found))
-    return Hearing((layers, heads), heard, reasons)
+    return Hearing((layers, heads), tuple(heard[number] for number in sorted(heard)), reasons)
 
 
 class _Rows(NamedTuple):
@@ -225,10 +376,10 @@ def _tokens_of_words(
     model: Model, sentences: Sentences, settings: AlignmentSettings
 ) -> tuple[dict[int, _Rows], dict[int, str]]:
     """The rows of each transcript, by number; and of those whose tokens do not match their words why."""
-    gold = gold_of_texts([one.text[1] for one in sentences.texts])
-    tokens = [one.target for one in sentences.texts if one.target is not None]
+    gold = gold_of_texts([text.text[1] for text in sentences.texts])
+    tokens = [text.target for text in sentences.texts if text.target is not None]
     aligned = align_corpus(model.both_tokenizers.target, gold.source, tokens)
-    found, reasons = {}, {}
+    spans, reasons = {}, {}
     for number, alignment in enumerate(aligned.alignments):
         sentence = gold.source[number]
         words: Sequence[int | None] = ()
@@ -239,8 +390,8 @@ def _tokens_of_words(
         if rows is None:
             reasons[number] = aligned.reasons.get(sentence.identifier, "no token is of a word")
         else:
-            found[number] = rows
-    return found, reasons
+            spans[number] = rows
+    return spans, reasons
 
 
 def _rows(words: Sequence[int | None], output: bool) -> _Rows | None:
@@ -261,6 +412,15 @@ def _rows(words: Sequence[int | None], output: bool) -> _Rows | None:
     if not kept:
         return None
     return _Rows(start, stop, np.array(kept), np.array([firsts[word] for word in kept]))
+
+
+def pieces_of(alignment: Alignment | None, count: int) -> Pieces:
+    """Which word each token belongs to; words between spaces share no token, so a unit is a word."""
+    if alignment is None:
+        return Pieces((), count)
+    first = {unit: word for word, unit in reversed(list(enumerate(alignment.unit_of_word)))}
+    words = (None if unit is None else first[unit] for unit in alignment.unit_of_token)
+    return Pieces(tuple(words), count)
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ MOST_WORDS = 40
 # Of the identifiers of lines in an SVG, which the page shows by head.
 LINKS = "links"
 # A path of full transparency is not written.
-_UNSEEN = 0.001
+UNSEEN = 0.001
 # Inches: the report page has 12.4; words that need more stand upright.
-_WIDEST, _NARROWEST = 12.4, 4.6
+WIDEST, _NARROWEST = 12.4, 4.6
 _MARGIN, _PAD, _GAP, _BOX = 0.1, 0.06, 0.07, 0.22
 _UPRIGHT_STEP, _BETWEEN, _LEGEND_ROW = 0.29, 1.15, 0.19
 _LONGEST_WORD = 18
@@ -56,17 +56,17 @@ STROKES = {
 
 
 def links_by_kind(
-    found: Collection[Link], sure: Collection[Link], possible: Collection[Link], *, gold: bool
+    links: Collection[Link], sure: Collection[Link], possible: Collection[Link], *, gold: bool
 ) -> dict[str, list[Link]]:
     """Found and missed links by their kind, each once and in order; without gold all are `found`.
 
     Args:
-        found: (source, target), from 0.
+        links: (source, target), from 0, of the heads.
         sure: gold links.
         possible: gold links, the sure ones too or not.
         gold: whether there are gold links.
     """
-    given = set(found)
+    given = set(links)
     if not gold:
         return {"found": sorted(given)}
     certain = set(sure)
@@ -78,10 +78,12 @@ def links_by_kind(
         "missed": certain - given,
         "possible_missed": allowed - given,
     }
-    return {kind: sorted(links) for kind, links in kinds.items()}
+    return {kind: sorted(of_kind) for kind, of_kind in kinds.items()}
 
 
-def draw_pair(pair: Mapping[str, Any], *, gold: bool, heads: Sequence[str] = ()) -> Figure:
+def draw_pair(
+    pair: Mapping[str, Any], *, gold: bool, heads: Sequence[str] = (), legend: bool = True
+) -> Figure:
     """Source words above, target words below, each in a box, and the links of the chosen heads as lines.
 
     Words stand upright where they would be wider than a page, and only the first 40 of a sentence are drawn.
@@ -92,22 +94,22 @@ def draw_pair(pair: Mapping[str, Any], *, gold: bool, heads: Sequence[str] = ())
             chosen heads.
         gold: whether the pair has gold links.
         heads: those whose links are put beside the others unseen, for the page to show.
+        legend: whether the kinds of links are named below.
     """
     sources, targets = _words(pair["source"]), _words(pair["target"])
     kept = {
         name: _links_of(pair, name, len(sources), len(targets), gold=gold)
         for name in ("chosen", *heads)
     }
-    kinds = _kinds_shown(pair, kept["chosen"], gold=gold)
+    kinds = _kinds_shown(pair, kept["chosen"], gold=gold) if legend else []
     with style():
         layout = _layout(sources, targets)
         note = _left_out(pair, sources, targets)
-        legend_rows = -(-len(kinds) // _legend_columns(layout.width))
-        below = (legend_rows + bool(note)) * _LEGEND_ROW + 0.1
+        columns = 5 if layout.width > PAGE else 3
+        below = (-(-len(kinds) // columns) + bool(note)) * _LEGEND_ROW + 0.1
         figure = blank(layout.width, layout.height + below)
         axes = panel(figure, 0.0, 0.0, layout.width, layout.height)
-        axes.set_xlim(0, layout.width)
-        axes.set_ylim(layout.height, 0)
+        axes.set(xlim=(0, layout.width), ylim=(layout.height, 0))
         axes.set_axis_off()
         for name, links in kept.items():
             _draw_links(axes, layout, name, links)
@@ -115,11 +117,12 @@ def draw_pair(pair: Mapping[str, Any], *, gold: bool, heads: Sequence[str] = ())
             _draw_word(axes, word, box, upright=layout.upright)
         if note:
             figure.text(_MARGIN / layout.width, 0.01, note, fontsize=7, va="bottom")
-        figure.legend(
-            handles=[_example(kind) for kind in kinds], loc="upper left", frameon=False,
-            bbox_to_anchor=(0.0, below / figure.get_figheight()), borderaxespad=0.2,
-            ncols=_legend_columns(layout.width), handlelength=2.6, columnspacing=1.4,
-        )  # fmt: skip
+        if kinds:
+            figure.legend(
+                handles=[_example(STROKES[kind]) for kind in kinds], loc="upper left", frameon=False,
+                bbox_to_anchor=(0.0, below / figure.get_figheight()), borderaxespad=0.2,
+                ncols=columns, handlelength=2.6, columnspacing=1.4,
+            )  # fmt: skip
     return figure
 
 
@@ -137,11 +140,11 @@ def _shortened(word: str) -> str:
 def _links_of(
     pair: Mapping[str, Any], name: str, sources: int, targets: int, *, gold: bool
 ) -> dict[str, list[Link]]:
-    found, sure, possible = (
+    of_heads, sure, possible = (
         [(s, t) for s, t in links if s < sources and t < targets]
         for links in (pair["links"].get(name, ()), pair["sure"], pair["possible"])
     )
-    return links_by_kind(found, sure, possible, gold=gold)
+    return links_by_kind(of_heads, sure, possible, gold=gold)
 
 
 def _kinds_shown(
@@ -187,14 +190,14 @@ class _Layout:
 
 
 def _layout(sources: Sequence[str], targets: Sequence[str]) -> _Layout:
-    widths = [[one + 2 * _PAD for one in _text_widths(words)] for words in (sources, targets)]
-    whole = max(sum(one) + _GAP * (len(one) - 1) for one in widths) + 2 * _MARGIN
-    if whole > _WIDEST:
+    widths = [[width + 2 * _PAD for width in _text_widths(side)] for side in (sources, targets)]
+    whole = max(sum(side) + _GAP * (len(side) - 1) for side in widths) + 2 * _MARGIN
+    if whole > WIDEST:
         return _upright(widths[0], widths[1])
     below = _MARGIN + _BOX + _BETWEEN
     above, under = (
-        [(left, top, width, _BOX) for left, width in _spread(own, whole)]
-        for own, top in ((widths[0], _MARGIN), (widths[1], below))
+        [(left, top, width, _BOX) for left, width in _spread(side, whole)]
+        for side, top in ((widths[0], _MARGIN), (widths[1], below))
     )
     return _Layout(above, under, max(whole, _NARROWEST), below + _BOX + _MARGIN, upright=False)
 
@@ -206,7 +209,8 @@ def _upright(sources: Sequence[float], targets: Sequence[float]) -> _Layout:
     top = _MARGIN + longest[0]
     below = top + _BETWEEN
     above, under = (
-        list(zip(_spread([_BOX] * len(own), whole), own, strict=True)) for own in (sources, targets)
+        list(zip(_spread([_BOX] * len(side), whole), side, strict=True))
+        for side in (sources, targets)
     )
     return _Layout(
         [(left, top - length, width, length) for (left, width), length in above],
@@ -256,10 +260,10 @@ def _draw_word(
 def _draw_links(
     axes: Axes, layout: _Layout, name: str, links: Mapping[str, Sequence[Link]]
 ) -> None:
-    for kind, own in links.items():
-        if not own:
+    for kind, of_kind in links.items():
+        if not of_kind:
             continue
-        stroke, lines = STROKES[kind], [layout.line(link) for link in own]
+        stroke, lines = STROKES[kind], [layout.line(link) for link in of_kind]
         look = {
             "linestyle": stroke.line,
             "linewidth": stroke.width,
@@ -272,17 +276,13 @@ def _draw_links(
         path = Path(
             [place for line in lines for place in line], [Path.MOVETO, Path.LINETO] * len(lines)
         )
-        patch = PathPatch(path, facecolor="none", edgecolor=stroke.colour, alpha=_UNSEEN, **look)
+        patch = PathPatch(path, facecolor="none", edgecolor=stroke.colour, alpha=UNSEEN, **look)
         patch.set_clip_on(False)
         axes.add_artist(patch)
 
 
-def _legend_columns(width: float) -> int:
-    return 5 if width > PAGE else 3 if width > _NARROWEST - 0.1 else 2
-
-
-def _example(kind: str) -> Line2D:
-    stroke = STROKES[kind]
+def _example(stroke: Stroke) -> Line2D:
+    """A line of a kind of links, for the legend."""
     return Line2D(
         [], [], color=stroke.colour, linestyle=stroke.line, linewidth=stroke.width,
         label=stroke.meaning,

@@ -2,28 +2,29 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 from attnlab.alignment import ENGINE_ROW, FromWord, Row, Symmetrization
 from attnlab.core import (
     BATCH_SIZE,
     HEAD,
     SHARED_COLUMNS,
-    Column,
     Estimate,
     InputError,
     Note,
     Option,
     Table,
-    briefly,
     check_file_exists,
     read_columns,
+    write_text,
 )
 from attnlab.evaluation import (
     ENOUGH_FOR_INTERVALS,
     MEMORY,
     SEED,
+    SENTENCE_FLAGS,
     DeviceSettings,
     FewerThanAsked,
     FewForIntervals,
@@ -31,12 +32,12 @@ from attnlab.evaluation import (
 )
 from attnlab.labels import AER
 from attnlab.questions.align import LISTED
-from attnlab.results import Question
-
-COLUMNS = read_columns(__file__)
+from attnlab.results import Extra, Question, QuestionFiles
 
 if TYPE_CHECKING:
     from attnlab.alignment import LinkForm
+
+COLUMNS = read_columns(__file__)
 
 Choice = Literal["set", "single", "one-layer", "first-head", "unsupervised"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
@@ -44,10 +45,8 @@ CHOICES: tuple[Choice, ...] = get_args(Choice)
 OF_ENGINES: tuple[Choice, ...] = ("one-layer", "first-head")
 ROWS: tuple[Row, ...] = get_args(Row)
 BEST_ROW = "best"
-FROM_WORD: tuple[FromWord, ...] = get_args(FromWord)
 SYMMETRIZATIONS: tuple[Symmetrization, ...] = get_args(Symmetrization)
 SYMMETRIZED: Symmetrization = "grow-diag-final-and"
-HEADS_WANTED = "name a heads.json that attnlab align wrote"
 # Numbers of pairs with gold links that heads are chosen on, to see how many are needed.
 CALIBRATION_SIZES = (10, 25, 50, 100, 200)
 # Whose links stand on the page.
@@ -62,111 +61,76 @@ CHOICE_NAMES = {
 }
 ORACLE = "greedy set on the reported pairs"
 REVERSE = "heads of the other direction"
+HEADS_FILE, REVERSE_HEADS_FILE = "heads.json", "reverse_heads.json"
+LINKS_FILE = "links.pharaoh"
+_EXTRA = (HEADS_FILE, REVERSE_HEADS_FILE, LINKS_FILE)
 
-PRECISION = Estimate(COLUMNS["precision"])
-RECALL = Estimate(COLUMNS["recall"])
-F1 = Estimate(COLUMNS["f1"])
+SCORES = (AER, *(Estimate(COLUMNS[name]) for name in ("precision", "recall", "f1")))
 AER_CHANGE = Estimate(COLUMNS["aer_change"], tested=True)
 GENERATED_AER = Estimate(COLUMNS["generated_aer"])
 GENERATED_CHANGE = Estimate(COLUMNS["generated_change"], tested=True)
-SCORES = (AER, PRECISION, RECALL, F1)
 START_ERROR = Estimate(COLUMNS["start_error"], interval="over audio")
 START_CHANGE = Estimate(COLUMNS["start_error_change"], interval="over audio", tested=True)
 
-_, _LAYER, _HEAD = HEAD
-_ROW = COLUMNS["row"]
+_SCORES = [column for estimate in SCORES for column in estimate]
 SYSTEMS = Table(
     "systems.csv",
     "way to align",
     (
-        *COLUMNS.of("system kind"),
-        _ROW,
-        *COLUMNS.of("heads pairs links"),
-        *(column for estimate in SCORES for column in estimate),
+        *COLUMNS.of("system kind row heads pairs links_given"),
+        *_SCORES,
         *AER_CHANGE,
         COLUMNS["words"],
         *START_ERROR,
         *START_CHANGE,
     ),
     keys=("system",),
+    heading="Ways to align",
 )
 HEADS = Table(
     "heads.csv",
     "head and row",
     (
-        _LAYER,
-        _HEAD,
-        _ROW,
-        *(column for estimate in SCORES for column in estimate),
+        *HEAD[1:],
+        COLUMNS["row"],
+        *_SCORES,
         *START_ERROR,
-        *COLUMNS.of("confidence coverage monotonicity agreement score_without_gold alike chosen"),
+        *COLUMNS.of("concentration coverage monotonicity agreement score_without_gold alike"),
+        COLUMNS["chosen_head"],
     ),
     keys=("layer", "head", "row"),
+    heading="Every head alone",
 )
 STEPS = Table(
     "steps.csv",
     "head that is added",
-    (
-        _ROW,
-        COLUMNS["step"],
-        _LAYER,
-        _HEAD,
-        COLUMNS["calibration_aer"],
-        AER.column,
-    ),
-    keys=("row", "step"),
+    (*COLUMNS.of("row heads_averaged"), *HEAD[1:], COLUMNS["calibration_aer"], AER.column),
+    keys=("row", "heads_averaged"),
+    heading="Heads that are added one after another",
 )
 CALIBRATION = Table(
     "calibration.csv",
     "number of calibration pairs",
-    (
-        Column("pairs", "calibration pairs", "How many pairs with gold links heads are chosen on."),
-        COLUMNS["draws"],
-        Column(
-            "aer",
-            "AER",
-            "AER of the heads that were chosen, their row among it, on the other pairs; mean over draws.",
-            3,
-        ),
-        *COLUMNS.of("aer_low aer_high"),
-        Column("heads", "heads on average", "How many heads were chosen, mean over draws.", 1),
-    ),
-    keys=("pairs",),
+    COLUMNS.of("calibration_pairs draws mean_aer mean_aer_low mean_aer_high mean_heads"),
+    keys=("calibration_pairs",),
 )
-
-
 GENERATION = Table(
     "generation.csv",
     "choice of heads",
-    (
-        Column(
-            "pairs",
-            "pairs",
-            "Sentence pairs that the model translated into words that it can be aligned with.",
-        ),
-        Column(
-            "words",
-            "words",
-            "Target words that translation and reference have in common, in order.",
-        ),
-        COLUMNS["word_share"],
-        *AER,
-        *GENERATED_AER,
-        *GENERATED_CHANGE,
-    ),
+    (*COLUMNS.of("pairs words word_share"), *AER, *GENERATED_AER, *GENERATED_CHANGE),
     keys=("pairs",),
+    heading="While the model writes, and under teacher forcing",
 )
-
-
 WORDS = Table(
     "words.csv",
     "spoken word",
     (
-        *COLUMNS.of("pair audio position"),
+        *COLUMNS.of("pair audio word_number"),
         SHARED_COLUMNS["word"],
-        *COLUMNS.of("start found_start"),
+        *COLUMNS.of("start start_by_heads"),
     ),
-    keys=("pair", "position"),
+    keys=("pair", "word_number"),
+    heading="Words of the audio that is scored",
 )
 
 
@@ -181,39 +145,21 @@ class PairsNotAligned(Note):
         reason: what is wrong with it.
     """
 
-    count: int
-    total: int
-    first: int
-    reason: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.count} of {self.total} pairs cannot be aligned and have no links; the first is pair "
-            f"{self.first}: {self.reason}."
-        )
-
-
-@dataclass(frozen=True)
-class TranslationsNotAligned(Note):
-    """Translations that a model wrote and that cannot be aligned: they are not scored.
-
-    Attributes:
-        count: how many.
-        total: out of how many.
-        first: the pair of the first of them, counted from 1.
-        reason: what is wrong with it.
-    """
+    words = "{count} of {total} pairs cannot be aligned and have no links; the first is {first}: {reason}."
 
     count: int
     total: int
     first: int
     reason: str
 
-    def __str__(self) -> str:
-        return (
-            f"Of {self.total} translations that the model wrote {self.count} cannot be aligned and are left "
-            f"out; the first is of pair {self.first}: {self.reason}."
-        )
+
+class TranslationsNotAligned(PairsNotAligned):
+    """Translations that a model wrote and that cannot be aligned: they are not scored."""
+
+    words = (
+        "Of {total} translations that the model wrote {count} cannot be aligned and are left out; the first "
+        "is of pair {first}: {reason}."
+    )
 
 
 @dataclass(frozen=True)
@@ -253,14 +199,13 @@ class PairsInBoth(Note):
         total: out of how many.
     """
 
+    words = (
+        "{count} of {total} scored pairs are among those that heads are chosen on, so the AER of the chosen "
+        "heads may be too low; choose them on other pairs."
+    )
+
     count: int
     total: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.count} of {self.total} scored pairs are among those that heads are chosen on, so the AER "
-            "of the chosen heads may be too low; choose them on other pairs."
-        )
 
 
 @dataclass(frozen=True)
@@ -271,6 +216,19 @@ class NotGenerated(Note):
         "How links differ where the model writes the translation itself was not measured: its configuration"
         " names no token that translations begin with, and references begin with none of a language."
     )
+
+
+# What is without effect, or without sense, unless another option is given.
+_NEEDED = {
+    "gold_format": "gold", "first_index": "gold", "reverse_heads": "reverse", "symmetrize": "reverse",
+}  # fmt: skip
+_FILES = {
+    "pairs": "name a file with source, tab, target on each line",
+    "gold": "name a file of gold links",
+    "calibration": "name a file of other pairs with gold links",
+    "heads": "name a heads.json that attnlab align wrote",
+    "reverse_heads": "name a heads.json that attnlab align wrote",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,7 +288,7 @@ class AlignmentSettings(DeviceSettings):
     ] = None
     sentences: Annotated[
         int | None,
-        Option("Maximum number of pairs.", ("--sentences", "-n"), least=2, shown="all"),
+        Option("Maximum number of pairs.", SENTENCE_FLAGS, least=2, shown="all"),
     ] = None
     choose: Annotated[
         str | None,
@@ -352,7 +310,7 @@ class AlignmentSettings(DeviceSettings):
     ] = BEST_ROW
     from_word: Annotated[
         str,
-        Option("Over which tokens of a target word weights are taken.", choices=FROM_WORD),
+        Option("Over which tokens of a target word weights are taken.", choices=get_args(FromWord)),
     ] = "mean"
     heads: Annotated[
         str | Path | None,
@@ -397,49 +355,30 @@ class AlignmentSettings(DeviceSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        options = {"choose": self.choose, "calibration": self.calibration}
-        if self.heads is not None and any(one is not None for one in options.values()):
-            names = ", ".join(name for name, one in options.items() if one is not None)
-            msg = f"heads are given, so none are chosen; leave heads or {names} out."
-            raise InputError(msg)
-        for name in ("gold_format", "first_index"):
-            if getattr(self, name) is not None and self.gold is None:
-                msg = f"{name} is given without gold; give both, or leave {name} out."
-                raise InputError(msg, options=["gold", name])
+        given = {name for name, value in self.keywords().items() if value is not None}
+        for name in sorted(given & {"choose", "calibration"} if "heads" in given else ()):
+            msg = f"heads are given, so none are chosen; leave heads or {name} out."
+            raise InputError(msg, options=["heads", name])
+        for name, needed in _NEEDED.items():
+            if name in given and needed not in given:
+                msg = f"{name} is given without {needed}; give both, or leave {name} out."
+                raise InputError(msg, options=[name, needed])
         if self.choose in OF_ENGINES and ENGINE_ROW not in self.rows:
             msg = f"choose is {self.choose}, for engines that read the {ENGINE_ROW} row; leave row out."
             raise InputError(msg)
-        self._check_reverse()
+        alone = given & {"heads", "reverse_heads"}
+        if "reverse" in given and len(alone) == 1:
+            (missing,) = {"heads", "reverse_heads"} - alone
+            msg = f"heads are given for one of the two directions alone; give {missing} too."
+            raise InputError(msg, options=[missing])
 
     def check_source(self, source: object) -> None:  # noqa: ARG002 - whatever it is
         """Raises InputError for a file that is not there or of no form, before a model is loaded."""
         _ = self.gold_form
-        files = {
-            "pairs": "name a file with source, tab, target on each line",
-            "gold": "name a file of gold links",
-            "calibration": "name a file of other pairs with gold links",
-            "heads": HEADS_WANTED,
-            "reverse_heads": HEADS_WANTED,
-        }
-        for name, wanted in files.items():
+        for name, advice in _FILES.items():
             path = getattr(self, name)
             if isinstance(path, str | Path):
-                check_file_exists(path, wanted)
-
-    def _check_reverse(self) -> None:
-        """Raises InputError for what is told of the other direction, where something else is missing."""
-        for name in ("reverse_heads", "symmetrize"):
-            if getattr(self, name) is not None and self.reverse is None:
-                msg = f"{name} is of links of both directions; give reverse, or leave {name} out."
-                raise InputError(msg)
-        if self.reverse is not None and (self.heads is None) != (self.reverse_heads is None):
-            given, missing = (
-                ("heads", "reverse_heads")
-                if self.reverse_heads is None
-                else ("reverse_heads", "heads")
-            )
-            msg = f"{given} are given for one of the two directions alone; give {missing} too."
-            raise InputError(msg)
+                check_file_exists(path, advice)
 
     @property
     def gold_form(self) -> "LinkForm | None":
@@ -448,16 +387,10 @@ class AlignmentSettings(DeviceSettings):
         Raises:
             InputError: there is no such form.
         """
-        if self.gold_format is None:
-            return None
         from attnlab.alignment import LinkForm
 
-        forms: tuple[LinkForm, ...] = get_args(LinkForm)
-        form = next((one for one in forms if one == self.gold_format), None)
-        if form is None:
-            msg = f"gold_format must be one of {', '.join(forms)}, not {briefly(self.gold_format)}."
-            raise InputError(msg, options=["gold_format"])
-        return form
+        Option("", choices=get_args(LinkForm)).refuse("gold format", self.gold_format)
+        return cast("LinkForm | None", self.gold_format)
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -465,19 +398,36 @@ class AlignmentSettings(DeviceSettings):
         return tuple(row for row in ROWS if self.row in {row, BEST_ROW})
 
     @property
-    def wanted(self) -> Choice | None:
-        """What is to be chosen; None: it depends on whether there are gold links."""
-        return next((one for one in CHOICES if one == self.choose), None)
-
-    @property
     def how_symmetrized(self) -> Symmetrization:
         """How links of both directions are made one."""
-        return next((one for one in SYMMETRIZATIONS if one == self.symmetrize), SYMMETRIZED)
+        return cast("Symmetrization", self.symmetrize or SYMMETRIZED)
 
     @property
     def from_tokens(self) -> FromWord:
         """Over which tokens of a target word weights are taken."""
-        return "first" if self.from_word == "first" else "mean"
+        return cast("FromWord", self.from_word)
+
+
+class AlignmentFiles(QuestionFiles):
+    """The files of a result of `align`, its heads and links among them."""
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every file that it writes, or may."""
+        return (*_EXTRA, *super().all)
+
+    def named(self, settings: Any) -> Iterable[str]:
+        """What it may write beside its tables."""
+        del settings
+        return _EXTRA
+
+    def load(self, folder: str | Path) -> Extra:
+        """The heads and links in a folder, as they are."""
+        return {
+            path.name: partial(write_text, text=path.read_text(encoding="utf-8"))
+            for name in _EXTRA
+            if (path := Path(folder) / name).is_file()
+        }
 
 
 def both_named(how: Symmetrization) -> str:
@@ -488,7 +438,7 @@ def both_named(how: Symmetrization) -> str:
 def notes_on_pairs(
     settings: AlignmentSettings,
     origin: str,
-    there: int,
+    total: int,
     aligned: int,
     first: tuple[int, str] | None,
 ) -> list[Note]:
@@ -497,17 +447,17 @@ def notes_on_pairs(
     Args:
         settings: how many were asked for.
         origin: where the pairs come from, in words.
-        there: how many there are.
-        aligned: how many of them have links.
+        total: number of pairs that there are.
+        aligned: number of those that have links.
         first: the number of the first that has none, from 0, and why.
     """
     from attnlab.corpora import notes_on_tables
 
     notes = notes_on_tables(settings.pairs, settings.gold, settings.calibration)
-    if settings.sentences is not None and there < settings.sentences:
-        notes.append(FewerThanAsked(settings.sentences, origin, there))
+    if settings.sentences is not None and total < settings.sentences:
+        notes.append(FewerThanAsked(settings.sentences, origin, total))
     if first is not None:
-        notes.append(PairsNotAligned(there - aligned, there, first[0] + 1, first[1]))
+        notes.append(PairsNotAligned(total - aligned, total, first[0] + 1, first[1]))
     return notes
 
 
@@ -532,8 +482,18 @@ QUESTION = Question(
     tables=(SYSTEMS, HEADS, STEPS, CALIBRATION, GENERATION, WORDS),
     run="attnlab.questions.align.aligning:align",
     folder="alignment",
-    layout="attnlab.questions.align.alignment_files:AlignmentFiles",
+    layout="attnlab.questions.align.question:AlignmentFiles",
     announced=True,
-    figures=("pair_*", "heads", "calibration"),
+    figures=("heads", "pair_*", "calibration"),
+    shows=(
+        "system",
+        "kind",
+        AER.name,
+        AER_CHANGE.name,
+        START_ERROR.name,
+        START_CHANGE.name,
+        "links_given",
+    ),
+    leading=AER.name,
     writes=("links",),
 )

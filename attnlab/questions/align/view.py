@@ -1,280 +1,164 @@
-"""An alignment drawn: which heads align best, their links in sentences; and its rows on a terminal."""
+"""An alignment drawn: how well each head aligns, and its links in sentences; the answer in a sentence."""
 
 import json
-import math
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
-from attnlab.alignment import ENGINE_ROW, MARIAN_LAYER, Row
-from attnlab.core import Estimate, counted
-from attnlab.figures import PAGE
+from attnlab.alignment import ENGINE_ROW, MARIAN_LAYER
+from attnlab.core import Column, Estimate, counted, rounded
+from attnlab.figures import INK, PAGE, blank, check_table, colour, style
 from attnlab.labels import AER
-from attnlab.questions.align.pair_figure import draw_pair
+from attnlab.questions.align.pair_figure import UNSEEN, WIDEST, draw_pair
 from attnlab.questions.align.question import (
     AER_CHANGE,
     CALIBRATION,
-    CHOICE_NAMES,
     CHOSEN,
     DIAGONAL,
-    GENERATED_AER,
-    GENERATED_CHANGE,
-    GENERATION,
     HEADS,
-    PRECISION,
-    RECALL,
-    SCORES,
-    STEPS,
+    ROWS,
+    START_CHANGE,
+    START_ERROR,
     SYSTEMS,
 )
-from attnlab.questions.align.score_figures import draw_calibration, draw_scores, measured
-from attnlab.questions.align.time_view import is_of_times, shortened, times_contents, times_terminal
-from attnlab.results import Contents, DrawnFigure, Result, ShownTable, TerminalTable, rows_shown
+from attnlab.results import Contents, DrawnFigure, Part, Result, Section, page_table
 
-# What a result is about that the page shows.
-_FACTS = (
-    "Pairs", "Heads chosen on", "Heads from", "Model of the other direction", "Its heads", "Links",
-)  # fmt: skip
-# Defaults that are so near to the chosen heads leave little to gain.
-NEAR = 0.02
-# Of the heads a terminal shows the first ones.
-_BEST = 10
 _MOST_NAMED = 8
-# What is said of systems beside the chosen heads, by their kind.
-_COMPARED = {
-    "baseline": "Without a choice",
-    "control": "Where there is nothing to find",
-    "bound": "Chosen alike, but on these very pairs",
-}
 _READ = {"input": "read one step later", "output": "read at the step that predicts the word"}
 _WITHOUT_GOLD = HEADS["score_without_gold"]
-_CHOSEN = HEADS["chosen"].heading
-_PROPERTIES = tuple(HEADS[name] for name in ("confidence", "coverage", "monotonicity", "agreement"))
-_ALIKE = HEADS["alike"]
 # Beginning of the address that shows the links of one head.
 _ADDRESS = "#head="
 # Bytes of the page for links of single heads, and what a link and a kind of links of a head take.
 _MOST_BYTES, _LINK_BYTES, _KIND_BYTES = 2_500_000, 50, 260
-_ENDS = tuple(
-    end for one in SCORES if one is not AER for end in (one.low, one.high)
-)  # of figures that stand beside AER
+# More heads than these in a layer, and the panels stand one below the other.
+_SIDE_BY_SIDE = 12
+_SHAPES = ("--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 
 
 def contents(result: Result) -> Contents:
     """What the page of an alignment shows."""
-    if is_of_times(result.systems):
-        return times_contents(result)
     details = result.details
-    facts = {"Model": str(result.about["Model"])} if "Model" in result.about else {}
-    facts |= {name: str(result.about[name]) for name in _FACTS if name in result.about}
-    facts["Heads"] = (
-        f"{_listed(details['chosen'])}, {_READ[details['row']]} ({details['row']} row), of "
-        f"{details['layers']} x {details['heads_per_layer']}"
-    )
-    shown = (
-        ShownTable(SYSTEMS.file, "Ways to align", _ENDS),
-        ShownTable(HEADS.file, "Every head alone", _ENDS),
-        ShownTable(STEPS.file, "Heads that are added one after another"),
-        ShownTable(CALIBRATION.file, "How many pairs with gold links it takes"),
-        ShownTable(GENERATION.file, "While the model writes, and under teacher forcing"),
-    )
-    return Contents(
-        [
-            answer_of(result),
-            *_of_both(result),
-            *_for_engines(result),
-            *_comparisons(result),
-            *_when_generated(result),
-        ],
-        list(_figures(result)),
-        facts | _configuration(details["configuration"], details["row"]),
-        shown,
-    )
+    heads = f"{_named(details['chosen'])}, {_READ[details['row']]} ({details['row']} row)"
+    facts = {"Chosen": f"{heads}, of {details['layers']} x {details['heads_per_layer']}"}
+    facts |= _configuration(details["configuration"], details["row"])
+    parts = [*_pairs(result), *_curve(result)]
+    return Contents(tuple(answers(result)), list(_map(result)), facts, parts=parts)
 
 
-def terminal(result: Result) -> Iterator[TerminalTable]:
-    """Ways to align; the best heads alone, of the row of the choice; and AER by calibration pairs."""
-    if is_of_times(result.systems):
-        yield from times_terminal(result)
-        return
-    tables = list(_tables_of_links(result))
-    yield from tables[:-1]
-    headings = {heading for table in tables for heading in table.headings}
-    yield replace(tables[-1], legend=_legend(result.systems, headings))
-
-
-def _legend(systems: pd.DataFrame, headings: Collection[str]) -> str | None:
-    """What the columns of figures mean, where there are such."""
-    said = []
-    if _known(systems, AER):
-        said = [
-            (
-                f"{AER.column.narrow}: alignment error rate with its 95 % interval, 0 where the links are "
-                "the gold links and 1 where none is"
-            ),
-            f"{PRECISION.column.narrow}: share of the links that are possible gold links",
-            f"{RECALL.column.narrow}: share of the sure gold links that are found",
-        ]
-        if _known(systems, AER_CHANGE):
-            said.append(
-                f"{AER_CHANGE.column.narrow}: {AER.column.narrow} minus that of the chosen heads"
-            )
-    if _WITHOUT_GOLD.heading in headings:
-        four = ", ".join(one.heading for one in _PROPERTIES)
-        said.append(
-            f"{_WITHOUT_GOLD.heading}: geometric mean of {four}, which gold links are not needed for"
+def answers(result: Result) -> Iterator[str]:
+    """Which heads align best, how well, and whether better than those that engines take by default."""
+    systems, details = result.systems, result.details
+    plural, chosen = len(details["chosen"]) > 1, _row_of(systems, CHOSEN)
+    heads = f"{_capital(_named(details['chosen']))}, {_READ[details['row']]},"
+    for estimate, change in ((AER, AER_CHANGE), (START_ERROR, START_CHANGE)):
+        if _is_known(systems, estimate):
+            score = f"{estimate.column.heading} {estimate.shown(chosen)}"
+            beside = _beside_default(systems, estimate, change)
+            yield f"{heads} {'have' if plural else 'has'} {score}{beside}."
+            break
+    else:
+        pairs = counted(int(chosen["pairs"]), "pair")
+        yield (
+            f"{heads} {'give' if plural else 'gives'} {counted(int(chosen['links_given']), 'link')} in "
+            f"{pairs}; without gold links nothing says how good these links are."
         )
-    if _ALIKE.heading in headings:
-        said.append(f"{_ALIKE.heading}: share of words written alike on both sides that are linked")
-    if _CHOSEN in headings:
-        said.append(f"{_CHOSEN}: heads that are chosen together, which need not be the best alone")
-    return f"{'; '.join(said)}." if said else None
+    if (systems["system"] == DIAGONAL).any() and _row_of(systems, DIAGONAL)[AER_CHANGE.high] < 0:
+        yield f"The {DIAGONAL}, which reads no attention, aligns better."
 
 
-def _tables_of_links(result: Result) -> Iterator[TerminalTable]:
-    yield _systems_shown(result)
-    heads = _best_heads(result)
-    if not heads.empty:
-        yield _heads_shown(heads, len(_of_row(result)))
-    curve = _curve(result)
-    if len(curve) > 1:
-        yield TerminalTable(
-            (
-                CALIBRATION["pairs"].narrow,
-                AER.column.narrow,
-                "over draws",
-                CALIBRATION["heads"].narrow,
-            ),
-            tuple(
-                (
-                    str(int(row["pairs"])),
-                    CALIBRATION["aer"].shown(row["aer"]),
-                    # All pairs can be drawn in one way alone.
-                    f"[{AER.column.shown(row['aer_low'])}, {AER.column.shown(row['aer_high'])}]"
-                    if row["draws"] > 1
-                    else "all pairs",
-                    CALIBRATION["heads"].shown(row["heads"]),
-                )
-                for row in curve.to_dict("records")
-            ),
-            (
-                CALIBRATION["pairs"].narrow,
-                AER.column.narrow,
-                "over draws",
-                CALIBRATION["heads"].narrow,
-            ),
-            title="\nHeads chosen on fewer pairs",
-        )
+def _row_of(systems: pd.DataFrame, name: str) -> dict[Any, Any]:
+    return dict(systems[systems["system"] == name].iloc[0])
 
 
-def _answers(result: Result) -> list[str]:
-    """What came out, in sentences, but for what stands beside it."""
-    return [answer_of(result), *_of_both(result), *_for_engines(result), *_when_generated(result)]
+def _is_known(table: pd.DataFrame, estimate: Estimate) -> bool:
+    return estimate.name in table and bool(table[estimate.name].notna().any())
 
 
-def _systems_shown(result: Result) -> TerminalTable:
-    systems = result.systems
-    estimates: list[Estimate] = [one for one in (AER, PRECISION, RECALL) if _known(systems, one)]
-    columns = [one.column.narrow for one in estimates]
-    change = [AER_CHANGE] if _known(systems, AER_CHANGE) else []
-    columns += [one.column.narrow for one in change]
-    name, heads = SYSTEMS["system"].narrow, SYSTEMS["heads"].narrow
-    rows = tuple(
-        (
-            str(row["system"]),
-            shortened(str(row["heads"])) if pd.notna(row["heads"]) else "",
-            *(one.shown(row) if one is AER else one.column.shown(row[one.name]) for one in estimates),
-            *(one.column.shown(row[one.name], signed=True) for one in change),
-        )
-        for row in systems.to_dict("records")
-    )  # fmt: skip
-    return TerminalTable(
-        (name, heads, *columns), rows, tuple(columns),
-        caption=" ".join(_answers(result)), gap=1, prose=(name,),
-    )  # fmt: skip
+def _beside_default(systems: pd.DataFrame, estimate: Estimate, change: Estimate) -> str:
+    """How the chosen heads do beside the best ones that engines take; empty where these are not known."""
+    defaults = systems[(systems["kind"] == "default") & systems[estimate.name].notna()]
+    if defaults.empty:
+        return ""
+    default = defaults.sort_values(estimate.name, kind="stable").iloc[0].to_dict()
+    low, high = change.ends(default)
+    beside = "better" if low > 0 else "worse" if high < 0 else "no better beyond chance"
+    return f", {beside} than what engines take by default ({default['system']})"
 
 
-def _heads_shown(heads: pd.DataFrame, total: int) -> TerminalTable:
-    gold = measured(heads)
-    named = heads.assign(
-        head=heads["layer"].astype(str) + "." + heads["head"].astype(str),
-        chosen=["yes" if one else "" for one in heads["chosen"]],
-    )
-    if gold:
-        named[AER.name] = [AER.shown(row) for row in heads.to_dict("records")]
-    wanted = [
-        HEADS["head"],
-        *([AER.column, PRECISION.column, RECALL.column] if gold else _PROPERTIES),
-        _WITHOUT_GOLD,
-        _ALIKE,
-        HEADS["chosen"],
-    ]
-    by = "AER on these pairs" if gold else "words written alike"
-    row = heads["row"].iloc[0]
-    title = f"\nHeads alone, {_READ[row]} ({row} row): the best {len(heads)} of {total} by {by}"
-    columns = [column for column in wanted if column.name in named]
-    return rows_shown(named, columns, title=title, gap=1)
+def _named(heads: list[list[int]]) -> str:
+    """The names of heads behind the word for them, the first ones where there are many."""
+    *names, last = (f"{layer}.{head}" for layer, head in heads)
+    more = len(heads) - _MOST_NAMED
+    if more > 1:
+        names, last = [*names, last][:_MOST_NAMED], f"{more} more"
+    return f"heads {', '.join(names)} and {last}" if names else f"head {last}"
 
 
-def _of_row(result: Result) -> pd.DataFrame:
-    """The heads, by the row of the choice."""
-    heads: pd.DataFrame = result.heads
-    return heads[heads["row"] == result.details["row"]]
-
-
-def _curve(result: Result) -> pd.DataFrame:
-    """AER by the number of calibration pairs; no row where it is not known."""
-    curve: pd.DataFrame = result.tables.get(CALIBRATION.name, pd.DataFrame({"aer": []}))
-    return curve[curve["aer"].notna()]
-
-
-def _best_heads(result: Result) -> pd.DataFrame:
-    """The first heads by AER, or without gold links by words written alike; none without both."""
-    heads = _of_row(result)
-    if measured(heads):
-        ordered = heads.sort_values(AER.name, kind="stable")
-    elif _ALIKE.name in heads:
-        ordered = heads.sort_values(
-            [_ALIKE.name, _WITHOUT_GOLD.name], ascending=False, kind="stable"
+def _configuration(given: Mapping[str, Any], row: str) -> dict[str, str]:
+    """What other programs take of the heads, as lines to copy; none where no head is better than others."""
+    if given["generation_config"] is None:
+        return {}
+    line = json.dumps(given["generation_config"])[1:-1]
+    lines = {"generation_config.json (of Whisper)": line}
+    if "ctranslate2" not in given:
+        # CTranslate2's converter takes the line of transformers, and reads other rows than transformers does.
+        engine = {"CTranslate2, config.json": line} if row == ENGINE_ROW else {}
+        return lines | engine
+    parts, marian = given["ctranslate2"], given["marian"]
+    if parts is None:
+        lines["CTranslate2"] = (
+            f"nothing: translation models are read on the {ENGINE_ROW} row"
+            if row != ENGINE_ROW
+            else "nothing: the heads are of several layers"
         )
     else:
-        return heads.head(0)
-    return ordered.head(_BEST)
+        settings = ((name, value) for name, value in parts.items() if name != "heads")
+        lines[f"CTranslate2, {_named(sorted(parts['heads']))}"] = ", ".join(
+            f"{name} = {json.dumps(value)}" for name, value in settings
+        )
+    if marian is not None:
+        lines[f"Marian, {_named(marian['heads'])}"] = f"{MARIAN_LAYER}: {marian[MARIAN_LAYER]}"
+    return lines
 
 
-def _figures(result: Result) -> Iterator[DrawnFigure]:
+def _map(result: Result) -> Iterator[DrawnFigure]:
+    """The score of every head; nothing of heads that were given, which have none."""
     details, heads = result.details, result.heads
-    gold, pairs = bool(details["gold"]), details["pairs"]
-    names = "the chosen heads" if len(details["chosen"]) > 1 else "the chosen head"
-    names = names if details["links_of"] == CHOSEN else details["links_of"]
-    if measured(heads) or _WITHOUT_GOLD.name in heads:
-        what = AER.column.heading if measured(heads) else _WITHOUT_GOLD.heading
-        below = f" Below: links of {names} in pairs." if pairs else ""
-        click = " A head of the panel with the ring leads to its own links." if pairs else ""
-        figure = draw_scores(
-            heads, [tuple(one) for one in details["chosen"]], details["row"],
-            link=_ADDRESS if pairs else "",
-        )  # fmt: skip
-        yield DrawnFigure(
-            "heads", figure, f"{_capital(what)} of every head alone, by layer.{below}{click}"
-        )
-    room = _MOST_BYTES
-    for number, pair in enumerate(pairs, start=1):
-        alone = [name for name in pair["links"] if name != "chosen"]
-        room -= _size(pair, gold=gold)
-        figure = draw_pair(pair, gold=gold, heads=alone if room > 0 else ())
-        text = f"Pair {number}: source above, translation below."
-        yield DrawnFigure(f"pair_{number}", figure, text)
-    curve = _curve(result)
-    if len(curve) > 1:
-        text = (
-            "AER of the heads that are chosen on so many pairs with gold links, mean over draws of these "
-            "pairs and the 95 % of draws between; lines: what engines take by default, and the bound."
-        )
-        figure = draw_calibration(curve, result.systems, width=PAGE)
-        yield DrawnFigure(CALIBRATION.name, figure, text)
+    column = _score_of(heads)
+    if column.name in heads:
+        chosen = [(layer, head) for layer, head in details["chosen"]]
+        link = _ADDRESS if details["pairs"] else ""
+        figure = draw_scores(heads, chosen, details["row"], link=link, width=WIDEST)
+        click = " A head of the panel with the ring leads to its links." if link else ""
+        text = f"{_capital(column.heading)} of every head alone; ring: chosen.{click}"
+        yield DrawnFigure("heads", figure, text)
+
+
+def _pairs(result: Result) -> Iterator[Part]:
+    """Links of the chosen heads in sentences, with those of every head unseen, as far as there is room."""
+    details, gold = result.details, result.details["gold"]
+
+    def drawn() -> Iterator[DrawnFigure]:
+        room = _MOST_BYTES
+        for number, pair in enumerate(details["pairs"], start=1):
+            alone = [name for name in pair["links"] if name != "chosen"]
+            room -= _size(pair, gold=gold)
+            heads = alone if room > 0 else ()
+            figure = draw_pair(pair, gold=gold, heads=heads, legend=number == 1)
+            yield DrawnFigure(f"pair_{number}", figure, f"Pair {number}")
+
+    if details["pairs"]:
+        text = f"Source above, translation below; lines: links of the {details['links_of']}."
+        yield Part(Section("pairs", "Links in sentences", text), drawn)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _size(pair: Mapping[str, Any], *, gold: bool) -> int:
@@ -288,206 +172,160 @@ def _size(pair: Mapping[str, Any], *, gold: bool) -> int:
     )
 
 
-def _configuration(given: Mapping[str, Any], row: Row) -> dict[str, str]:
-    """What other programs take of the heads, as lines to copy; none where no head is better than others."""
-    if given["generation_config"] is None:
-        return {}
-    lines = {"generation_config.json (of Whisper)": json.dumps(given["generation_config"])[1:-1]}
-    nothing = (
-        f"nothing: translation models are read on the {ENGINE_ROW} row"
-        if row != ENGINE_ROW
-        else "nothing: the heads are of several layers"
-    )
-    parts, marian = given["ctranslate2"], given["marian"]
-    lines["CTranslate2"] = nothing
-    if parts is not None:
-        fields = ((name, value) for name, value in parts.items() if name != "heads")
-        line = ", ".join(f"{name} = {json.dumps(value)}" for name, value in fields)
-        del lines["CTranslate2"]
-        lines[f"CTranslate2, {_named(sorted(parts['heads']))}"] = line
-    if marian is not None:
-        lines[f"Marian, {_named(marian['heads'])}"] = f"{MARIAN_LAYER}: {marian[MARIAN_LAYER]}"
-    return lines
-
-
-def _for_engines(result: Result) -> Iterator[str]:
-    """How well the heads align that engines can be told of, where links are scored."""
-    rows = {row["system"]: row for row in result.systems.to_dict("records")}
-    given, systems = result.details["configuration"], result.systems
-    parts = []
-    for program, choice in (("CTranslate2", "one-layer"), ("Marian", "first-head")):
-        heads = (given[program.lower()] or {"heads": []})["heads"]
-        own = result.details["chosen"] == heads and result.details["row"] == ENGINE_ROW
-        row = rows.get(CHOSEN if own else CHOICE_NAMES[choice])
-        if heads and row is not None and _known(systems, AER):
-            score = f", AER {AER.shown(row)}" if pd.notna(row[AER.name]) else ""
-            takes = "average" if len(heads) > 1 else "take"
-            parts.append(f"{program} can {takes} {_named(sorted(heads))}{score}")
-    if parts:
-        yield f"Engines read the step that predicts the word ({ENGINE_ROW} row): {'; '.join(parts)}."
-
-
-def _of_both(result: Result) -> Iterator[str]:
-    """How good the links of both directions are, where these are written."""
-    systems, name = result.systems, result.details["links_of"]
-    if name == CHOSEN or not _known(systems, AER):
+def _curve(result: Result) -> Iterator[Part]:
+    """How many pairs with gold links it takes, folded; nothing where only one number was tried."""
+    curve: pd.DataFrame = result.tables.get(CALIBRATION.name, pd.DataFrame({"mean_aer": []}))
+    curve = curve[curve["mean_aer"].notna()]
+    if len(curve) < 2:
         return
-    row, own = systems.set_index("system").loc[name], _chosen_row(systems)[AER.name]
-    if pd.isna(row[AER.name]):
+    text = (
+        "AER of the heads that are chosen on so many pairs, mean over draws of these pairs and the 95 % of "
+        "draws between; lines: what engines take by default, and the bound."
+    )
+
+    def drawn() -> list[DrawnFigure]:
+        return [DrawnFigure(CALIBRATION.name, draw_calibration(curve, result.systems), text)]
+
+    table = page_table(curve, CALIBRATION.columns)
+    heading = "How many pairs with gold links it takes"
+    section = Section(
+        "calibration", heading, f"All is in {CALIBRATION.file}.", (table,), folded=True
+    )
+    yield Part(section, drawn)
+
+
+def _score_of(heads: pd.DataFrame) -> Column:
+    """The score of heads that is known: of links, of times, or without gold links."""
+    known = (one.column for one in (AER, START_ERROR) if _is_known(heads, one))
+    return next(known, _WITHOUT_GOLD)
+
+
+def draw_scores(
+    heads: pd.DataFrame,
+    chosen: Collection[tuple[int, int]] = (),
+    row: str = "",
+    *,
+    link: str = "",
+    width: float = PAGE,
+) -> Figure:
+    """Layers by heads, a panel per row of the weights: AER, error of starts, or the score without gold links.
+
+    The chosen heads have a ring in the panel of their row.
+
+    Args:
+        heads: one row per head and row, as `align(...).heads` and `heads.csv`.
+        chosen: (layer, head) of the heads that were chosen.
+        row: of the choice, `output` or `input`.
+        link: beginning of the address that a cell of that row leads to, before the name of its head.
+        width: in inches.
+
+    Raises:
+        InputError: it is no such table, or has no row.
+    """
+    check_table(heads, ["layer", "head", "row"], "align(...).heads or heads.csv")
+    column = _score_of(heads)
+    check_table(heads, [column.name], "align(...).heads or heads.csv")
+    panels = [name for name in ROWS if (heads["row"] == name).any()]
+    layers, count = int(heads["layer"].max()) + 1, int(heads["head"].max()) + 1
+    beside = len(panels) if count <= _SIDE_BY_SIDE else 1
+    down = -(-len(panels) // beside)
+    with style():
+        figure = blank(width, down * (0.75 + 0.27 * layers))
+        figure.set_layout_engine("constrained")
+        every = figure.subplots(down, beside, squeeze=False).flat
+        for axes, name in zip(every, panels, strict=True):
+            table = heads[heads["row"] == name]
+            _draw_panel(axes, table, column, (heads[column.name].min(), heads[column.name].max()))
+            axes.set_title(_READ[name], loc="left", pad=4)
+            if name == row:
+                _draw_rings(axes, chosen)
+                _add_links(axes, table, link)
+    return figure
+
+
+def _draw_panel(axes: Axes, heads: pd.DataFrame, column: Column, ends: tuple[float, float]) -> None:
+    """A cell for each head, with its score."""
+    table = heads.pivot_table(column.name, "layer", "head", dropna=False)
+    sns.heatmap(
+        table, ax=axes, vmin=ends[0], vmax=max(ends[1], ends[0] + 0.01), cbar=False, linewidths=0.6,
+        cmap="cividis" if column is _WITHOUT_GOLD else "cividis_r", annot_kws={"fontsize": 7}, fmt="",
+        annot=table.map(lambda value: rounded(value, 2).removeprefix("0")),
+    )  # fmt: skip
+    axes.tick_params(length=0, labelrotation=0)
+
+
+def _draw_rings(axes: Axes, heads: Collection[tuple[int, int]]) -> None:
+    """Black in white, so that it is seen on every ground."""
+    for layer, head in heads:
+        for colour_of_line, width in (("#ffffff", 3.4), ("#000000", 1.6)):
+            axes.add_patch(
+                Rectangle(
+                    (head + 0.05, layer + 0.07), 0.9, 0.86, facecolor="none",
+                    edgecolor=colour_of_line, linewidth=width, gid="chosen", clip_on=False,
+                )
+            )  # fmt: skip
+
+
+def _add_links(axes: Axes, heads: pd.DataFrame, link: str) -> None:
+    """Lets each cell lead to the address of its head."""
+    for layer, head in zip(heads["layer"], heads["head"], strict=True) if link else ():
+        # What is not filled cannot be clicked.
+        cell = Rectangle(
+            (head, layer), 1, 1, alpha=UNSEEN, linewidth=0, url=f"{link}{layer}.{head}"
+        )
+        axes.add_patch(cell)
+
+
+def draw_calibration(calibration: pd.DataFrame, systems: pd.DataFrame | None = None) -> Figure:
+    """AER of the heads that are chosen by the number of pairs with gold links, with its band over draws.
+
+    Args:
+        calibration: one row per number of pairs, as `align(...).calibration` and `calibration.csv`.
+        systems: as `align(...).systems` and `systems.csv`; a line for each default and for the bound.
+
+    Raises:
+        InputError: it is no such table, or has no row.
+    """
+    names = [name for name in CALIBRATION if name not in {"draws", "mean_heads"}]
+    check_table(calibration, names, "align(...).calibration or calibration.csv")
+    rows = calibration.dropna(subset=["mean_aer"]).sort_values("calibration_pairs")
+    sizes = [int(size) for size in rows["calibration_pairs"]]
+    with style():
+        figure = blank(PAGE, 2.3)
+        figure.set_layout_engine("constrained")
+        axes = figure.subplots()
+        axes.fill_between(
+            sizes,
+            rows["mean_aer_low"],
+            rows["mean_aer_high"],
+            color=colour(0),
+            alpha=0.25,
+            linewidth=0,
+        )
+        sns.lineplot(
+            x=sizes, y=rows["mean_aer"], color=colour(0), marker="o", markersize=4, ax=axes, errorbar=None,
+            label="chosen on so many pairs", legend=False,
+        )  # fmt: skip
+        for label, aer, line in _lines(systems):
+            axes.axhline(aer, color=INK, linestyle=line, linewidth=0.9, label=label)
+        axes.set_xscale("log")
+        axes.set_xticks(sizes, list(map(str, sizes)))
+        axes.set_xticks([], minor=True)
+        axes.set(
+            xlabel="pairs with gold links that heads are chosen on", ylabel="AER on the other pairs"
+        )
+        figure.legend(loc="outside right upper", frameon=False)
+        sns.despine(figure)
+    return figure
+
+
+def _lines(systems: pd.DataFrame | None) -> Iterator[tuple[str, float, Any]]:
+    """Name, AER and stroke of each line: the defaults, the highest first, and the bound below them."""
+    if systems is None or AER.name not in systems:
         return
-    away = row[AER.name] - own
-    side = (
-        "as good as"
-        if round(away, 3) == 0
-        else f"{_points(away)} {'above' if away > 0 else 'below'}"
-    )
-    yield (
-        f"The links that are written are of {name.removeprefix(f'{CHOSEN} of ')}: AER "
-        f"{AER.shown(dict(row))}, {side} those of the {CHOSEN} alone."
-    )
-
-
-def _known(table: pd.DataFrame, estimate: Estimate) -> bool:
-    return estimate.name in table and bool(table[estimate.name].notna().any())
-
-
-def _named(heads: list[list[int]]) -> str:
-    """The word for heads with their names."""
-    return f"{'heads' if len(heads) > 1 else 'head'} {_listed(heads)}"
-
-
-def _listed(heads: list[list[int]]) -> str:
-    """The names of heads, the first ones where there are many."""
-    names = [f"{layer}.{head}" for layer, head in heads]
-    more = len(names) - _MOST_NAMED
-    if more > 1:
-        return f"{', '.join(names[:_MOST_NAMED])} and {more} more"
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-
-
-def _chosen_row(systems: pd.DataFrame) -> dict[Any, Any]:
-    return dict(systems[systems["system"] == CHOSEN].iloc[0])
-
-
-def _points(difference: float) -> str:
-    """A difference of AER in points of 0.01, without its sign."""
-    return f"{100 * abs(difference):.1f} points"
-
-
-def answer_of(result: Result) -> str:
-    """Which heads align best, how well, and how far from what engines take by default, in sentences."""
-    systems, said = result.systems, [_compared(result)]
-    if _known(systems, AER_CHANGE):
-        diagonal = systems[(systems["system"] == DIAGONAL) & (systems[AER_CHANGE.high] < 0)]
-        one = len(result.details["chosen"]) == 1
-        said += [
-            f"The {DIAGONAL}, which reads no attention, aligns better than the chosen "
-            f"{'head' if one else 'heads'}{_interval(row)}."
-            for row in diagonal.to_dict("records")
-        ]
-    return " ".join(said)
-
-
-def _compared(result: Result) -> str:
-    """The first sentence of the answer."""
-    details, systems = result.details, result.systems
-    one, chosen = len(details["chosen"]) == 1, _chosen_row(systems)
-    heads = f"{_named(details['chosen'])}, {_READ[details['row']]},"
-    if not _known(systems, AER):
-        return _without_gold(result, heads, chosen)
-    score = f"AER {AER.shown(chosen)} on {counted(int(chosen['pairs']), 'pair')}"
-    defaults = systems[(systems["kind"] == "default") & systems[AER.name].notna()]
-    if defaults.empty or pd.isna(chosen[AER.name]):
-        return f"{_capital(heads)} {'has' if one else 'have'} {score}."
-    default = dict(defaults.loc[defaults[AER.name].idxmin()])
-    gap = default[AER.name] - chosen[AER.name]
-    many = len(defaults) > 1
-    name = f"{default['system']}, AER {AER.shown(default)}"
-    taken = f"{'the best of ' if many else ''}what engines take by default ({name})"
-    if abs(gap) <= NEAR:
-        side = "above" if gap > 0 else "below"
-        near = "as good as" if round(gap, 3) == 0 else f"{_points(gap)} {side}"
-        sure = all(abs(end) <= NEAR for end in AER_CHANGE.ends(default))
-        most = f"{round(100 * NEAR)} points"
-        said = (
-            f"that is within {most}, so there is little to gain"
-            if sure
-            else f"whether the two differ by more than {most} these pairs do not tell"
-        )
-        return (
-            f"{_capital(taken)} is {near} the chosen {heads} which {'has' if one else 'have'} "
-            f"{score}{_interval(default)}: {said}."
-        )
-    if gap < 0:
-        return (
-            f"{_capital(taken)} aligns better than the chosen {heads} which {'has' if one else 'have'} "
-            f"{score}, {_points(gap)} above it{_interval(default)}."
-        )
-    low, _ = AER_CHANGE.ends(default)
-    doubt = "" if low > 0 else _interval(default, ", which holds 0")
-    choices = systems.loc[systems["kind"] == "choice", AER.name]
-    # Heads may have been chosen by another rule than the one that serves best here.
-    best = f"{'aligns' if one else 'align'} best:" if chosen[AER.name] <= choices.min() else ""
-    return (
-        f"{_capital(heads)} {best or ('has' if one else 'have')} {score}, {_points(gap)} below "
-        f"{taken}{doubt}."
-    )
-
-
-def _interval(row: Mapping[Any, Any], more: str = "") -> str:
-    """That of the difference between brackets, or that so few pairs give none."""
-    low, high = AER_CHANGE.ends(row)
-    if math.isnan(low):
-        return " (too few pairs to tell from chance)"
-    return f" (95 % interval of the difference [{100 * low:+.1f}, {100 * high:+.1f}]{more})"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _without_gold(result: Result, heads: str, chosen: Mapping[Any, Any]) -> str:
-    one = len(result.details["chosen"]) == 1
-    pairs = counted(int(chosen["pairs"]), "pair")
-    if "Heads from" in result.about:
-        how = f"{'gives' if one else 'give'} {counted(int(chosen['links']), 'link')} in {pairs}"
-    else:
-        was = "was" if one else "were"
-        by = result.details.get("chosen_by")
-        how = f"{was} chosen{f' by {by}' if by else ''} on {pairs}"
-    return f"{_capital(heads)} {how}; without gold links nothing says how good these links are."
-
-
-def _comparisons(result: Result) -> list[str]:
-    """What aligns without a choice, what is found by chance, and how much a better choice could gain."""
-    systems = result.systems
-    if not _known(systems, AER):
-        return []
-    known, said = systems[systems[AER.name].notna()], []
-    own = _chosen_row(systems)[AER.name]
-    for kind, begins in _COMPARED.items():
-        rows = known[known["kind"] == kind].sort_values(AER.name, kind="stable").to_dict("records")
-        if not rows:
-            continue
-        parts = [f"{row['system']} {AER.shown(row)}" for row in rows]
-        away = rows[0][AER.name] - own
-        if kind != "control":
-            parts[0] += f", {_points(away)} {'above' if away >= 0 else 'below'} the {CHOSEN}"
-        said.append(f"{begins}: AER of {'; '.join(parts)}.")
-    return said
-
-
-def _when_generated(result: Result) -> Iterator[str]:
-    """What the chosen heads say of words that the model writes itself, beside teacher forcing."""
-    for row in result.tables.get(GENERATION.name, pd.DataFrame()).to_dict("records"):
-        low, high = (
-            GENERATED_CHANGE.column.shown(end, signed=True) for end in GENERATED_CHANGE.ends(row)
-        )
-        interval = f" (difference [{low}, {high}])" if low else ""
-        words = counted(int(row["words"]), "word")
-        free, forced = (one.column.shown(row[one.name]) for one in (GENERATED_AER, AER))
-        yield (
-            f"Where the model writes the translation itself, links of the {words} that it shares with the "
-            f"reference ({row['word_share']:.0%}) have AER {free}, against {forced} under teacher "
-            f"forcing{interval}."
-        )
+    check_table(systems, ["system", "kind", AER.name], f"align(...).systems or {SYSTEMS.file}")
+    ordered = systems.dropna(subset=[AER.name]).sort_values(AER.name, ascending=False)
+    for index, row in enumerate(ordered[ordered["kind"] == "default"].to_dict("records")):
+        yield row["system"], row[AER.name], _SHAPES[index % len(_SHAPES)]
+    for row in ordered[ordered["kind"] == "bound"].to_dict("records"):
+        yield row["system"], row[AER.name], "-"

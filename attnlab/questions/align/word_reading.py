@@ -1,43 +1,52 @@
 """Sentence pairs with their words, and the cross-attention of a model between these words."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from attnlab.alignment import (
     FromWord,
     GoldGrid,
     GoldLinks,
-    LinkForm,
-    Pieces,
+    GreedyPath,
+    Link,
     Row,
     Words,
     WordWeights,
+    count_set,
     form_of,
     gold_grid,
     gold_links,
+    greedy_path,
     read_links,
     read_pairs,
+    weighed_links,
     word_weights,
 )
 from attnlab.core import InputError, NothingUsableError, check_memory, path_label, texts_of
 from attnlab.corpora import DEFAULT_PAIR, read_pair_file, readers_by_ending, split_pair
 from attnlab.evaluation import model_and_texts
-from attnlab.labels import Alignment, Gold, align_corpus, gold_of_texts
+from attnlab.labels import Gold, align_corpus, gold_of_texts
 from attnlab.models import Model, Run, Source, model_of
+from attnlab.questions.align.heard_words import Receiver, check_is_text, pieces_of
 from attnlab.questions.align.question import AlignmentSettings
-from attnlab.questions.align.spoken_words import check_is_text
-from attnlab.reading import LayerWeights, Reading, Selection, prepare, read_sentences
+from attnlab.reading import LayerWeights, Selection, prepare, read_sentences
 
 # Pairs of its test part that a run brings.
-OWN_PAIRS = 1000
+PAIRS_OF_RUN = 1000
 _BYTES = 4
 _FEWER = "take fewer pairs (sentences), leave long ones out, or raise the limit (memory, in GB)"
+# |A|, |S|, |A n S| and |A n P| of each pair, see `attnlab.alignment.count_links`.
+Counts = Int[Tensor, "pair 4"]
+_Linked: TypeAlias = tuple[Words, Words, GoldLinks | None]
 
 
 @dataclass(frozen=True)
@@ -64,15 +73,15 @@ class WordPairs:
         """The words of both sides."""
         assert self.gold.target is not None  # noqa: S101 - these are pairs
         return [
-            (one.words, other.words)
-            for one, other in zip(self.gold.source, self.gold.target, strict=True)
+            (source.words, target.words)
+            for source, target in zip(self.gold.source, self.gold.target, strict=True)
         ]
 
     def turned(self) -> "WordPairs":
         """The same with source and target exchanged."""
         assert self.gold.target is not None  # noqa: S101 - these are pairs
         sides = replace(self.gold, source=self.gold.target, target=self.gold.source, pairs=())
-        return replace(self, gold=sides, links=tuple(one.turned() for one in self.links))
+        return replace(self, gold=sides, links=tuple(gold.turned() for gold in self.links))
 
     def in_case_of(self, other: "Model | WordPairs") -> "WordPairs":
         """The same in lower case, where a model reads no capitals or other pairs have none."""
@@ -132,185 +141,213 @@ def _knows(tokenizer: Any, language: str) -> bool:
     return language in tokenizer.get_added_vocab() or language in tokenizer.all_special_tokens
 
 
-_Linked: TypeAlias = tuple[Words, Words, GoldLinks | None]
+def calibration_settings(settings: AlignmentSettings) -> AlignmentSettings:
+    """Settings that ask for the pairs of the calibration file.
 
-
-class AskedPairs(NamedTuple):
-    """Which sentence pairs are asked for.
-
-    Attributes:
-        pairs: a file, or the pairs; None: those of the gold file, or without one those that a run brings.
-        gold: a file of links; of XL-WA and GIZA it brings its pairs.
-        most: how many at most.
-        languages: of a file of several, such as `en-it`; None: those of the run, or `en-it`.
-        form: of the file of links; None: as its name or its first line says.
-        first_index: of words in links; None: as the form has it.
-    """
-
-    pairs: str | Path | Sequence[tuple[Any, Any]] | None = None
-    gold: str | Path | None = None
-    most: int | None = None
-    languages: str | None = None
-    form: LinkForm | None = None
-    first_index: int | None = None
-
-
-def asked_pairs(settings: AlignmentSettings) -> AskedPairs:
-    """The pairs to align.
-
-    Raises:
-        InputError: languages are named of a file that holds no names of them.
-    """
-    if settings.pair is not None and not _is_read_as_corpus(settings.pairs):
-        msg = "pair names the languages of a .jsonl file of pairs; give such pairs, or leave pair out."
-        raise InputError(msg)
-    return AskedPairs(
-        settings.pairs,
-        settings.gold,
-        settings.sentences,
-        settings.pair,
-        settings.gold_form,
-        settings.first_index,
-    )
-
-
-def calibration_pairs(path: str | Path, settings: AlignmentSettings) -> AskedPairs:
-    """The pairs of a calibration file; words count alike there and in a gold file of the same form.
+    Words count alike there and in a gold file of the same form.
 
     Raises:
         InputError: neither the name nor the first line of a file tells its form.
     """
-    gold = settings.gold
+    gold, path = settings.gold, settings.calibration
+    assert path is not None  # noqa: S101 - it is asked for
     alike = gold is not None and form_of(path) == (settings.gold_form or form_of(gold))
-    return AskedPairs(gold=path, first_index=settings.first_index if alike else None)
+    return AlignmentSettings(gold=path, first_index=settings.first_index if alike else None)
 
 
-def pairs_of(model: Model, asked: AskedPairs) -> WordPairs:
+def pairs_of(model: Model, settings: AlignmentSettings) -> WordPairs:
     """The sentence pairs that are asked for, with their gold links where there are any.
 
     Args:
         model: a run brings its test part; in lower case it reads all pairs so.
-        asked: which.
+        settings: which pairs.
 
     Raises:
         InputError: there are no pairs, or the files cannot be used.
     """
-    if asked.gold is None and asked.pairs is None:
-        return _own_pairs(model, asked.most)
-    return _named(model, list(_linked_pairs(model, asked)), _origin(asked))
+    pairs = next(parts_of(model, settings), None)
+    if pairs is None:
+        msg = f"There are no sentence pairs in {origin_of(settings)}; give at least one."
+        raise InputError(msg)
+    return pairs
 
 
-def parts_of(model: Model, asked: AskedPairs, size: int) -> Iterator[WordPairs]:
+def parts_of(
+    model: Model, settings: AlignmentSettings, size: int | None = None
+) -> Iterator[WordPairs]:
     """The pairs as `pairs_of`, so many at a time; a file is read as far as is needed."""
-    if asked.gold is None and asked.pairs is None:
-        yield _own_pairs(model, asked.most)
+    if settings.gold is None and settings.pairs is None:
+        yield _test_pairs(model, settings.sentences)
         return
-    found = _linked_pairs(model, asked)
-    while part := list(islice(found, size)):
-        yield _named(model, part, _origin(asked))
+    pairs = _linked_pairs(model, settings)
+    while part := list(islice(pairs, size)):
+        texts = [(" ".join(source), " ".join(target)) for source, target, _ in part]
+        links = tuple(gold for *_, gold in part if gold is not None)
+        yield WordPairs(gold_of_texts(texts), links, origin_of(settings)).in_case_of(model)
 
 
-def number_of_pairs(model: Model, asked: AskedPairs) -> int:
+def number_of_pairs(model: Model, settings: AlignmentSettings) -> int:
     """How many pairs `pairs_of` gives, without holding them; raises as it does."""
-    if asked.gold is None and asked.pairs is None:
-        return len(_own_pairs(model, asked.most))
-    return sum(1 for _ in _linked_pairs(model, asked))
+    if settings.gold is None and settings.pairs is None:
+        return len(_test_pairs(model, settings.sentences))
+    return sum(1 for _ in _linked_pairs(model, settings))
 
 
-def _own_pairs(model: Model, count: int | None) -> WordPairs:
+def _test_pairs(model: Model, count: int | None) -> WordPairs:
     """Pairs of the test part of a run."""
     if not isinstance(model, Run):
         msg = f"{model.label} brings no pairs of its own; give pairs, or gold links with their sentences."
         raise InputError(msg)
-    _, texts = model_and_texts(model, sentences=count or OWN_PAIRS, gold=True)
-    own = texts.gold
-    assert own is not None  # noqa: S101 - it was asked for
-    if own.target is None:
+    _, texts = model_and_texts(model, sentences=count or PAIRS_OF_RUN, gold=True)
+    gold = texts.gold
+    assert gold is not None  # noqa: S101 - it was asked for
+    if gold.target is None:
         msg = "The sentences have no translations; give pairs of source, tab and translation."
         raise InputError(msg)
-    links = tuple(gold_links((source, target) for target, source in one) for one in own.pairs)
-    return WordPairs(own, links, texts.origin, model.lowercase)
+    links = tuple(gold_links((source, target) for target, source in pairs) for pairs in gold.pairs)
+    return WordPairs(gold, links, texts.origin, model.lowercase)
 
 
-def _linked_pairs(model: Model, asked: AskedPairs) -> Iterator[_Linked]:
-    if asked.gold is None:
-        return ((*words, None) for words in islice(_words_of(model, asked), asked.most))
-    known = None if asked.pairs is None else _words_of(model, asked)
-    found = islice(
-        read_links(asked.gold, known, form=asked.form, first_index=asked.first_index), asked.most
+def _linked_pairs(model: Model, settings: AlignmentSettings) -> Iterator[_Linked]:
+    """Words of both sides with gold links, or None in place of these."""
+    words = None if settings.pairs is None else _words_of(model, settings)
+    if settings.gold is None:
+        return ((*pair, None) for pair in islice(words or (), settings.sentences))
+    pairs = read_links(
+        settings.gold, words, form=settings.gold_form, first_index=settings.first_index
     )
-    return ((one.source, one.target, one.links) for one in found)
+    return ((pair.source, pair.target, pair.links) for pair in islice(pairs, settings.sentences))
 
 
-def _origin(asked: AskedPairs) -> str:
-    path = asked.pairs if asked.gold is None else asked.gold
+def origin_of(settings: AlignmentSettings) -> str:
+    """Where pairs come from, in words."""
+    path = settings.pairs if settings.gold is None else settings.gold
     return path_label(path) if isinstance(path, str | Path) else "pairs handed in"
 
 
-def _words_of(model: Model, asked: AskedPairs) -> Iterable[tuple[Words, Words]]:
-    pairs = asked.pairs
-    assert pairs is not None  # noqa: S101 - others have links
+def _words_of(model: Model, settings: AlignmentSettings) -> Iterable[tuple[Words, Words]]:
+    """The words of both sides of pairs that are given."""
+    pairs = settings.pairs
     if isinstance(pairs, str | Path):
         check_is_text(pairs)
         if not _is_read_as_corpus(pairs):
             return read_pairs(pairs)
-        own = split_pair(model.settings.corpus.pair if isinstance(model, Run) else DEFAULT_PAIR)
-        languages = own if asked.languages is None else split_pair(asked.languages)
-        if isinstance(model, Run) and languages == own[::-1]:
-            msg = f"pair is {asked.languages}, and {model.label} translates {'-'.join(own)}; leave pair out."
+        trained = split_pair(model.settings.corpus.pair if isinstance(model, Run) else DEFAULT_PAIR)
+        languages = trained if settings.pair is None else split_pair(settings.pair)
+        if isinstance(model, Run) and languages == trained[::-1]:
+            languages_of_run = "-".join(trained)
+            msg = f"pair is {settings.pair}, and {model.label} translates {languages_of_run}; leave pair out."
             raise InputError(msg)
-        rows = read_pair_file(Path(pairs), languages)
-        return ((tuple(source.split()), tuple(target.split())) for source, target in rows)
-    if not pairs or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
-        msg = "Pairs must be a list of (source, target) with at least one entry."
+        texts: Any = read_pair_file(Path(pairs), languages)
+    else:
+        if not pairs or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+            msg = "Pairs must be a list of (source, target) with at least one entry."
+            raise InputError(msg)
+        if not all(isinstance(side, str) for pair in pairs for side in pair):
+            msg = (
+                "Pairs must be of two texts for a model that reads text; give a Whisper for audio."
+            )
+            raise InputError(msg)
+        texts_of(pairs, "pairs")
+        texts = pairs
+    return ((tuple(source.split()), tuple(target.split())) for source, target in texts)
+
+
+def check_languages(settings: AlignmentSettings) -> None:
+    """Raises InputError where languages are named of pairs that hold no names of them."""
+    if settings.pair is not None and not _is_read_as_corpus(settings.pairs):
+        msg = "pair names the languages of a .jsonl file of pairs; give such pairs, or leave pair out."
         raise InputError(msg)
-    if not all(isinstance(side, str) for pair in pairs for side in pair):
-        msg = "Pairs must be of two texts for a model that reads text; give a Whisper for audio."
-        raise InputError(msg)
-    texts_of(pairs, "pairs")
-    return [(tuple(source.split()), tuple(target.split())) for source, target in pairs]
 
 
 def _is_read_as_corpus(pairs: object) -> bool:
     """Whether it is a file that a reader of corpora reads; .tsv may have more columns here."""
     if not isinstance(pairs, str | Path):
         return False
-    return Path(pairs).name.removesuffix(".gz").rpartition(".")[2] in readers_by_ending().keys() - {
-        "tsv"
-    }
-
-
-def _named(model: Model, found: Sequence[_Linked], origin: str) -> WordPairs:
-    if not found:
-        msg = f"There are no sentence pairs in {origin}; give at least one."
-        raise InputError(msg)
-    texts = [(" ".join(source), " ".join(target)) for source, target, _ in found]
-    links = tuple(one for *_, one in found if one is not None)
-    return WordPairs(gold_of_texts(texts), links, origin).in_case_of(model)
+    ending = Path(pairs).name.removesuffix(".gz").rpartition(".")[2]
+    return ending in readers_by_ending().keys() - {"tsv"}
 
 
 @dataclass(frozen=True)
-class ReadPairs:
-    """What a model attends to between the words of sentence pairs.
+class Chosen:
+    """Heads of one row of the weights, numbered layer by layer."""
+
+    row: Row
+    heads: tuple[int, ...]
+    per_layer: int
+
+    @property
+    def addresses(self) -> tuple[tuple[int, int], ...]:
+        """Layer and head of each."""
+        return tuple(divmod(head, self.per_layer) for head in self.heads)
+
+    @property
+    def names(self) -> str:
+        """The heads in words: `0.2, 1.3`."""
+        return ", ".join(f"{layer}.{head}" for layer, head in self.addresses)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Sentence pairs with the attention of all heads between their words.
 
     Attributes:
-        reading: the model with the pairs.
-        numbers: the pairs that it could be read on, in order; the rows of `weights`.
-        unaligned: of each pair whose tokens do not match its words why, by number.
-        weights: of all heads, layer by layer, by row.
+        pairs: all that were given.
+        numbers: those that are meant, in the order of the weights.
+        weights: of every head, layer by layer, by row of the weights.
+        gold: their links.
+        per_layer: number of heads of a layer.
     """
 
-    reading: Reading
+    pairs: WordPairs
     numbers: tuple[int, ...]
-    unaligned: dict[int, str]
-    weights: dict[Row, WordWeights]
+    weights: Mapping[Row, WordWeights]
+    gold: GoldGrid
+    per_layer: int
 
-    def grid(self, pairs: WordPairs) -> GoldGrid:
-        """The gold links of the pairs that were read; none where there is no gold."""
-        words = next(iter(self.weights.values())).weights
-        none = gold_links(())
-        links = [pairs.links[number] if pairs.links else none for number in self.numbers]
-        return gold_grid(links, *words.shape[-2:])
+    @property
+    def words(self) -> list[tuple[Words, Words]]:
+        """The words of both sides."""
+        return [self.pairs.words[number] for number in self.numbers]
+
+    @property
+    def links(self) -> list[GoldLinks]:
+        """The gold links."""
+        return [self.pairs.links[number] for number in self.numbers]
+
+    @cached_property
+    def paths(self) -> dict[Row, GreedyPath]:
+        """Heads as they are added by the gold links, by row of the weights."""
+        return {row: greedy_path(words, self.gold) for row, words in self.weights.items()}
+
+    def of(self, chosen: Sequence[int]) -> "Part":
+        """Some of the pairs, by their places here."""
+        index = list(chosen)
+        weights = {
+            row: WordWeights(words.weights[index], words.targets[index], words.sources[index])
+            for row, words in self.weights.items()
+        }
+        gold = GoldGrid(self.gold.sure[index], self.gold.possible[index])
+        numbers = tuple(np.array(self.numbers)[index].tolist())
+        return replace(self, numbers=numbers, weights=weights, gold=gold)
+
+    def with_links(self, links: Iterable[frozenset[Link]]) -> "Part":
+        """The same pairs with other links in place of gold."""
+        shape = next(iter(self.weights.values())).weights.shape[-2:]
+        return replace(self, gold=gold_grid([gold_links(pair) for pair in links], *shape))
+
+    def heads(self, row: Row, *heads: int) -> Chosen:
+        """Heads of a row, by their numbers."""
+        return Chosen(row, heads, self.per_layer)
+
+    def counts(self, chosen: Chosen) -> Counts:
+        """How the links of these heads agree with gold."""
+        return count_set(self.weights[chosen.row], chosen.heads, self.gold)
+
+    def links_of(self, chosen: Chosen) -> dict[int, dict[Link, float]]:
+        """The links of these heads in every pair, with their weights, by number."""
+        links = weighed_links(self.weights[chosen.row].of_heads(chosen.heads))
+        return dict(zip(self.numbers, links, strict=True))
 
 
 class AlignedPairs:
@@ -335,13 +372,14 @@ class AlignedPairs:
         assert gold.target is not None  # noqa: S101 - these are pairs
         sentences = read_sentences(model, gold.texts, pairs.origin)
         self.pairs = pairs
-        sources = align_corpus(both.source, gold.source, [one.source for one in sentences.texts])
-        tokens = [one.target for one in sentences.texts if one.target is not None]
+        texts = sentences.texts
+        sources = align_corpus(both.source, gold.source, [text.source for text in texts])
+        tokens = [text.target for text in texts if text.target is not None]
         targets = align_corpus(both.target, gold.target, tokens)
-        found = zip(sources.alignments, targets.alignments, strict=True)
-        aligned = [one is not None and other is not None for one, other in found]
+        sides = zip(sources.alignments, targets.alignments, strict=True)
+        aligned = [None not in side for side in sides]
         self.reading = prepare(model, sentences, ["cross"], memory=memory)
-        usable = {one.number: one for one in sentences.usable}
+        usable = {text.number: text for text in sentences.usable}
         self.numbers = tuple(number for number in sorted(usable) if aligned[number])
         self.unaligned = {
             number: sources.reasons.get(
@@ -355,21 +393,17 @@ class AlignedPairs:
             number, why = next(iter(self.unaligned.items()))
             msg = f"None of the {len(pairs)} pairs can be aligned; of pair {number + 1}: {why}."
             raise NothingUsableError(msg)
-        self._sources = [
-            pieces_of(one, len(gold.source[n].spans)) for n, one in enumerate(sources.alignments)
-        ]
-        self._targets = [
-            pieces_of(one, len(gold.target[n].spans)) for n, one in enumerate(targets.alignments)
-        ]
-        for number, one in usable.items():
+        self._sources, self._targets = (
+            [
+                pieces_of(alignment, len(sentence.spans))
+                for alignment, sentence in zip(corpus.alignments, side, strict=True)
+            ]
+            for corpus, side in ((sources, gold.source), (targets, gold.target))
+        )
+        for number, text in usable.items():
             # A start token that the tokenizer put there is not predicted.
             pieces = self._targets[number]
-            self._targets[number] = replace(pieces, words=pieces.words[-len(one.labels) :])
-
-    @property
-    def layers(self) -> int:
-        """Number of decoder layers."""
-        return self.shape[0]
+            self._targets[number] = replace(pieces, words=pieces.words[-len(text.labels) :])
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -394,35 +428,35 @@ class AlignedPairs:
             take: called with the numbers of the pairs and their weights by row.
             rows: which rows belong to a token, see `word_weights`.
             from_word: see `word_weights`.
-            layers: those that are wanted; None: all.
+            layers: which decoder layers; None: all.
             batch_size: most pairs in one forward pass.
             progress: called with (pairs done, pairs in all).
             model: another model of the same class and configuration; None: the one of the pairs.
         """
-        wanted = range(self.layers) if layers is None else layers
-        held: list[dict[Row, WordWeights]] = []
+        selected = range(self.shape[0]) if layers is None else layers
+        batch: list[dict[Row, WordWeights]] = []
 
         def update(layer: LayerWeights) -> None:
             targets, sources = (
                 [side[number] for number in layer.sentences]
                 for side in (self._targets, self._sources)
             )
-            held.append(
+            batch.append(
                 {
                     row: word_weights(layer.weights, targets, sources, row=row, from_word=from_word)
                     for row in rows
                 }
             )
-            if len(held) == len(wanted):
-                take(layer.sentences, {row: _together([one[row] for one in held]) for row in rows})
-                held.clear()
+            if len(batch) == len(selected):
+                take(layer.sentences, {row: _together([of[row] for of in batch]) for row in rows})
+                batch.clear()
 
         reading = self.reading if model is None else self.reading.by(model)
-        reading = replace(reading, selection=Selection(tuple(wanted)))
-        reading.feed([_Consumer(update)], batch_size=batch_size, progress=progress)
+        reading = replace(reading, selection=Selection(tuple(selected)))
+        reading.feed([Receiver(update)], batch_size=batch_size, progress=progress)
 
-    def read(self, settings: AlignmentSettings, what: str, model: object = None) -> ReadPairs:
-        """The weights between the words of all pairs, in memory.
+    def read(self, settings: AlignmentSettings, what: str, model: object = None) -> Part:
+        """The pairs with the weights between their words, in memory.
 
         Args:
             settings: those of the question: rows, tokens of words, size of batches, memory, progress.
@@ -432,55 +466,40 @@ class AlignedPairs:
         Raises:
             InputError: they need more memory than there is.
         """
-        heads, rows = self.shape[0] * self.shape[1], settings.rows
+        (layers, per_layer), rows = self.shape, settings.rows
         words = [self.pairs.words[number] for number in self.numbers]
-        longest = tuple(max(len(one[side]) for one in words) for side in (1, 0))
-        shape = (len(self.numbers), heads, *longest)
+        longest = [max(len(pair[side]) for pair in words) for side in (1, 0)]
+        shape = (len(words), layers * per_layer, *longest)
         check_memory(
             _BYTES * len(rows) * torch.Size(shape).numel(),
-            f"The attention of {heads} heads between the words of {len(self.numbers)} pairs",
+            f"The attention of {layers * per_layer} heads between the words of {len(words)} pairs",
             _FEWER,
             memory=settings.memory,
         )
-        found = {row: _empty(shape) for row in rows}
+        weights = {row: _empty(shape) for row in rows}
         places = {number: place for place, number in enumerate(self.numbers)}
 
         def take(numbers: Sequence[int], batch: dict[Row, WordWeights]) -> None:
-            for row, own in batch.items():
+            for row, of_batch in batch.items():
                 for index, number in enumerate(numbers):
                     if number in places:
-                        _put(found[row], places[number], own, index)
+                        _put(weights[row], places[number], of_batch, index)
 
-        tell = None if settings.progress is None else partial(settings.progress, what)
         self.feed(
             take,
             rows=rows,
             from_word=settings.from_tokens,
             batch_size=settings.batch_size,
-            progress=tell,
+            progress=settings.progress and partial(settings.progress, what),
             model=model,
         )
-        return ReadPairs(self.reading, self.numbers, self.unaligned, found)
-
-
-@dataclass(frozen=True)
-class _Consumer:
-    """A function as a consumer of layers."""
-
-    update: Callable[[LayerWeights], None]
-
-
-def pieces_of(alignment: Alignment | None, count: int) -> Pieces:
-    """Which word each token belongs to; words between spaces share no token, so a unit is a word."""
-    if alignment is None:
-        return Pieces((), count)
-    first = {unit: word for word, unit in reversed(list(enumerate(alignment.unit_of_word)))}
-    words = (None if unit is None else first[unit] for unit in alignment.unit_of_token)
-    return Pieces(tuple(words), count)
+        none = gold_links(())
+        links = [self.pairs.links[number] if self.pairs.links else none for number in self.numbers]
+        return Part(self.pairs, self.numbers, weights, gold_grid(links, *longest), per_layer)
 
 
 def _together(layers: Sequence[WordWeights]) -> WordWeights:
-    weights = torch.cat([one.weights for one in layers], 1)
+    weights = torch.cat([layer.weights for layer in layers], 1)
     return WordWeights(weights, layers[0].targets, layers[0].sources)
 
 

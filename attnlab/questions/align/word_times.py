@@ -1,10 +1,10 @@
 """Which cross-attention heads of Whisper say when a word was spoken: `attnlab align` on audio."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
@@ -23,11 +23,12 @@ from attnlab.core import InputError, path_label, usable_device, write_table
 from attnlab.evaluation import Steps, versions_in_words
 from attnlab.labels import untrained_twin
 from attnlab.models import Model
-from attnlab.questions.align.alignment_files import HEADS_FILE
-from attnlab.questions.align.heard_words import HeardWords, Hearing, hear
+from attnlab.questions.align.compared_systems import unscored
+from attnlab.questions.align.heard_words import HeardWords, Hearing, hear, spoken_words
 from attnlab.questions.align.question import (
     CHOICE_NAMES,
     CHOSEN,
+    HEADS_FILE,
     ORACLE,
     QUESTION,
     START_CHANGE,
@@ -37,12 +38,12 @@ from attnlab.questions.align.question import (
     notes_on_intervals,
     notes_on_pairs,
 )
-from attnlab.questions.align.spoken_words import spoken_words
+from attnlab.questions.align.word_reading import Chosen, origin_of
 from attnlab.results import Result
 
 # Heads that are added to a set: among so many that are best alone.
 CANDIDATES = 24
-OWN_HEADS = "alignment_heads of the model"
+HEADS_OF_MODEL = "alignment_heads of the model"
 LAST_HALF = "mean of the last half of the layers"
 EVEN = "words spread evenly"
 Errors = Float64[Tensor, "audio 2"]
@@ -62,17 +63,16 @@ class _Part:
 
     def of_set(self, heads: Sequence[int]) -> Errors:
         """The errors of the mean over some heads."""
-        return torch.stack([one.errors(one.found_by(heads)) for one in self.heard])
+        return torch.stack([audio.errors(audio.starts_by(heads)) for audio in self.heard])
 
 
-@dataclass(frozen=True)
-class _System:
+class _System(NamedTuple):
     """A way to find when words begin, and its errors."""
 
     name: str
     kind: str
     errors: Errors
-    heads: tuple[int, ...] | None = None
+    heads: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,16 +107,16 @@ def align_audio(model: Model, settings: AlignmentSettings) -> Result:
     _set_language(model, settings.source_language)
     model.move_to(usable_device(settings.device))
     given = spoken_words(model, settings.pairs, settings.sentences)
-    file = None if settings.heads is None else read_heads(settings.heads)
-    if file is not None:
+    if settings.heads is not None:
+        file = read_heads(settings.heads)
         settings = replace(settings, row=file.row)
-    hearing = hear(model, given, settings)
-    if file is not None:
+        hearing = hear(model, given, settings)
         file.check_fits(*hearing.shape, model.checksum)
         report = _part(hearing.heard)
         systems = [_of_heads(CHOSEN, "choice", report, file.numbers)]
         about = {"Heads from": path_label(str(settings.heads))}
     else:
+        hearing = hear(model, given, settings)
         calibration, report = _halves(model, hearing, settings)
         systems = list(_systems(model, hearing, calibration, report, settings))
         file = _file(model, hearing.shape, systems[0], len(calibration.heard), settings)
@@ -131,7 +131,7 @@ def align_audio(model: Model, settings: AlignmentSettings) -> Result:
     }
     first = next(iter(hearing.unaligned.items()), None)
     notes = [
-        *notes_on_pairs(settings, _origin(settings), len(given), len(hearing.heard), first),
+        *notes_on_pairs(settings, origin_of(settings), len(given), len(hearing.heard), first),
         *notes_on_intervals(len(report.heard)),
     ]
     count = f"{len(report.heard)}, {int(systems[0].errors[:, 1].sum())} words"
@@ -141,7 +141,7 @@ def align_audio(model: Model, settings: AlignmentSettings) -> Result:
         tables,
         {
             **model.facts,
-            "Audio": f"{count}, from {_origin(settings)}",
+            "Audio": f"{count}, from {origin_of(settings)}",
             **about,
             "Target words": "read by the model (teacher forcing)",
             "Starts of words": f"path of the first token's {file.row} row, standardized, median of "
@@ -193,13 +193,8 @@ def _set_language(model: Model, language: str | None) -> None:
         raise InputError(msg) from error
 
 
-def _origin(settings: AlignmentSettings) -> str:
-    given = settings.pairs
-    return path_label(given) if isinstance(given, str | Path) else "pairs handed in"
-
-
 def _part(heard: Sequence[HeardWords]) -> _Part:
-    alone = [one.errors(one.found(one.weights)) for one in heard]
+    alone = [audio.errors(audio.starts_by_each(audio.weights)) for audio in heard]
     return _Part(heard, torch.stack(alone, 1))
 
 
@@ -238,7 +233,7 @@ def choose_heads(part: _Part, settings: AlignmentSettings) -> _Path:
     while len(heads) < most:
         rest = [head for head in best if head not in heads]
         tried = torch.stack(
-            [steps.of(partial(_with_each, one, heads, rest))() for one in part.heard], 1
+            [steps.of(partial(_with_each, audio, heads, rest))() for audio in part.heard], 1
         )
         means = _mean_error(tried)
         place = int(means.argmin())
@@ -248,11 +243,11 @@ def choose_heads(part: _Part, settings: AlignmentSettings) -> _Path:
 
 
 def _with_each(
-    one: HeardWords, heads: Sequence[int], rest: Sequence[int]
+    audio: HeardWords, heads: Sequence[int], rest: Sequence[int]
 ) -> Float64[Tensor, "head 2"]:
     """The errors of the mean over `heads` and one of the rest."""
-    total = one.weights[list(heads)].sum(0) + one.weights[list(rest)]
-    return one.errors(one.found(total / (len(heads) + 1)))
+    total = audio.weights[list(heads)].sum(0) + audio.weights[list(rest)]
+    return audio.errors(audio.starts_by_each(total / (len(heads) + 1)))
 
 
 def _of_heads(name: str, kind: str, part: _Part, heads: Sequence[int]) -> _System:
@@ -273,15 +268,15 @@ def _systems(
     for name, heads in choices.items():
         yield _of_heads(CHOICE_NAMES[name], "choice", report, heads)
     layers, each = hearing.shape
-    own = getattr(model.model.generation_config, "alignment_heads", None) or ()
-    if own and all(layer < layers and head < each for layer, head in own):
-        numbers = [layer * each + head for layer, head in own]
-        yield _of_heads(OWN_HEADS, "default", report, numbers)
+    configured = getattr(model.model.generation_config, "alignment_heads", None) or ()
+    if configured and all(layer < layers and head < each for layer, head in configured):
+        numbers = [layer * each + head for layer, head in configured]
+        yield _of_heads(HEADS_OF_MODEL, "default", report, numbers)
     half = range(layers // 2 * each, layers * each)
     yield _of_heads(LAST_HALF, "default", report, half)
     even = [
-        one.errors(one.words * one.spoken.audio.seconds / len(one.spoken.words))
-        for one in report.heard
+        audio.errors(audio.words * audio.spoken.audio.seconds / len(audio.spoken.words))
+        for audio in report.heard
     ]
     yield _System(EVEN, "baseline", torch.stack(even))
     if not settings.quick:
@@ -307,27 +302,25 @@ def _untrained(model: Model, settings: AlignmentSettings) -> _System:
 def _system_rows(
     systems: Sequence[_System], per_layer: int, settings: AlignmentSettings
 ) -> pd.DataFrame:
-    errors, count = [one.errors for one in systems], len(systems[0].errors)
-    found = paired_differences(None, errors, ratio)
-    changes = paired_differences(errors[0], errors[1:], ratio)
-    rows: list[dict[str, Any]] = [
-        {
-            "system": one.name,
-            "kind": one.kind,
-            "row": "" if one.heads is None else _row(settings),
-            "heads": ", ".join(
-                f"{head // per_layer}.{head % per_layer}" for head in one.heads or ()
-            ),
-            "pairs": count,
-            "words": int(one.errors[:, 1].sum()),
-            **START_ERROR.cells(error.change, error.low, error.high),
-        }
-        for one, error in zip(systems, found, strict=True)
+    errors = [system.errors for system in systems]
+    means = paired_differences(None, errors, ratio)
+    rows = [
+        unscored(
+            system.name,
+            len(system.errors),
+            0,
+            Chosen(_row(settings), system.heads, per_layer) if system.heads else None,
+        )
+        | {"kind": system.kind, "words": int(system.errors[:, 1].sum())}
+        | START_ERROR.cells(mean.change, mean.low, mean.high)
+        for system, mean in zip(systems, means, strict=True)
     ]
-    none = START_CHANGE.cells(float("nan"), p=float("nan"))
-    for row, change in zip(rows, [None, *changes], strict=True):
-        row.update(none if change is None else change.cells(START_CHANGE))
-    return pd.DataFrame(rows)[[name for name in SYSTEMS if name in rows[0]]]
+    rows[0] |= START_CHANGE.cells(float("nan"), p=float("nan"))
+    changes = paired_differences(errors[0], errors[1:], ratio)
+    for row, change in zip(rows[1:], changes, strict=True):
+        row.update(change.cells(START_CHANGE))
+    columns = [name for name in SYSTEMS if name in rows[0]]
+    return pd.DataFrame(rows)[columns].drop(columns="links_given")
 
 
 def _row(settings: AlignmentSettings) -> Any:
@@ -335,33 +328,33 @@ def _row(settings: AlignmentSettings) -> Any:
 
 
 def _head_rows(report: _Part, file: AlignmentHeads) -> pd.DataFrame:
-    found = paired_differences(None, list(report.alone), ratio)
+    means = paired_differences(None, list(report.alone), ratio)
     rows = [
         {
             "layer": head // file.heads_per_layer,
             "head": head % file.heads_per_layer,
             "row": file.row,
-            **START_ERROR.cells(error.change, error.low, error.high),
-            "chosen": head in file.numbers,
+            **START_ERROR.cells(mean.change, mean.low, mean.high),
+            "chosen_head": head in file.numbers,
         }
-        for head, error in enumerate(found)
+        for head, mean in enumerate(means)
     ]
     return pd.DataFrame(rows)
 
 
 def _word_rows(heard: Sequence[HeardWords], heads: Sequence[int]) -> pd.DataFrame:
     """When each word begins, and when by the heads."""
-    rows: list[Mapping[str, Any]] = [
+    rows = [
         {
             "pair": number,
-            "audio": one.spoken.audio.name,
-            "position": int(word),
-            "word": one.spoken.words[word].word,
-            "start": one.spoken.words[word].start,
-            "found_start": float(start),
+            "audio": audio.spoken.audio.name,
+            "word_number": int(word),
+            "word": audio.spoken.words[word].word,
+            "start": audio.spoken.words[word].start,
+            "start_by_heads": float(start),
         }
-        for number, one in enumerate(heard, start=1)
-        for word, start in zip(one.words, one.found_by(heads), strict=True)
+        for number, audio in enumerate(heard, start=1)
+        for word, start in zip(audio.words, audio.starts_by(heads), strict=True)
     ]
     return pd.DataFrame(rows)
 
@@ -377,7 +370,7 @@ def _file(
     (error,) = paired_differences(None, [chosen.errors], ratio)
     low, high = error.interval or (None, None)
     return AlignmentHeads(
-        heads=tuple((head // each, head % each) for head in chosen.heads or ()),
+        heads=tuple((head // each, head % each) for head in chosen.heads),
         row=_row(settings),
         from_word="first",
         rule="target",
@@ -390,5 +383,5 @@ def _file(
         start_error=error.change,
         start_error_low=low,
         start_error_high=high,
-        scored_on=f"{len(chosen.errors)} audio files of {_origin(settings)}",
+        scored_on=f"{len(chosen.errors)} audio files of {origin_of(settings)}",
     )

@@ -44,13 +44,7 @@ from attnlab.questions.align import (
     word_reading,
 )
 from attnlab.questions.align.aligning import align
-from attnlab.questions.align.chosen_heads import (
-    Chosen,
-    Part,
-    alike_shares,
-    halves,
-    heads_without_gold,
-)
+from attnlab.questions.align.chosen_heads import alike_shares, halves, heads_without_gold
 from attnlab.questions.align.question import (
     CHOICE_NAMES,
     AlignmentSettings,
@@ -61,7 +55,7 @@ from attnlab.questions.align.question import (
     TranslationsNotAligned,
     both_named,
 )
-from attnlab.questions.align.word_reading import AskedPairs, _knows, pairs_of
+from attnlab.questions.align.word_reading import Chosen, Part, _knows, pairs_of
 from attnlab.reading.sentences import read_sentences
 
 pytestmark = pytest.mark.usefixtures("no_page")
@@ -252,7 +246,7 @@ def engine_choices(part: Part, per_layer: int) -> dict[str, tuple[float, set[tup
     count = part.weights["output"].weights.shape[1]
 
     def aer(heads: Sequence[int]) -> float:
-        return float(scored(part.counts(Chosen("output", tuple(heads))), "aer"))
+        return float(scored(part.counts(Chosen("output", tuple(heads), per_layer)), "aer"))
 
     firsts = {(layer,): aer([layer]) for layer in range(0, count, per_layer)}
     sets: dict[tuple[int, ...], float] = {}
@@ -280,7 +274,7 @@ def test_what_engines_can_be_told_is_chosen_among_what_they_read(
     gold = gold_file(tmp_path, [*PAIRS, *((target, source) for source, target in PAIRS)])
     found = align(model, gold=gold, choose=choose, **QUICK)
     loaded = Model(*model)
-    pairs = pairs_of(loaded, AskedPairs(gold=gold))
+    pairs = pairs_of(loaded, AlignmentSettings(gold=gold))
     read = halves(loaded, pairs, AlignmentSettings(**QUICK))
     per_layer = read.aligned.shape[1]
     told = found.details["configuration"]
@@ -293,7 +287,7 @@ def test_what_engines_can_be_told_is_chosen_among_what_they_read(
         row = systems.loc["chosen heads" if choose == name else CHOICE_NAMES[name]]
         assert (row["kind"], row["row"]) == ("choice", "output")
         assert row["heads"] == ", ".join(f"{layer}.{head}" for layer, head in heads)
-        counts = read.report.counts(Chosen("output", numbers))
+        counts = read.report.counts(Chosen("output", numbers, per_layer))
         assert row["aer"] == pytest.approx(float(scored(counts, "aer")))
     layer = told["marian"]["heads"][0][0]
     assert told["marian"]["transformer-guided-alignment-layer"] == layer + 1
@@ -385,7 +379,7 @@ def test_heads_are_chosen_on_other_pairs_than_they_are_scored_on(tmp_path: Path)
     after = align(model, gold=gold, **QUICK)
     assert before.details["chosen"] == after.details["chosen"]
     assert before.systems["aer"].iloc[0] != after.systems["aer"].iloc[0]
-    columns = ["row", "step", "layer", "head", "calibration_aer"]
+    columns = ["row", "heads_averaged", "layer", "head", "calibration_aer"]
     pd.testing.assert_frame_equal(before.steps[columns], after.steps[columns])
 
 
@@ -477,7 +471,7 @@ def test_controls_and_the_statistical_aligner(small_run: Path) -> None:
     assert systems["aer"].between(0, 1).all()
     changes = systems["aer_change"].iloc[1:] + systems["aer"].iloc[0]
     assert changes.to_numpy() == pytest.approx(systems["aer"].iloc[1:].to_numpy())
-    assert found.calibration["pairs"].is_monotonic_increasing
+    assert found.calibration["calibration_pairs"].is_monotonic_increasing
 
 
 def saved_model(folder: Path, build: Callable[[], Any] = marian) -> Path:
@@ -524,7 +518,7 @@ def test_both_directions(how: str | None, tmp_path: Path) -> None:
         links[name] = links_in_file(tmp_path / name / "links.pharaoh")
     table = found.systems.set_index("system")
     row = table.loc["heads of the other direction"]
-    for column in ("row", "heads", "aer", "links"):
+    for column in ("row", "heads", "aer", "links_given"):
         assert row[column] == systems["backward"][column]
     assert table.iloc[0]["aer"] == systems["forward"]["aer"]
     reverse = read_heads(tmp_path / "both" / "reverse_heads.json")
@@ -537,7 +531,7 @@ def test_both_directions(how: str | None, tmp_path: Path) -> None:
             symmetrized(own, {(s, t) for t, s in other}, each)
             for own, other in zip(links["forward"], links["backward"], strict=True)
         ]
-        count = table.loc[f"chosen heads of both directions ({each})", "links"]
+        count = table.loc[f"chosen heads of both directions ({each})", "links_given"]
         assert count == sum(len(expected[number]) for number in reported)
         if each == (how or "grow-diag-final-and"):
             assert links_in_file(tmp_path / "both" / "links.pharaoh") == expected
@@ -570,7 +564,7 @@ def test_a_corpus_in_both_directions(
     own, both = again.systems.to_dict("records")
     assert own == pytest.approx(alone.systems.iloc[0].to_dict(), nan_ok=True)
     assert (both["system"], both["heads"]) == (both_named("grow-diag-final-and"), "")
-    assert both["links"] == sum(map(len, links_in_file(links)))
+    assert both["links_given"] == sum(map(len, links_in_file(links)))
     gold_links_of = [one.links for one in read_links(gold)]
     counts = count_links(links_in_file(links), gold_links_of)
     assert both["aer"] == pytest.approx(float(scored(counts, "aer")))
@@ -588,7 +582,7 @@ def test_both_directions_without_gold_links(tmp_path: Path) -> None:
     both, one = (links_in_file(tmp_path / name / "links.pharaoh") for name in ("both", "alone"))
     assert all(own <= joined for own, joined in zip(one, both, strict=True))
     assert both != one
-    assert found.systems["links"].tolist() == [sum(map(len, links)) for links in (one, both)]
+    assert found.systems["links_given"].tolist() == [sum(map(len, links)) for links in (one, both)]
     assert found.systems["system"].tolist() == ["chosen heads", both_named("union")]
     assert read_heads(tmp_path / "both" / "reverse_heads.json").aer is None
 
@@ -734,10 +728,10 @@ def test_links_that_are_there_are_not_replaced_unasked(tmp_path: Path) -> None:
 
 def test_what_is_told_of_one_direction_alone_is_refused() -> None:
     for given, message in (
-        ({"symmetrize": "union"}, "symmetrize is of links of both directions; give reverse"),
-        ({"reverse_heads": "r.json", "heads": "h.json"}, "reverse_heads is of links of both"),
+        ({"symmetrize": "union"}, "symmetrize is given without reverse; give both"),
+        ({"reverse_heads": "r.json", "heads": "h.json"}, "reverse_heads is given without reverse"),
         ({"reverse": "r", "heads": "h.json"}, "heads are given for one .* give reverse_heads too"),
-        ({"reverse": "r", "reverse_heads": "h.json"}, "reverse_heads are given .* give heads too"),
+        ({"reverse": "r", "reverse_heads": "h.json"}, "heads are given for one .* give heads too"),
         ({"reverse": "r", "symmetrize": "both"}, "symmetrize must be one of"),
     ):
         with pytest.raises(InputError, match=message):
@@ -755,7 +749,7 @@ def test_heads_of_the_other_direction_are_chosen_alike(
         return learned[-1]
 
     def choosing(*args: Any) -> Any:
-        given.append(args[2])
+        given.append(args[1])
         return choices(*args)
 
     monkeypatch.setattr("attnlab.questions.align.chosen_heads.FEWEST_TRAINING", 1)
@@ -773,7 +767,7 @@ def test_without_gold(tmp_path: Path) -> None:
     found = align(model, PAIRS, **QUICK)
     assert any(isinstance(note, NoGold) for note in found.notes)
     assert "aer" not in found.systems
-    assert found.heads["chosen"].sum() == 1
+    assert found.heads["chosen_head"].sum() == 1
     with pytest.raises(InputError, match="chosen by gold links"):
         align(model, PAIRS, choose="single", **QUICK)
     found.save(tmp_path / "out")
@@ -793,7 +787,7 @@ def test_without_gold(tmp_path: Path) -> None:
         ({"pairs": PAIRS, "first_index": 1}, "first_index is given without gold; give both"),
         (
             {"pairs": PAIRS, "gold": "g", "gold_format": "x"},
-            "gold_format must be one of pharaoh, naacl",
+            "gold format must be one of pharaoh, naacl",
         ),
     ],
 )
@@ -928,7 +922,7 @@ def test_translations_that_cannot_be_aligned_are_left_out_of_both_sides(
 def planted_part(shares: dict[str, list[float]], words: list[tuple[str, str]]) -> Part:
     """Heads that link that share of the words of each pair at the same place, and the others to the next."""
     model = Model(marian(), tokenizer())
-    pairs = pairs_of(model, AskedPairs(pairs=words))
+    pairs = pairs_of(model, AlignmentSettings(pairs=words))
     size = len(words[0][0].split())
     there = torch.ones(len(words), size, dtype=torch.bool)
     weights = {}
@@ -941,7 +935,8 @@ def planted_part(shares: dict[str, list[float]], words: list[tuple[str, str]]) -
                     grid[number, head, place, place if right else (place + 1) % size] = 1
         weights[row] = WordWeights(grid, there, there)
     numbers = tuple(range(len(words)))
-    return Part(pairs, numbers, weights, gold_grid([gold_links(())] * len(words), size, size))
+    gold = gold_grid([gold_links(())] * len(words), size, size)
+    return Part(pairs, numbers, weights, gold, per_layer=2)
 
 
 def test_without_gold_the_head_is_taken_that_links_words_written_alike() -> None:
@@ -954,13 +949,11 @@ def test_without_gold_the_head_is_taken_that_links_words_written_alike() -> None
         pytest.approx([2 / 6, 4 / 6]),
         pytest.approx([0, 1]),
     ]
-    assert heads_without_gold(part, None) == Chosen("input", (1,))
+    assert heads_without_gold(part) == Chosen("input", (1,), 2)
     scores = {row: head_properties(one).score for row, one in part.weights.items()}
     best = max(float(one.max()) for one in scores.values())
     other = [(source, "il gatto vede un cane e rosso otto ora") for source, _ in words]
-    found = heads_without_gold(
-        planted_part({"output": [1 / 3, 2 / 3], "input": [0.0, 1.0]}, other), None
-    )
+    found = heads_without_gold(planted_part({"output": [1 / 3, 2 / 3], "input": [0.0, 1.0]}, other))
     assert found is not None
     assert float(scores[found.row][found.heads[0]]) == pytest.approx(best)
 
@@ -974,7 +967,7 @@ def test_one_standard_error_decides_which_heads_are_as_good(count: int, near: bo
     sharp.copy_(0.6 * sharp + 0.4 / 6)
     scores = head_properties(part.weights["output"]).score
     assert scores[0] < scores[1]
-    assert heads_without_gold(part, None) == Chosen("output", (1 if near else 0,))
+    assert heads_without_gold(part) == Chosen("output", (1 if near else 0,), 2)
 
 
 def test_pairs_of_single_words_tell_no_heads_apart(tmp_path: Path) -> None:
@@ -1008,7 +1001,7 @@ def test_parts_of_a_corpus_are_aligned_as_the_whole(
         row = found.systems.iloc[0]
         lines = (tmp_path / name).read_text().splitlines()
         assert len(lines) == len(pairs)
-        assert row["links"] == sum(len(line.split()) for line in lines)
+        assert row["links_given"] == sum(len(line.split()) for line in lines)
         assert row["pairs"] == sum(map(bool, lines))
     assert (tmp_path / "parts").read_bytes() == (tmp_path / "whole").read_bytes()
     assert all(total == len(pairs) for _, total in told)
@@ -1059,7 +1052,10 @@ def test_a_pair_that_one_model_cannot_read_leaves_the_halves_as_they_are(tmp_pat
     assert words == [pairs[number] for number in numbers]
     model = Model(reverse, tokenizer())
     without = halves(
-        model, pairs_of(model, AskedPairs(gold=gold)), AlignmentSettings(**QUICK), turned=True
+        model,
+        pairs_of(model, AlignmentSettings(gold=gold)),
+        AlignmentSettings(**QUICK),
+        turned=True,
     )
     assert not set(without.calibration.numbers) & set(numbers)
     assert set(without.report.numbers) == set(numbers)

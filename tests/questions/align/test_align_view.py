@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from made_alignment import HEADS, LAYERS, NAMES, alignment, system
+from made_alignment import HEADS, LAYERS, NAMES, alignment
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
@@ -17,11 +17,9 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path as Outline
 
 from attnlab.core import InputError
-from attnlab.labels import AER
 from attnlab.questions.align.pair_figure import MOST_WORDS, STROKES, draw_pair, links_by_kind
-from attnlab.questions.align.question import AER_CHANGE, ORACLE, QUESTION, SCORES, both_named
-from attnlab.questions.align.score_figures import draw_calibration, draw_scores
-from attnlab.questions.align.view import answer_of
+from attnlab.questions.align.question import AER_CHANGE, QUESTION, SCORES
+from attnlab.questions.align.view import draw_calibration, draw_scores
 from attnlab.results import Result, print_shown
 
 
@@ -32,129 +30,80 @@ def with_details(result: Result, **changed: Any) -> Result:
 # --- the answer ---
 
 
-def test_a_clear_win_names_the_heads_their_score_and_the_best_default() -> None:
+def answer_of(result: Result) -> str:
+    (answer,) = result.answers
+    return answer
+
+
+def with_interval(result: Result, low: float, high: float) -> Result:
+    """The difference of all defaults from the chosen heads has this interval."""
+    default = result.systems["kind"] == "default"
+    result.systems.loc[default, [AER_CHANGE.low, AER_CHANGE.high]] = [low, high]
+    return result
+
+
+def test_the_answer_names_the_heads_their_score_and_the_best_default() -> None:
     assert answer_of(alignment()) == (
-        "Head 0.2, read one step later, aligns best: AER 0.310 [0.290, 0.330] on 250 pairs, 21.0 points "
-        "below the best of what engines take by default (first head of the last layer, AER 0.520 "
-        "[0.500, 0.540])."
+        "Head 0.2, read one step later, has AER 0.310 [0.290, 0.330], better than what engines take by "
+        "default (first head of the last layer)."
     )
     several = answer_of(alignment(chosen=[(0, 2), (1, 1), (2, 3)], row="output"))
     assert several.startswith(
-        "Heads 0.2, 1.1 and 2.3, read at the step that predicts the word, align best: AER 0.310"
+        "Heads 0.2, 1.1 and 2.3, read at the step that predicts the word, have AER 0.310"
     )
 
 
 @pytest.mark.parametrize(
-    ("aer", "near"),
-    [(0.501, "1.9 points above"), (0.539, "1.9 points below"), (0.52, "as good as")],
+    ("ends", "beside"),
+    [
+        ((0.001, 0.02), "better than"),
+        ((-0.02, -0.001), "worse than"),
+        ((-0.01, 0.01), "no better beyond chance than"),
+        ((math.nan, math.nan), "no better beyond chance than"),
+    ],
 )
-def test_defaults_that_are_as_good_are_what_the_first_sentence_begins_with(
-    aer: float, near: str
+def test_the_interval_says_whether_a_default_is_as_good(
+    ends: tuple[float, float], beside: str
 ) -> None:
-    said = answer_of(alignment(aer=aer))
-    assert said.startswith("The best of what engines take by default (first head of the last layer")
-    assert f"is {near} the chosen head 0.2, read one step later, which has AER {aer:.3f} " in said
-    assert "on 250 pairs (95 % interval of the difference [" in said
-    # Intervals there are 5 points wide on either side.
-    assert said.endswith("whether the two differ by more than 2 points these pairs do not tell.")
-
-
-def test_defaults_that_are_surely_as_good_leave_little_to_gain() -> None:
-    found = alignment(aer=0.51)
-    default = found.systems["kind"] == "default"
-    found.systems.loc[default, [AER_CHANGE.low, AER_CHANGE.high]] = [0.005, 0.015]
-    said = answer_of(found)
-    assert "is 1.0 points above the chosen head 0.2" in said
-    assert said.endswith("[+0.5, +1.5]): that is within 2 points, so there is little to gain.")
+    assert f", {beside} what engines take by default" in answer_of(
+        with_interval(alignment(), *ends)
+    )
 
 
 def test_of_few_pairs_there_is_no_interval() -> None:
-    for aer in (0.51, 0.55, 0.48):
-        found = alignment(aer=aer)
-        ends = [end for estimate in (AER, AER_CHANGE) for end in (estimate.low, estimate.high)]
-        found.systems[ends] = math.nan
-        said = answer_of(found)
-        assert "[" not in said
-        assert "nan" not in said
-        assert "(too few pairs to tell from chance)" in said
+    found = alignment()
+    ends = [name for name in found.systems if name.endswith(("_low", "_high"))]
+    found.systems[ends] = math.nan
+    said = answer_of(found)
+    assert "has AER 0.310, no better" in said
+    assert "nan" not in said
 
 
 def test_a_diagonal_that_aligns_better_is_told() -> None:
     found = alignment()
-    row = {"system": "diagonal", "kind": "baseline", AER.name: 0.3, AER_CHANGE.name: -0.01}
-    better = pd.DataFrame([row | {AER_CHANGE.low: -0.02, AER_CHANGE.high: -0.001}])
-    found.tables["systems"] = pd.concat([found.systems, better], ignore_index=True)
-    assert answer_of(found).endswith(
-        " The diagonal, which reads no attention, aligns better than the chosen head (95 % interval of the "
-        "difference [-2.0, -0.1])."
-    )
-    for end in (0.001, math.nan):
-        found.tables["systems"].loc[len(found.systems) - 1, AER_CHANGE.high] = end
-        assert "diagonal" not in answer_of(found)
-
-
-def test_a_default_that_is_better_is_said_to_be() -> None:
-    said = answer_of(alignment(aer=0.55))
-    assert "aligns better than the chosen head 0.2" in said
-    assert "3.0 points above it" in said
-    assert "best:" not in said
-
-
-def test_a_gain_that_may_be_chance_has_its_interval() -> None:
-    said = answer_of(alignment(aer=0.48))
-    assert said.endswith("(95 % interval of the difference [-1.0, +9.0], which holds 0).")
-    assert "95 %" not in answer_of(alignment(aer=0.46))
-
-
-def test_of_two_equal_defaults_the_first_is_named_and_one_alone_is_no_best() -> None:
-    tied = {"first": ("2.0", 0.6), "second": ("2.1", 0.6)}
-    assert "the best of what engines take by default (first, AER 0.600" in answer_of(
-        alignment(defaults=tied)
-    )
-    alone = answer_of(alignment(defaults={"first": ("2.0", 0.6)}))
-    assert "below what engines take by default (first, AER 0.600" in alone
-
-
-def test_heads_that_another_choice_beats_are_not_called_best() -> None:
-    found = alignment(aer=0.35)
-    assert answer_of(found).startswith("Head 0.2, read one step later, has AER 0.350")
+    diagonal = found.systems["system"] == "diagonal"
+    for high, told in ((-0.001, 2), (0.001, 1), (math.nan, 1)):
+        found.systems.loc[diagonal, AER_CHANGE.high] = high
+        assert len(found.answers) == told
+        assert ("The diagonal, which reads no attention" in found.answers[-1]) is (told == 2)
 
 
 def test_without_gold_links_no_score_is_said() -> None:
     found = alignment(gold=False)
-    assert answer_of(found) == (
-        "Head 0.2, read one step later, was chosen by confidence, coverage, monotonicity, agreement on "
-        "250 pairs; without gold links nothing says how good these links are."
+    expected = (
+        "Head 0.2, read one step later, gives 4,321 links in 250 pairs; without gold links nothing says how "
+        "good these links are."
     )
-    assert list(found.contents().answers) == [answer_of(found)]
+    assert answer_of(found) == expected
     missing = alignment()
-    missing.systems[[name for one in SCORES for name in (one.name, one.low, one.high)]] = np.nan
-    assert "AER" not in answer_of(missing)
-    given = replace(found, about={**found.about, "Heads from": "heads.json"})
-    assert "gives 4,321 links in 250 pairs" in answer_of(given)
-
-
-def test_what_stands_beside_the_answer_is_ordered_by_kind_and_score() -> None:
-    first, engines, without, nothing, gain = alignment().contents().answers
-    assert first == answer_of(alignment())
-    assert engines == (
-        "Engines read the step that predicts the word (output row): CTranslate2 can average heads 2.1 and "
-        "2.3, AER 0.450 [0.430, 0.470]; Marian can take head 1.0, AER 0.470 [0.450, 0.490]."
-    )
-    assert without == (
-        "Without a choice: AER of statistical aligner 0.290 [0.270, 0.310], 2.0 points below the chosen "
-        "heads; diagonal 0.630 [0.610, 0.650]; mean of the penultimate layer 0.660 [0.640, 0.680]."
-    )
-    assert nothing.startswith("Where there is nothing to find: AER of untrained twin")
-    assert f"AER of {ORACLE} 0.300" in gain
-    assert "1.0 points below" in gain
+    scores = [name for one in SCORES for name in (one.name, one.low, one.high)]
+    missing.systems[[*scores, *(column.name for column in AER_CHANGE)]] = np.nan
+    assert answer_of(missing) == expected
 
 
 def test_many_heads_are_not_all_named_and_lines_to_copy_are_json() -> None:
     every = [(layer, head) for layer in range(LAYERS) for head in range(HEADS)]
-    found = alignment(chosen=every)
-    assert "2.0, 1.3" not in answer_of(found)
-    assert "0.0, 0.1, 0.2, 0.3, 1.0, 1.1, 1.2, 1.3 and 4 more" in answer_of(found)
+    assert "0.0, 0.1, 0.2, 0.3, 1.0, 1.1, 1.2, 1.3 and 4 more" in answer_of(alignment(chosen=every))
     facts = alignment().contents().facts
     assert facts["generation_config.json (of Whisper)"] == '"alignment_heads": [[0, 2]]'
     assert facts["CTranslate2, heads 2.1 and 2.3"] == (
@@ -172,37 +121,6 @@ def test_what_engines_cannot_be_told_is_said(row: str, why: str) -> None:
     found = with_details(alignment(), configuration=configuration, row=row).contents()
     assert why in found.facts["CTranslate2"]
     assert not any("Marian" in name for name in found.facts)
-    assert not any("Engines read" in said for said in found.answers)
-
-
-@pytest.mark.parametrize(
-    ("aer", "said"), [(0.25, "6.0 points below"), (0.4, "9.0 points above"), (0.31, "as good as")]
-)
-def test_links_of_both_directions_are_compared_with_those_of_the_chosen_heads(
-    aer: float, said: str
-) -> None:
-    name = both_named("union")
-    made = with_details(alignment(), links_of=name)
-    row = system(name, "choice", aer)
-    found = replace(
-        made, tables={**made.tables, "systems": pd.concat([made.systems, pd.DataFrame([row])])}
-    )
-    (told,) = (one for one in found.contents().answers if "are written" in one)
-    assert told == (
-        f"The links that are written are of both directions (union): AER {aer:.3f} "
-        f"[{aer - 0.02:.3f}, {aer + 0.02:.3f}], {said} those of the chosen heads alone."
-    )
-    assert told in " ".join(str(next(iter(found.terminal())).caption).split())
-    captions = [figure.caption for figure in found.contents().figures]
-    assert any(f"links of {name} in pairs" in caption for caption in captions)
-
-
-def test_chosen_heads_that_engines_can_take_have_their_score() -> None:
-    """Their row is that of the chosen heads, since they are no other choice."""
-    found = alignment(chosen=[(2, 1), (2, 3)], row="output")
-    assert "average heads 2.1 and 2.3, AER 0.310 [0.290, 0.330]; Marian" in " ".join(
-        found.contents().answers
-    )
 
 
 # --- figures ---
@@ -276,7 +194,9 @@ def test_kinds_differ_in_their_stroke_without_colour_too() -> None:
 
 def check_inside(figure: Figure) -> None:
     """All that is drawn lies within the figure."""
-    drawn = figure.get_tightbbox(FigureCanvasAgg(figure).get_renderer())
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    drawn = figure.get_tightbbox(canvas.get_renderer())
     assert drawn.x0 >= 0
     assert drawn.y0 >= 0
     assert drawn.x1 <= figure.get_figwidth() + 1e-6
@@ -362,6 +282,13 @@ def rings(figure: Figure) -> list[set[tuple[int, int]]]:
     ]
 
 
+def links(axes: Any) -> dict[str, tuple[int, int]]:
+    """Layer and head of each cell that leads to an address."""
+    return {
+        one.get_url(): (int(one.get_y()), int(one.get_x())) for one in axes.patches if one.get_url()
+    }
+
+
 def test_the_map_writes_the_error_of_every_head_and_rings_the_chosen() -> None:
     found = alignment(chosen=[(0, 2), (2, 1)])
     figure = draw_scores(found.heads, [(0, 2), (2, 1)], "input", link="#head=")
@@ -370,22 +297,21 @@ def test_the_map_writes_the_error_of_every_head_and_rings_the_chosen() -> None:
         rows = found.heads[found.heads["row"] == row]
         assert [text.get_text() for text in axes.texts] == [f"{one:.2f}"[1:] for one in rows["aer"]]
     assert rings(figure) == [set(), {(0, 2), (2, 1)}]
-    assert {text.get_url() for text in output.texts} == {None}
-    assert [text.get_url() for text in input_.texts] == [f"#head={name}" for name in NAMES]
+    assert links(output) == {}
+    assert links(input_) == {f"#head={name}": tuple(map(int, name.split("."))) for name in NAMES}
 
 
 def test_the_map_without_gold_links_shows_the_score_without_them() -> None:
     heads = alignment(gold=False).heads
     figure = draw_scores(heads, [(0, 2)], "output")
-    assert figure.texts[0].get_text().startswith("Score without gold of each head (more is better")
+    rows = heads[heads["row"] == "output"]["score_without_gold"]
+    assert [text.get_text() for text in figure.axes[0].texts] == [f"{one:.2f}"[1:] for one in rows]
     assert rings(figure) == [{(0, 2)}, set()]
-    missing = heads.assign(aer=np.nan)
-    assert draw_scores(missing).texts[0].get_text().startswith("Score without gold")
     one_row = draw_scores(heads[heads["row"] == "input"])
     assert len(one_row.axes) == 1
     unknown = alignment().heads
     unknown.loc[0, "aer"] = np.nan
-    assert draw_scores(unknown).axes[0].texts[0].get_text() == "-"
+    assert len(draw_scores(unknown).axes[0].texts) == LAYERS * HEADS - 1
     with pytest.raises(InputError, match=r"lacks score_without_gold.*heads\.csv"):
         draw_scores(heads.drop(columns="score_without_gold"))
 
@@ -401,8 +327,8 @@ def test_no_text_leaves_a_map_of_any_size(layers: int, heads: int) -> None:
     )  # fmt: skip
     figure = draw_scores(table, [(0, 0)], "input")
     assert figure.get_figwidth() <= 12.4
-    renderer = FigureCanvasAgg(figure).get_renderer()
     check_inside(figure)
+    renderer = FigureCanvasAgg(figure).get_renderer()
     first, second = (axes.get_tightbbox(renderer) for axes in figure.axes)
     assert not first.overlaps(second)
 
@@ -429,35 +355,19 @@ def test_the_curve_has_its_points_its_band_and_a_line_for_each_default_and_the_b
 def test_every_figure_is_declared_and_drawn(gold: bool) -> None:
     names = list(alignment(gold=gold).figures)
     assert names == ["heads", "pair_1", "pair_2", *(["calibration"] if gold else [])]
-    assert set(QUESTION.figures) == {"pair_*", "heads", "calibration"}
+    assert set(QUESTION.figures) == {"heads", "pair_*", "calibration"}
 
 
 def test_a_curve_of_one_point_is_none() -> None:
     found = alignment()
-    for curve in (found.calibration.tail(1), found.calibration.assign(aer=np.nan)):
+    for curve in (found.calibration.tail(1), found.calibration.assign(mean_aer=np.nan)):
         short = replace(found, tables={**found.tables, "calibration": curve})
         assert "calibration" not in short.figures
-        assert len(list(short.terminal())) == 2
-    assert len(list(found.terminal())) == 3
 
 
-@pytest.mark.parametrize("gold", [True, False])
-def test_columns_are_explained_once(gold: bool) -> None:
-    *others, last = alignment(gold=gold).terminal()
-    assert [table.legend for table in others] == [None] * len(others)
-    assert ("AER: alignment error rate" in str(last.legend)) is gold
-    assert "score without gold: geometric mean of confidence, coverage" in str(last.legend)
-    assert "chosen: heads that are chosen together" in str(last.legend)
-
-
-def test_all_pairs_are_no_draw() -> None:
-    found = alignment()
-    curve = found.calibration.copy()
-    # All draws may choose the same heads, and one draw of all pairs is none.
-    curve["aer_low"] = curve["aer_high"] = curve["aer"]
-    curve["draws"] = [20] * (len(curve) - 1) + [1]
-    *_, table = replace(found, tables={**found.tables, "calibration": curve}).terminal()
-    assert [row[2] == "all pairs" for row in table.rows] == [False] * (len(curve) - 1) + [True]
+def test_the_first_pair_alone_has_a_legend() -> None:
+    figures = alignment().figures
+    assert [bool(figures[f"pair_{number}"].legends) for number in (1, 2)] == [True, False]
 
 
 def test_heads_that_were_given_have_no_map_and_no_pairs() -> None:
@@ -465,16 +375,9 @@ def test_heads_that_were_given_have_no_map_and_no_pairs() -> None:
     base = alignment(gold=False, sizes=())
     found = replace(base, tables={"systems": base.systems, "heads": given})
     assert found.figures == {}
-    assert len(list(found.terminal())) == 1
 
 
 # --- page and terminal ---
-
-
-def printed(result: Result, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    for table in result.terminal():
-        print_shown(replace(table, legend=None))
-    return capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.parametrize("gold", [True, False])
@@ -487,20 +390,17 @@ def test_a_terminal_of_80_characters_shows_all(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     found = alignment(gold=gold, chosen=chosen)
-    lines = printed(found, capsys)
+    for table in found.terminal():
+        print_shown(table)
+    lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     text = " ".join(" ".join(lines).split())
     assert "…" not in text
     assert answer_of(found) in text
-    assert f"best 10 of {LAYERS * HEADS}" in text
+    assert ("AER: alignment error rate" in text) is gold
     if gold:
-        own = found.heads[found.heads["row"] == "input"].sort_values("aer").head(10)
-        ranked = [f"{layer}.{head}" for layer, head in zip(own["layer"], own["head"], strict=True)]
-        assert [
-            line.split()[0] for line in lines if line.split()[:1] and line.split()[0] in NAMES
-        ] == ranked
-        for estimate in ("0.310 [0.290, 0.330]", "+0.210", "[0.340, 0.500]"):
-            assert estimate in text
+        assert "0.310 [0.290, 0.330]" in text
+        assert "+0.21" in text
 
 
 @pytest.mark.parametrize("gold", [True, False])
@@ -510,9 +410,9 @@ def test_a_page_holds_figures_and_tables_and_keeps_its_policy(gold: bool, tmp_pa
     assert "default-src 'none'" in page
     for name in found.figures:
         assert f'<figure id="{name}">' in page
-    assert page.count(">links of</th>") == 1
+    assert page.count(">links of</th>") == 2, "few columns, and all of them folded"
     assert "Left out for that reason" not in page
-    assert page.count('xlink:href="#head=0.2"') == 2, "the cell and its number"
+    assert page.count('xlink:href="#head=0.2"') == 1
     assert 'id="pair_1-links-0.2-' in page
     assert 'id="pair_1-links-chosen-' in page
     assert "_blank" not in page
@@ -533,11 +433,8 @@ def test_links_of_all_heads_of_a_large_model_do_not_push_figures_out(tmp_path: P
     assert 'id="pair_8-links-23.15-' not in page
 
 
-def test_without_gold_links_the_terminal_lists_heads_by_words_written_alike() -> None:
-    found = alignment(gold=False)
-    heads = found.heads[found.heads["row"] == found.details["row"]]
-    ordered = heads.sort_values("alike", ascending=False).head(10)
-    table = list(found.terminal())[1]
-    assert [row[0] for row in table.rows] == [
-        f"{one.layer}.{one.head}" for one in ordered.itertuples()
-    ]
+def test_a_result_is_saved_and_drawn_again(tmp_path: Path) -> None:
+    found = alignment()
+    loaded = Result.load(found.save(tmp_path / "r"))
+    assert loaded.answers == found.answers
+    assert list(loaded.figures) == list(found.figures)

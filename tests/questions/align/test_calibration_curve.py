@@ -8,11 +8,10 @@ import torch
 from attnlab.alignment.links import gold_links
 from attnlab.alignment.word_links import Row, WordWeights, gold_grid
 from attnlab.labels.gold import gold_of_texts
-from attnlab.questions.align import alignment_tables
-from attnlab.questions.align.alignment_tables import calibration_curve
-from attnlab.questions.align.chosen_heads import Part
+from attnlab.questions.align import compared_systems
+from attnlab.questions.align.compared_systems import calibration_curve
 from attnlab.questions.align.question import AlignmentSettings
-from attnlab.questions.align.word_reading import WordPairs
+from attnlab.questions.align.word_reading import Part, WordPairs
 
 WORDS, SEED, DRAWN = 3, 4, 3
 
@@ -32,7 +31,7 @@ def part_of(aligns: Mapping[Row, list[bool]]) -> Part:
         for row, each in aligns.items()
     }
     gold = gold_grid([gold_links((n, n) for n in range(WORDS))] * count, WORDS, WORDS)
-    return Part(pairs, tuple(range(count)), weights, gold)
+    return Part(pairs, tuple(range(count)), weights, gold, per_layer=1)
 
 
 @pytest.mark.parametrize("inside", ["output", "input"])
@@ -40,8 +39,8 @@ def test_a_draw_chooses_its_row_by_its_own_pairs(
     inside: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One row is right in the pairs that are drawn and in the reported ones, the other in all the rest."""
-    monkeypatch.setattr(alignment_tables, "CALIBRATION_SIZES", (DRAWN,))
-    monkeypatch.setattr(alignment_tables, "DRAWN", 1)
+    monkeypatch.setattr(compared_systems, "CALIBRATION_SIZES", (DRAWN,))
+    monkeypatch.setattr(compared_systems, "DRAWN", 1)
     count = 12
     generator = torch.Generator().manual_seed(SEED)
     drawn = set(torch.randperm(count, generator=generator)[:DRAWN].tolist())
@@ -51,5 +50,5 @@ def test_a_draw_chooses_its_row_by_its_own_pairs(
     )
     report = part_of({own: [True] * 4, other: [False] * 4})
     curve = calibration_curve(calibration, report, AlignmentSettings(seed=SEED))
-    assert curve["pairs"].tolist() == [DRAWN, count]
-    assert curve["aer"].tolist() == [0, 1]
+    assert curve["calibration_pairs"].tolist() == [DRAWN, count]
+    assert curve["mean_aer"].tolist() == [0, 1]

@@ -11,9 +11,9 @@ from attnlab.alignment.links import gold_links
 from attnlab.alignment.word_links import WordWeights, gold_grid
 from attnlab.labels.gold import gold_of_texts
 from attnlab.questions.align.aligning import align
-from attnlab.questions.align.chosen_heads import Part, heads_differ
+from attnlab.questions.align.chosen_heads import heads_differ
 from attnlab.questions.align.question import HeadsAlike
-from attnlab.questions.align.word_reading import WordPairs
+from attnlab.questions.align.word_reading import Part, WordPairs
 
 WORDS, HEADS = 5, 6
 
@@ -38,7 +38,7 @@ def part_of(count: int, *, aligned: float, seed: int, words: str = "a b c d e") 
     }
     weights["input"].weights[:, -1] += aligned * torch.eye(WORDS)
     gold = gold_grid([gold_links(())] * count, WORDS, WORDS)
-    return Part(pairs, tuple(range(count)), weights, gold)
+    return Part(pairs, tuple(range(count)), weights, gold, per_layer=HEADS)
 
 
 @pytest.mark.parametrize("statistical", [None, Diagonal()])
