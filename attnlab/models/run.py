@@ -120,6 +120,11 @@ class Run(Model):
         return self.settings.corpus.lowercase
 
     @property
+    def short_name(self) -> str:
+        """The name of its folder."""
+        return self.folder.resolve().name
+
+    @property
     def history(self) -> Mapping[str, str]:
         """How it came about, in words, by heading; empty where there is nothing to tell."""
         chosen, trained = self.settings, self.metrics()

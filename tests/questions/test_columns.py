@@ -43,7 +43,13 @@ OF_SOME_MODELS = {
 
 def write_analysis_tables(run: Path, folder: Path) -> None:
     found = analyze(
-        run, labels=True, sentences=60, keep_matrices=0, fit_sentences=4, generation=True
+        run,
+        labels=True,
+        sentences=60,
+        keep_matrices=0,
+        fit_sentences=4,
+        keep_fits=True,
+        generation=True,
     )
     found.save(folder)
     shown = summarise(found.fits).drop(columns=["site", "layer", "head"])
