@@ -32,7 +32,7 @@ ANALYZED = {"sentences": 12, **LITTLE}
 ASKED: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("align", "run"): {"sentences": 12},
     ("align", "marian"): {"pairs": "pairs.tsv", "quick": True},
-    ("analyze", "run"): {**ANALYZED, "labels": True, "ablation": True, "generation": True},
+    ("analyze", "run"): {**ANALYZED, "keep_fits": True, "labels": True, "ablation": True, "generation": True},
     ("analyze", "language"): {**ANALYZED, "labels": True},
     ("analyze", "recurrent"): {**ANALYZED, "labels": True},
     ("analyze", "marian"): {**PAIRS, **LITTLE, "quick": True},

@@ -103,7 +103,7 @@ class StudySettings(DeviceSettings):
         check_site_names(self.sites or ())
 
     @property
-    def wanted(self) -> TextsAsked:
+    def sentences_to_read(self) -> TextsAsked:
         """The sentences, or how many there are to be."""
         return self.default_sentences if self.sentences is None else self.sentences
 

@@ -150,7 +150,7 @@ def calibrated_texts(source: Source, settings: CalibratedSettings) -> tuple[Mode
     """
     settings.check_source(source)
     model, texts = model_and_texts(
-        source, sentences=settings.wanted, text=settings.text, scores=True, corpora=False
+        source, sentences=settings.sentences_to_read, text=settings.text, scores=True, corpora=False
     )
     if texts.corpus is None and not settings.learns_apart:
         texts = split_texts(texts, settings)
@@ -170,7 +170,7 @@ def split_texts(texts: Texts, settings: CalibratedSettings) -> Texts:
     Raises:
         InputError: there are fewer sources than purposes.
     """
-    most = settings.wanted, settings.calibration, settings.validation
+    most = settings.sentences_to_read, settings.calibration, settings.validation
     given = () if isinstance(settings.validation, int) else settings.validation
     elsewhere = set(map(source_of, given))
     every = [text for text in (*texts.texts, *texts.beyond) if source_of(text) not in elsewhere]

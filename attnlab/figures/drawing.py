@@ -75,13 +75,14 @@ FUNCTIONS = {
     "alignment": Mark("#56b4e9", "A"),
     "none": Mark("#e3e6ea"),
 }
+# A shape has the colour of the role that makes it, and none of another.
 STRUCTURES = {
     "diagonal": Mark("#0072b2", "D"),
-    "band": Mark("#56b4e9", "B"),
-    "kept_band": Mark("#56b4e9", "B"),
+    "band": Mark("#8fb8de", "B"),
+    "kept_band": Mark("#8fb8de", "B"),
     "rare_columns": Mark("#d55e00", "R"),
     "column": Mark("#e69f00", "C"),
-    "column_band": Mark("#009e73", "V"),
+    "column_band": Mark("#7d6b2f", "V"),
     "diffuse": Mark("#e3e6ea"),
 }
 # Of labels that other distributions add.

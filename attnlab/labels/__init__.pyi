@@ -11,10 +11,10 @@ from .gold import gold_of_texts as gold_of_texts
 from .gold import gold_of_treebank as gold_of_treebank
 from .gold import shuffled as shuffled
 from .label_columns import AER as AER
-from .label_columns import BASELINE as BASELINE
 from .label_columns import BEST_FAMILY as BEST_FAMILY
 from .label_columns import BITS_PER_ROW as BITS_PER_ROW
 from .label_columns import CONTROL as CONTROL
+from .label_columns import CONTROL_KIND as CONTROL_KIND
 from .label_columns import CONTROLS as CONTROLS
 from .label_columns import DETAIL as DETAIL
 from .label_columns import FAMILY_MARGIN as FAMILY_MARGIN
@@ -25,9 +25,7 @@ from .label_columns import NO_STRUCTURE as NO_STRUCTURE
 from .label_columns import NO_STRUCTURE_MEANS as NO_STRUCTURE_MEANS
 from .label_columns import POSITIONAL as POSITIONAL
 from .label_columns import RELATIONS as RELATIONS
-from .label_columns import SECOND_CONTROL as SECOND_CONTROL
-from .label_columns import SECOND_STATISTIC as SECOND_STATISTIC
-from .label_columns import SECOND_VALUE as SECOND_VALUE
+from .label_columns import SHUFFLED_WORDS as SHUFFLED_WORDS
 from .label_columns import SINK as SINK
 from .label_columns import STATISTIC as STATISTIC
 from .label_columns import STRENGTH as STRENGTH
@@ -35,6 +33,7 @@ from .label_columns import STRUCTURE as STRUCTURE
 from .label_columns import STRUCTURE_OF_HEAD as STRUCTURE_OF_HEAD
 from .label_columns import STRUCTURE_SAID as STRUCTURE_SAID
 from .label_columns import TIE_BITS_PER_ROW as TIE_BITS_PER_ROW
+from .label_columns import UNTRAINED_TWIN as UNTRAINED_TWIN
 from .label_columns import VALUE as VALUE
 from .label_tables import SEPARATOR as SEPARATOR
 from .label_tables import compare_controls as compare_controls

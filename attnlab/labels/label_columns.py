@@ -92,21 +92,12 @@ SECOND_VALUE_COLUMNS = (
     *SECOND_VALUE,
     COLUMNS["second_threshold"],
 )
-# What a figure is held against that comes without the function.
-BASELINE = "baseline"
-CONTROL = Column(
-    "control",
-    BASELINE,
-    "What the figure would be without the function: by the best offset, by chance, or of equal weights; of "
-    "rare tokens, by chance on the rows that see more uncommon tokens than the two rarest.",
-    2,
-)
-SECOND_CONTROL = Column(
-    "second_control",
-    f"second {BASELINE}",
-    "What the second figure would be without the function.",
-    2,
-)
+# Kinds of controls: what a figure is without the function.
+BEST_OFFSET, BY_CHANCE = "best offset", "chance"
+UNTRAINED_TWIN, SHUFFLED_WORDS = "untrained twin", "shuffled words"
+CONTROL = COLUMNS["control"]
+CONTROL_KIND = COLUMNS["control_kind"]
+SECOND_CONTROL = COLUMNS["second_control"]
 
 
 def _status(name: str) -> Column:
@@ -133,6 +124,7 @@ CONTROLS = Table(
         DETAIL,
         *VALUE_COLUMNS,
         CONTROL,
+        CONTROL_KIND,
         COLUMNS["denominator"],
         *SECOND_VALUE_COLUMNS,
         SECOND_CONTROL,

@@ -21,7 +21,7 @@ from attnlab.labels.counts import (
     sum_by_group,
 )
 from attnlab.labels.label import BatchFacts, HeadLabel, LayerView
-from attnlab.labels.label_columns import RARE, Rule
+from attnlab.labels.label_columns import BY_CHANCE, RARE, Rule
 from attnlab.labels.verdict import Verdict, share_condition, verdicts_of
 
 FREQUENT_TYPES = 500
@@ -142,6 +142,7 @@ def decide_rare(counts: RareCounts, rule: Rule = RARE, seed: int = 0) -> list[Ve
         denominator=of_half.two_rarest.denominator[REPORTED].long(),
         counted=of_half.contested_two_rarest.sentences[REPORTED],
         control=chance,
+        control_kind=BY_CHANCE,
         second_control=chance,
     )
 

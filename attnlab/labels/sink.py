@@ -32,6 +32,13 @@ from attnlab.reading import ALL, CONTENT, View
 FIRST = "first"
 # As much as a head must follow a relation more often than chance.
 ABOVE_EVEN = LINKS.threshold
+# What tables call the kinds of keys.
+SINK_WORDS = {
+    "opening": "first token",
+    FIRST: "first token",
+    "closing": "end token",
+    "punctuation": "punctuation",
+}
 # The kinds of keys by view; among content there are no special tokens, also where one comes first.
 SINK_KINDS: dict[View, tuple[str, ...]] = {
     # Of equals the first is named: where an opening token comes first, it is that.
@@ -114,6 +121,7 @@ def decide_sink(counts: SinkCounts, rule: Rule = SINK, seed: int = 0) -> list[Ve
         denominator=of_half.denominator[REPORTED].long(),
         counted=of_half.sentences[REPORTED],
         control=control,
+        control_kind="equal rows",
     )
 
 
@@ -146,7 +154,8 @@ def _count(view: LayerView) -> SinkCounts:
     marked = torch.stack([first if kind == FIRST else getattr(keys, kind) for kind in kinds], -1)
     if view.keys == CONTENT:
         marked = marked & keys.content[..., None]
-    return count_sink(view.layer.wide, view.facts.scope, kinds, marked, view.mass)
+    names = tuple(SINK_WORDS[kind] for kind in kinds)
+    return count_sink(view.layer.wide, view.facts.scope, names, marked, view.mass)
 
 
 SINK_LABEL = HeadLabel(

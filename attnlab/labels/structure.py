@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.core import Site, site_order
+from attnlab.core import Site, counted, site_order
 from attnlab.labels.label_columns import TIE_BITS_PER_ROW
 from attnlab.matrices import CODED, Labels, LabelSums, Search, sum_labels
 from attnlab.reading import ALL, CONTENT, VIEWS, LayerWeights, PerLayer, View
@@ -194,13 +194,38 @@ def _families(site: Site, layer: int, sums: LabelSums, found: Labels) -> pd.Data
     return pd.concat(tables).sort_values("head", kind="stable")
 
 
+# The parameters of a member, as tables and pages tell them.
+_MEMBER_WORDS = {
+    "diagonal": "offset {offset}",
+    "band": "{left} left, {right} right of the diagonal",
+    "rare_columns": "{blocks} of {rows}",
+    "column": "{key}",
+    "column_band": "{key}, {offsets}",
+}
+
+
 def _members(found: Labels, family: str) -> list[str]:
-    """Such as `offset -1`, or `left 2, right 0`, a head each."""
+    """The member of a family that codes each head best, such as `offset -1` or `2 blocks of 3 rows`."""
     parameters = {name: values.tolist() for name, values in found.parameters[family].items()}
-    return [
-        ", ".join(f"{name} {values[head]}" for name, values in parameters.items())
-        for head in range(len(found.chosen))
-    ]
+    rows = (
+        {name: of[head] for name, of in parameters.items()} for head in range(len(found.chosen))
+    )
+    return [_MEMBER_WORDS.get(family, "").format_map(_member_counts(row)) for row in rows]
+
+
+def _member_counts(parameters: dict[str, int]) -> dict[str, object]:
+    """The parameters, with blocks, rows and the key of a column in words."""
+    words: dict[str, object] = {**parameters}
+    if "num_pos" in parameters:
+        words["blocks"] = counted(parameters["num_pos"], "block")
+        words["rows"] = counted(parameters["block_rows"], "row")
+    if "position" in parameters:
+        end = "end" if parameters["from_end"] else "start"
+        words["key"] = f"key {parameters['position'] + 1} from the {end}"
+    if "first_offset" in parameters:
+        first, last = parameters["first_offset"], parameters["last_offset"]
+        words["offsets"] = f"offset {first}" if first == last else f"offsets {first} to {last}"
+    return words
 
 
 def chosen_by_bits(bits: pd.DataFrame) -> pd.DataFrame:

@@ -27,7 +27,14 @@ from attnlab.labels.label import (
     count_links,
     make_links,
 )
-from attnlab.labels.label_columns import AER, CONFIDENCE_LEVEL, LINKS, Rule
+from attnlab.labels.label_columns import (
+    AER,
+    BEST_OFFSET,
+    BY_CHANCE,
+    CONFIDENCE_LEVEL,
+    LINKS,
+    Rule,
+)
 from attnlab.labels.verdict import Verdict, decided, status_of
 from attnlab.labels.word_tokens import Alignment, merge_tokens
 
@@ -192,6 +199,7 @@ def _decide_head(head: int, rows: pd.DataFrame, label: str) -> Verdict:
         value_high=float(best.accuracy_high),
         threshold=float(best.threshold),
         control=max(float(best.baseline), float(best.chance)),
+        control_kind=BEST_OFFSET if best.baseline >= best.chance else BY_CHANCE,
         denominator=int(best.links),
         second_statistic="argmax_accuracy_choosing",
         second_value=float(best.choosing_accuracy),

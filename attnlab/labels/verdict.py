@@ -77,6 +77,7 @@ class Verdict:
     value_high: float
     threshold: float
     control: float
+    control_kind: str
     denominator: int
     second_statistic: str
     second_value: float
@@ -139,9 +140,22 @@ def verdicts_of(
     denominator: Int[Tensor, " head"],
     counted: Int[Tensor, " head"],
     control: float | Float[Tensor, " head"] = NO_CONTROL,
+    control_kind: str = "",
     second_control: float = NO_CONTROL,
 ) -> list[Verdict]:
-    """One verdict per head from the one or two figures that the rule asks for."""
+    """One verdict per head from the one or two figures that the rule asks for.
+
+    Args:
+        label: the name of the label.
+        rule: what it asks for.
+        details: what was picked for each head.
+        conditions: the figures, one or two.
+        denominator: what the first value rests on.
+        counted: how many observations the rule can use.
+        control: what the first figure would be without the function.
+        control_kind: what gives that figure, such as `equal rows`.
+        second_control: what the second figure would be.
+    """
     controls = torch.as_tensor(control, dtype=torch.float64).expand(len(details)).tolist()
     stability = torch.stack([one.reached for one in conditions]).all(0).double().mean(0).tolist()
     verdicts = []
@@ -161,6 +175,7 @@ def verdicts_of(
                 value_high=first.high,
                 threshold=first.threshold,
                 control=controls[head],
+                control_kind=control_kind,
                 denominator=int(denominator[head]),
                 second_statistic=second.statistic,
                 second_value=second.value,

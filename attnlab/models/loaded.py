@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from attnlab.core import InputError, ShortRepr, briefly, path_label, usable_device
+from attnlab.core import InputError, ShortRepr, briefly, path_label, read_json, usable_device
 
 # Longer sentences are left out where loss and translations of a model that is no run are measured.
 MOST_TOKENS = 512
@@ -95,9 +95,11 @@ class Model(ShortRepr):
 
     @property
     def short_name(self) -> str:
-        """The last part of its folder, or its whole name on the hub, or its class."""
-        is_folder = bool(self.name) and Path(self.name).exists()
-        return Path(self.name).resolve().name if is_folder else self.label
+        """The name that its folder's configuration gives, or its name on the hub, or its class."""
+        if not self.name or not Path(self.name).exists():
+            return self.label
+        written = read_json(Path(self.name) / "config.json", dict[str, Any], finite=False)
+        return str(written.get("_name_or_path") or type(self.model).__name__)
 
     @property
     def facts(self) -> dict[str, str]:

@@ -120,6 +120,11 @@ class Run(Model):
         return self.settings.corpus.lowercase
 
     @property
+    def short_name(self) -> str:
+        """The name of its folder."""
+        return self.folder.resolve().name
+
+    @property
     def history(self) -> Mapping[str, str]:
         """Facts about its training in words, by heading; empty where there is none."""
         chosen, trained = self.settings, self.metrics()

@@ -19,6 +19,7 @@ from .listing import Listed as Listed
 from .listing import listed_questions as listed_questions
 from .load_any import load as load
 from .notebook import drawn_html as drawn_html
+from .notebook import first_screen as first_screen
 from .notebook import frame_html as frame_html
 from .notebook import table_html as table_html
 from .notebook import together as together

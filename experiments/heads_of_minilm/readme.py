@@ -6,8 +6,8 @@ from typing import Any
 import pandas as pd
 
 from attnlab.labels import BORDERLINE, CONFIRMED, POSITIONAL, TIE_BITS_PER_ROW
-from attnlab.questions.analyze.head_phrases import count_labels
 from experiments.heads_of_minilm.by_layer import DRAWS
+from experiments.heads_of_minilm.phrases import count_labels
 from experiments.heads_of_minilm.tables import (
     band_table,
     claim_table,

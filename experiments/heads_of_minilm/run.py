@@ -63,8 +63,8 @@ CLAIMS = [
     ("layers 7-12 hold something else", (3, 4, 5), "unknown"),
 ]
 CELLS = {
-    "opening": "[CLS]",
-    "closing": "[SEP]",
+    "first token": "[CLS]",
+    "end token": "[SEP]",
     "punctuation": "punct.",
     "offset ": "",
     "two rarest": "rare",

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from attnlab.labels import BORDERLINE, CONFIRMED, UNKNOWN
-from attnlab.questions.analyze.head_phrases import function_phrase
+from experiments.heads_of_minilm.phrases import function_phrase
 
 LEVEL = 0.05
 MEASURES = {

@@ -93,7 +93,7 @@ def planted_analysis(
 
 
 _FUNCTIONS = {
-    0: ("sink", "opening"),
+    0: ("sink", "first token"),
     1: ("positional", "offset -1"),
     2: ("syntactic", SCRIPT_ALERT),
 }
@@ -130,7 +130,8 @@ def planted_labels(found: Result) -> dict[str, pd.DataFrame]:
                 "loss_change_low": 0.01 * head["head"] - 0.005, "loss_change_high": 0.03,
             })  # fmt: skip
             controls.append({
-                **of_head, "label": function, "denominator": 2000, "significance": standing,
+                **of_head, "label": function, "control": NAN, "control_kind": "", "denominator": 2000,
+                "significance": standing,
                 "untrained_value": 0.1, "untrained_status": "rejected", "shuffled_value": 0.2,
                 "shuffled_status": "rejected", "significant": stands,
             })  # fmt: skip

@@ -239,7 +239,7 @@ def test_evidence_stands_beside_the_matrix(open_page: Opened) -> None:
     for words in (
         "positional",
         "offset -1",
-        "95 %",
+        "95%",
         "Bits per row",
         "Mean weight by offset",
         "Nearest other heads",

@@ -25,7 +25,7 @@ def test_no_column_of_the_evidence_is_cut(open_page: Callable[..., Any], tmp_pat
         controls[name] = ["confirmed", "borderline", "rejected"] * (count // 3)
     page = remade(found, controls=controls).report(tmp_path)
     widths = open_page(path=page).evaluate(
-        "[...document.querySelectorAll('.wide[aria-label^=\"What the labels rest on\"]')]"
+        "[...document.querySelectorAll('.wide[aria-label^=\"Labels: \"]')]"
         ".map(box => [box.querySelectorAll('thead th').length, box.scrollWidth - box.clientWidth])"
     )
     assert len(widths) == 2

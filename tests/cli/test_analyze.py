@@ -24,9 +24,9 @@ def test_writes_the_folder_and_prints_a_summary(model: Path, text: Path) -> None
     assert done.exit_code == 0
     assert "encoder.1.2" in done.output
     assert "cross.0" not in done.output
-    for heading in ("role", "strength", "structure", "loss"):
+    for heading in ("closest role", "control", "shape", "loss"):
         assert heading in done.output
-    table = done.stdout.split("strength: 0 at")[0]
+    table = done.stdout.split("closest role, control: ")[0]
     assert max(map(len, table.splitlines())) <= 80
     written = pd.read_csv(model / "analysis" / "summary.csv")
     assert {"role", "structure", "strength", "loss_change"} <= set(written)

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from attnlab.core.columns import LOSS_CHANGE
-from attnlab.questions.analyze.head_phrases import count_labels
 from attnlab.questions.importance.view import readable, removable
 from attnlab.questions.plan.view import planning_answers
 from attnlab.questions.prune.view import curve_answers
+from experiments.heads_of_minilm.phrases import count_labels
 
 
 def curve(order: str, lows: list[float]) -> pd.DataFrame:

@@ -31,7 +31,8 @@ def analyze(source: Source, settings: AnalysisSettings) -> Result:
 
     Returns:
         The tables `summary` (a row per head, of the view that is shown first), `heads`, `head_distances` and,
-        where they were measured, `fits`, `structure`, `labels`, `relations`, `controls` and
+        where they were measured, `fits` (with `keep_fits` also `fits_by_sentence`), `structure`, `labels`,
+        `relations`, `controls` and
         `generated`; and `matrices`, those of a few sentences with their tokens.
 
     Raises:

@@ -68,12 +68,14 @@ class LearnedSink(Note):
 
 @dataclass(frozen=True)
 class TooLargeToKeep(Note):
-    """Out of `wanted` sentences whose matrices were to be kept, those for which there was no room."""
+    """Sentences too large to keep their matrices, out of those that were to be kept."""
 
-    words = "{count} of the {wanted} sentences to keep were too large for {most_mebibytes:g} MiB."
+    words = (
+        "{count} of the {sentences} sentences to keep were too large for {most_mebibytes:g} MiB."
+    )
 
     count: int
-    wanted: int
+    sentences: int
     most_mebibytes: float
 
 
@@ -184,35 +186,35 @@ class TooLittleCounted(Note):
 
     Attributes:
         labels: which.
-        wanted: about how many sentences decide them.
-        there: how many there are where these come from; None where that is not known.
+        advised: about how many sentences decide them.
+        available: how many there are where these come from; None where that is not known.
         treebank: whether a treebank, which has no translations, can have the links that are lacking.
         never_met: whether some label met nothing at all that it could count.
         generated: whether the sentences are of a generated corpus, which has no others to offer.
     """
 
     labels: tuple[UndecidedLabel, ...]
-    wanted: int
-    there: int | None
+    advised: int
+    available: int | None
     treebank: bool
     never_met: bool
     generated: bool = False
 
     def __str__(self) -> str:
         what = "; ".join(
-            f"'{one.label}' in {', '.join(one.sites)} (fewer than {one.needed:,} {one.unit})"
-            for one in self.labels
+            f"'{label.label}' in {', '.join(label.sites)} (fewer than {label.needed:,} {label.unit})"
+            for label in self.labels
         )
-        advice = f"use about {self.wanted:,} sentences (--sentences {self.wanted})"
-        if self.there is None:
+        advice = f"use about {self.advised:,} sentences (--sentences {self.advised})"
+        if self.available is None:
             advice += " if there are that many"
-        elif self.there < self.wanted:
+        elif self.available < self.advised:
             advice += (
-                f", more than the {self.there:,} there are here: name others ({_others(self)})"
+                f", more than the {self.available:,} there are here: name others ({_others(self)})"
             )
         else:
-            advice += f", of the {self.there:,} there are"
-        if self.never_met and (self.there is None or self.there >= self.wanted):
+            advice += f", of the {self.available:,} there are"
+        if self.never_met and (self.available is None or self.available >= self.advised):
             advice += f"; what was never met needs other sentences ({_others(self)})"
         message = (
             f"Too little was counted to confirm some labels, in one half of the sentences: {what}."
@@ -263,7 +265,7 @@ class SinksByThreshold(Note):
         have = "has" if number == 1 else "have"
         return (
             f"{number} of {self.heads} heads {have} more than {threshold:g} of {_SINK_KEYS[self.keys]} "
-            f"(more than {others}); a count of sinks depends on the threshold."
+            f"(more than {others}); a count of sinks depends on the threshold and on the sentences."
         )
 
 
@@ -319,9 +321,9 @@ _SINK_KEYS = {
 
 def _others(note: TooLittleCounted) -> str:
     """Where other sentences come from: with gold trees or alignments for the labels that rest on them."""
-    gold = ", ".join(f"'{one.label}'" for one in note.labels if one.unit == LINKS.unit)
+    gold = ", ".join(f"'{label.label}'" for label in note.labels if label.unit == LINKS.unit)
     if not gold:
         return "--text or --corpus"
     source = "--treebank" if note.treebank else "a --corpus with gold trees and alignments"
-    plain = any(one.unit != LINKS.unit for one in note.labels)
+    plain = any(label.unit != LINKS.unit for label in note.labels)
     return f"--text or --corpus; for {gold} {source}" if plain else source

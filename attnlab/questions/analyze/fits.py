@@ -1,5 +1,6 @@
 """How far each head is from structured matrices, sentence by sentence, beside reference points."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -171,25 +172,26 @@ class HeadFits(PerLayer[tuple[Site, int], list[Columns]]):
 
     def values_of(self, layer: LayerWeights) -> dict[tuple[Site, int], list[Columns]]:
         """Figures of the wanted sentences of one layer and batch, a table per approximation."""
-        wanted = [row for row, n in enumerate(layer.sentences) if n < self.sentences]
-        if not wanted:
+        rows = [row for row, n in enumerate(layer.sentences) if n < self.sentences]
+        if not rows:
             return {}
-        heads, numbers = range(layer.weights.shape[1]), [layer.sentences[row] for row in wanted]
+        heads, numbers = range(layer.weights.shape[1]), [layer.sentences[row] for row in rows]
         # Fits hold several matrices for each one, so some heads at a time.
-        at_once = max(entries_at_once(layer.weights.device) // layer.weights[wanted, 0].numel(), 1)
+        at_once = max(entries_at_once(layer.weights.device) // layer.weights[rows, 0].numel(), 1)
         blocks = [
-            self._measured(layer, wanted, slice(first, first + at_once))
-            for first in heads[::at_once]
+            self._measured(layer, rows, slice(first, first + at_once)) for first in heads[::at_once]
         ]
         measured = [_of_all_heads(parts) for parts in zip(*blocks, strict=True)]
-        (total,) = (one.l1 for one in measured if one.approximation == "zero")
-        sides = layer.sizes[wanted][..., [0, 0, 1]]
+        (total,) = (measure.l1 for measure in measured if measure.approximation == "zero")
+        sides = layer.sizes[rows][..., [0, 0, 1]]
         shape = _shape_columns(layer.site, layer.layer, numbers, sides, heads)
-        return {(layer.site, layer.layer): [_columns(shape, total, one) for one in measured]}
+        return {
+            (layer.site, layer.layer): [_columns(shape, total, measure) for measure in measured]
+        }
 
-    def _measured(self, layer: LayerWeights, wanted: list[int], heads: slice) -> list[Measured]:
+    def _measured(self, layer: LayerWeights, rows: list[int], heads: slice) -> list[Measured]:
         """Every approximation of some heads."""
-        H, real = layer.exact[:, heads][wanted], layer.sizes[wanted]
+        H, real = layer.exact[:, heads][rows], layer.sizes[rows]
         total = H.sum((-2, -1))
         bands = mass_beyond_windows(H, WIDEST_WINDOW, real, causal=layer.causal)
         measured = [
@@ -206,7 +208,7 @@ class HeadFits(PerLayer[tuple[Site, int], list[Columns]]):
             Measured("zero", "none", total, budget=0 * real[..., 0]),
             Measured("uniform", "none", l1_distance(H, uniform, real)),
         ]
-        means = [self._profiles.of_the_others(layer, layer.sentences[row], heads) for row in wanted]
+        means = [self._profiles.of_the_others(layer, layer.sentences[row], heads) for row in rows]
         if all(mean is not None for mean in means):
             mean = torch.stack([m for m in means if m is not None]).to(H.device)
             measured.append(Measured("mean_by_offset", "static", l1_distance(H, mean, real)))
@@ -245,7 +247,7 @@ class RowFits(PerLayer[tuple[Site, int, int], Sums[str, Tensor]]):
             total = sums["total"][None]
             sides = torch.stack([sums["rows"], sums["queries"], sums["keys"]])[None, None]
             shape = _shape_columns(site, layer, [number], sides, range(total.shape[1]))
-            tables += [_columns(shape, total, one) for one in _measured_rows(sums)]
+            tables += [_columns(shape, total, measure) for measure in _measured_rows(sums)]
         return _table(tables)
 
 
@@ -254,7 +256,9 @@ def _sums_of_rows(layer: LayerWeights, row: int) -> Sums[str, Tensor]:
     H, at = layer.exact[row][:, queries][..., keys], layer.positions[queries]
     visible = layer.visible[row][queries][:, keys]
     uniform = visible / visible.sum(-1, keepdim=True).clamp(min=1).double()
-    near, entries = (_near_the_diagonal(one, at) for one in (H, torch.ones_like(H[0]) * visible))
+    near, entries = (
+        _near_the_diagonal(matrix, at) for matrix in (H, torch.ones_like(H[0]) * visible)
+    )
     every = layer.queries if layer.rows is None else layer.rows.among
     first = int(layer.is_first_block)
     sums = {
@@ -303,10 +307,10 @@ def _measured_rows(sums: Sums[str, Tensor]) -> list[Measured]:
 
 def _of_all_heads(parts: Sequence[Measured]) -> Measured:
     """One approximation, measured on some heads after others."""
-    budgets = [one.budget.expand(one.l1.shape) for one in parts if one.budget is not None]
+    budgets = [part.budget.expand(part.l1.shape) for part in parts if part.budget is not None]
     return replace(
         parts[0],
-        l1=torch.cat([one.l1 for one in parts], 1),
+        l1=torch.cat([part.l1 for part in parts], 1),
         budget=torch.cat(budgets, 1) if budgets else None,
     )
 
@@ -380,6 +384,46 @@ def _columns(shape: dict[str, object], total: Tensor, measured: Measured) -> Col
     # A matrix without any weight has no relative distance.
     table["relative"] = l1 / np.where(weight > 0, weight, np.nan)
     return {str(name): values.tolist() for name, values in table.items()}
+
+
+def mean_fits(fits: pd.DataFrame) -> pd.DataFrame:
+    """Means over sentences: one row per head and approximation.
+
+    `equal_weights` is the distance of equal weights from a whole band of width w: the share of them that
+    lies farther than w from the diagonal, `1 - band / (queries keys)`, and row by row where no key ahead is
+    visible.
+
+    Args:
+        fits: one row per head, sentence and approximation.
+    """
+    if fits.empty:
+        return fits
+    beyond = {
+        shape: _equal_beyond(*shape)
+        for shape in fits.loc[fits["window"].notna(), _SHAPE]
+        .drop_duplicates()
+        .itertuples(index=False, name=None)
+    }
+    equal = [
+        beyond.get(shape, math.nan) for shape in fits[_SHAPE].itertuples(index=False, name=None)
+    ]
+    by = [*HEAD_COLUMNS, "approximation", "window", "level"]
+    groups = fits.assign(equal_weights=equal).groupby(by, sort=False, dropna=False)
+    means = groups[["budget", "l1", "mean_error", "relative", "equal_weights"]].mean()
+    return means.assign(sentences=groups.size()).reset_index()
+
+
+_SHAPE = ["site", "window", "queries", "keys"]
+
+
+def _equal_beyond(site: Site, window: int, queries: int, keys: int) -> float:
+    """The share of equal weights farther than the window from the diagonal of one matrix."""
+    within = 0.0
+    for query in range(queries):
+        last = min(query, keys - 1) if site == "decoder" else keys - 1
+        near = min(query + window, last) - max(query - window, 0) + 1
+        within += max(near, 0) / (last + 1)
+    return 1 - within / queries
 
 
 def summarise(fits: pd.DataFrame) -> pd.DataFrame:

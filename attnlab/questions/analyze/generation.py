@@ -40,7 +40,7 @@ def check_generates(
         raise InputError(msg)
     if not model.config.is_encoder_decoder:
         return
-    if not sentences.paired or any(one.features is not None for one in sentences.usable):
+    if not sentences.paired or any(sentence.features is not None for sentence in sentences.usable):
         msg = "An encoder-decoder is compared with translations of text; give pairs, or leave generation out."
         raise InputError(msg)
 
@@ -60,23 +60,23 @@ def written_sentences(
     """
     check_generates(model, sentences)
     write = _translated if model.config.is_encoder_decoder else _continued
-    found: list[Sentence] = []
+    rewritten: list[Sentence] = []
     with ready_to_show(model):
         for batch in write(model, sentences, batch_size):
-            found += batch
+            rewritten += batch
             if progress is not None:
-                progress("Writing", len(found), len(sentences))
-    if not found:
+                progress("Writing", len(rewritten), len(sentences))
+    if not rewritten:
         msg = f"No text has {LEAST_TOKENS} tokens, so that half of it could be continued; give longer texts."
         raise InputError(msg)
-    return replace(sentences, usable=tuple(sorted(found, key=lambda one: one.number)))
+    return replace(sentences, usable=tuple(sorted(rewritten, key=lambda sentence: sentence.number)))
 
 
 def first_rows(model: Any, sentences: Sentences) -> dict[int, int]:
     """By the number of a sentence the first row that the model writes itself, where it is not the first."""
     if model.config.is_encoder_decoder:
         return {}
-    return {one.number: _prompt(one) for one in sentences.usable}
+    return {sentence.number: _prompt(sentence) for sentence in sentences.usable}
 
 
 def _prompt(sentence: Sentence) -> int:
@@ -87,7 +87,7 @@ def _prompt(sentence: Sentence) -> int:
 def _translated(model: Any, sentences: Sentences, batch_size: int) -> Iterator[list[Sentence]]:
     for batch in sentences.batches(batch_size, weights_a_cell=1):
         inputs = inputs_of(model, {"source": sentences.axes(batch, model.device)["source"]})
-        longest = max(max(len(one.source), len(one.labels)) for one in batch)
+        longest = max(max(len(sentence.source), len(sentence.labels)) for sentence in batch)
         beginning = sentences.forced_beginning(batch, model.device)
         rows = model.generate(
             **{name: inputs[name] for name in ("input_ids", "attention_mask")}, **beginning,
@@ -97,30 +97,30 @@ def _translated(model: Any, sentences: Sentences, batch_size: int) -> Iterator[l
         begin = beginning["decoder_input_ids"].shape[1] if beginning else 1
         written = [_ended(row.tolist(), model, begin=begin) for row in rows]
         yield [
-            replace(one, target=tuple(ids[:-1]), labels=tuple(ids[1:]))
-            for one, ids in zip(batch, written, strict=True)
+            replace(sentence, target=tuple(ids[:-1]), labels=tuple(ids[1:]))
+            for sentence, ids in zip(batch, written, strict=True)
             if len(ids) > 1
         ]
 
 
 def _continued(model: Any, sentences: Sentences, batch_size: int) -> Iterator[list[Sentence]]:
-    long = [one for one in sentences.usable if len(one.source) >= LEAST_TOKENS]
-    ordered = sorted(long, key=lambda one: (len(one.source), one.number))
-    for length, alike in groupby(ordered, key=lambda one: len(one.source)):
+    long = [sentence for sentence in sentences.usable if len(sentence.source) >= LEAST_TOKENS]
+    ordered = sorted(long, key=lambda sentence: (len(sentence.source), sentence.number))
+    for length, alike in groupby(ordered, key=lambda sentence: len(sentence.source)):
         same = list(alike)
         for start in range(0, len(same), batch_size):
             batch, prompt = same[start : start + batch_size], _prompt(same[0])
             # Prompts of one length, so that none is padded.
             ids = torch.tensor(
-                [one.source[:prompt] for one in batch], device=input_device(model.device)
+                [sentence.source[:prompt] for sentence in batch], device=input_device(model.device)
             )
             rows = model.generate(
                 ids, attention_mask=torch.ones_like(ids), **GREEDY,
                 max_length=length + 1, pad_token_id=0,
             )  # fmt: skip
             yield [
-                _read(one, _ended(row.tolist(), model, begin=prompt))
-                for one, row in zip(batch, rows, strict=True)
+                _read(sentence, _ended(row.tolist(), model, begin=prompt))
+                for sentence, row in zip(batch, rows, strict=True)
             ]
 
 
@@ -132,10 +132,10 @@ def _read(sentence: Sentence, written: Sequence[int]) -> Sentence:
 def _ended(ids: list[int], model: Any, *, begin: int) -> list[int]:
     """The ids up to the first that ends a text, padding behind it left out."""
     ends = model.generation_config.eos_token_id
-    known = {ends} if isinstance(ends, int) else set(ends or ())
-    for place in range(begin, len(ids)):
-        if ids[place] in known:
-            return ids[: place + 1]
+    end_ids = {ends} if isinstance(ends, int) else set(ends or ())
+    for index in range(begin, len(ids)):
+        if ids[index] in end_ids:
+            return ids[: index + 1]
     return ids
 
 
@@ -153,23 +153,25 @@ def compare_generated(
         numbers: of the sentences that were written.
     """
     before, rows = forced.ratios(), []
-    for (site, layer), own in written.ratios().items():
-        for statistic, (sums, counts) in own.items():
+    for (site, layer), statistics in written.ratios().items():
+        for statistic, (sums, counts) in statistics.items():
             first_counts = before[site, layer][statistic][1]
-            there = [one for one in numbers if first_counts[one] > 0 and counts[one] > 0]
-            if not there:
+            shared = [
+                number for number in numbers if first_counts[number] > 0 and counts[number] > 0
+            ]
+            if not shared:
                 continue
             for head in range(sums.shape[1]):
                 first, counted = (
-                    torch.stack([part[0][there, head], part[1][there]], -1)
+                    torch.stack([part[0][shared, head], part[1][shared]], -1)
                     for part in (before[site, layer][statistic], (sums, counts))
                 )
-                (found,) = paired_differences(first, [counted], ratio)
+                (difference,) = paired_differences(first, [counted], ratio)
                 rows.append(
                     {
                         "site": site, "layer": layer, "head": head, "statistic": statistic,
-                        "teacher_forced": found.before, "generated": found.after,
-                        **found.cells(GENERATION_CHANGE), "sentences": len(there),
+                        "teacher_forced": difference.before, "generated": difference.after,
+                        **difference.cells(GENERATION_CHANGE), "sentences": len(shared),
                     }
                 )  # fmt: skip
     return pd.DataFrame(rows)

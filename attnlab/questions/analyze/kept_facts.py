@@ -52,16 +52,16 @@ def outlines(kept: KeptMatrices) -> dict[str, list[list[dict[str, Any]]]]:
     columns, blocks, error, relative`: the offsets of the band, whole columns, blocks of rows with all weight
     on one column as (first row, rows, column), the entries of E counted row by row, the relative distance.
     """
-    found = {}
+    outlined = {}
     for (number, site, layer), matrix in kept.matrices.items():
         if max(matrix.shape[1:]) <= MOST_TOKENS:
             H, sizes = matrix.double(), torch.tensor([matrix.shape[1:]])
             fits = fit_at_equal_budget(H, sizes, causal=site == "decoder")
             shown = [fit for fit in fits.values() if FAMILIES[fit.family].outlined]
-            found[f"{number}.{site}.{layer}"] = [
+            outlined[f"{number}.{site}.{layer}"] = [
                 [_outline(fit, head) for fit in shown] for head in range(len(H))
             ]
-    return found
+    return outlined
 
 
 def _outline(fit: Fit, head: int) -> dict[str, Any]:
@@ -114,18 +114,18 @@ def best_sentences(kept: KeptMatrices, labels: dict[str, str]) -> dict[str, dict
         labels: by the name of the head.
     """
     used = {name: MEASURES[name][1] for name in MEASURES if not name or name in labels.values()}
-    found: dict[str, dict[str, Any]] = {}
+    by_head: dict[str, dict[str, Any]] = {}
     for (number, site, layer), weights in kept.matrices.items():
         figures = {name: measure(weights) for name, measure in used.items()}
         for index in range(len(weights)):
             head = str(Head(site, layer, index))
             label = labels.get(head, "")
             by = label if label in MEASURES else ""
-            ranked = found.setdefault(head, {"by": by, "sentences": []})
+            ranked = by_head.setdefault(head, {"by": by, "sentences": []})
             ranked["sentences"].append([number, float(figures[by][index])])
-    for ranked in found.values():
+    for ranked in by_head.values():
         ranked["sentences"].sort(key=lambda pair: (pair[1], pair[0]), reverse=True)
-    return found
+    return by_head
 
 
 def offset_profiles(heads: pd.DataFrame, view: View) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -137,17 +137,21 @@ def offset_profiles(heads: pd.DataFrame, view: View) -> np.ndarray[Any, np.dtype
 
 def nearest_heads(heads: pd.DataFrame, view: View) -> dict[str, list[tuple[str, float]]]:
     """By head those of the same site whose mean weight by offset has the largest cosine with its own."""
-    known = np.nan_to_num(offset_profiles(heads, view))
-    lengths = np.linalg.norm(known, axis=1)
+    profiles = np.nan_to_num(offset_profiles(heads, view))
+    lengths = np.linalg.norm(profiles, axis=1)
     names, sites = _names(heads), heads["site"].to_numpy()
-    found = {}
+    nearest = {}
     for index, name in enumerate(names):
-        norms = lengths * np.linalg.norm(known[index])
-        cosine = np.divide(known @ known[index], norms, out=np.zeros(len(known)), where=norms > 0)
+        norms = lengths * np.linalg.norm(profiles[index])
+        cosine = np.divide(
+            profiles @ profiles[index], norms, out=np.zeros(len(profiles)), where=norms > 0
+        )
         ranked = np.argsort(-cosine, kind="stable")
-        others = [one for one in ranked if sites[one] == sites[index] and one != index][:_NEAREST]
-        found[name] = [(names[one], float(cosine[one])) for one in others]
-    return found
+        others = [other for other in ranked if sites[other] == sites[index] and other != index][
+            :_NEAREST
+        ]
+        nearest[name] = [(names[other], float(cosine[other])) for other in others]
+    return nearest
 
 
 def _names(table: pd.DataFrame) -> list[str]:

@@ -107,17 +107,17 @@ class Labeller:
         if not gold.trees:
             target = None if gold.target is None else TextSide(counts[1])
             return HeadFunctions(TextSide(counts[0]), target), {}
-        sources = align_corpus(self.tokenizers.source, gold.source, [one.source for one in texts])
+        sources = align_corpus(self.tokenizers.source, gold.source, [text.source for text in texts])
         source = TextSide(counts[0], gold.source, sources.alignments)
         if gold.target is None:
             return HeadFunctions(source), sources.reasons
-        made = [one.target for one in texts if one.target is not None]
+        made = [text.target for text in texts if text.target is not None]
         targets = align_corpus(self.tokenizers.target, gold.target, made)
         target = TextSide(counts[1], gold.target, targets.alignments)
         return HeadFunctions(source, target, gold.pairs), {**targets.reasons, **sources.reasons}
 
     def label(
-        self, run: Run, *, seed: int, there: int | None = None, controls: bool = True
+        self, run: Run, *, seed: int, available: int | None = None, controls: bool = True
     ) -> tuple[dict[str, pd.DataFrame], list[Note]]:
         """The tables of labels and their notes, from what was counted, after the controls are run.
 
@@ -130,7 +130,7 @@ class Labeller:
             run: how sentences go through models.
             seed: of the untrained model's weights, of the order of shuffled words, and of the
                 bootstrap behind `stability`.
-            there: how many sentences there are where these come from; None where not known.
+            available: how many sentences there are where these come from; None where not known.
             controls: False leaves them out; then no label is significant.
         """
         counted = {"model": self.functions}
@@ -138,13 +138,13 @@ class Labeller:
             counted |= self._count_controls(run, seed)
         relations = self._relations(counted, seed)
         views = [self._view(keys, counted, relations, seed) for keys in self.views]
-        tables = {name: stacked([one[name] for one in views], self.views) for name in views[0]}
+        tables = {name: stacked([view[name] for view in views], self.views) for name in views[0]}
         notes: list[Note] = [] if controls else [NoControls()]
         notes += label_notes(
             self.functions.verdicts(self.views[0]),
             keys=self.views[0],
             gold=self.gold,
-            there=there,
+            available=available,
             unaligned=self.unaligned,
             corpus_known=self.corpus_known,
             paired=self.reading.sentences.paired,
@@ -208,14 +208,14 @@ class Labeller:
 
 def _counted(tokenizers: BothTokenizers, texts: Sequence[TokenizedText]) -> list[Int[Tensor, "_"]]:
     """How often each type stands in the sentences themselves, source and target."""
-    sources = [one.source for one in texts]
-    targets = [one.target for one in texts if one.target is not None]
+    sources = [text.source for text in texts]
+    targets = [text.target for text in texts if text.target is not None]
     counts = [_type_counts(sources, len(tokenizers.source))]
     return [*counts, _type_counts(targets, len(tokenizers.target))] if targets else counts
 
 
 def _type_counts(texts: Sequence[Tokens], types: int) -> Int[Tensor, " type"]:
-    every = torch.tensor([token for one in texts for token in one.ids])
+    every = torch.tensor([token for text in texts for token in text.ids])
     return torch.bincount(every, minlength=types)
 
 
@@ -245,7 +245,7 @@ def label_notes(
     *,
     keys: View,
     gold: Gold,
-    there: int | None,
+    available: int | None,
     unaligned: Mapping[str, str],
     corpus_known: bool,
     paired: bool,
@@ -257,31 +257,31 @@ def label_notes(
         verdicts: of the model in one view, one row per head and label.
         keys: that view.
         gold: the sentences.
-        there: how many there are where these come from; None where that is not known.
+        available: how many there are where these come from; None where that is not known.
         unaligned: why a sentence is not aligned with its words, by its identifier.
         corpus_known: whether frequencies of the training corpus are known.
         paired: whether they have translations, which the model reads.
         without_rare: how many types there are at each site that has too few for a rare token.
     """
-    found: list[Note] = []
+    notes: list[Note] = []
     if unaligned:
-        found.append(Unaligned(len(unaligned), *next(iter(unaligned.items()))))
+        notes.append(Unaligned(len(unaligned), *next(iter(unaligned.items()))))
     if not corpus_known:
-        found.append(TrainingCorpusUnknown())
+        notes.append(TrainingCorpusUnknown())
     if not gold.trees:
-        found.append(NoTrees())
+        notes.append(NoTrees())
     if without_rare:
         most = max(without_rare.values())
-        found.append(VocabularyTooSmall(tuple(without_rare), most, FREQUENT_TYPES))
+        notes.append(VocabularyTooSmall(tuple(without_rare), most, FREQUENT_TYPES))
     sinks = sink_curve(verdicts)
     heads = int(verdicts.loc[verdicts["label"] == SINK_LABEL.name, "value"].notna().sum())
     if heads:
-        found.append(SinksByThreshold(keys, heads, tuple(sinks.items())))
-    return [*found, *_too_little(verdicts, gold, there, treebank=not paired)]
+        notes.append(SinksByThreshold(keys, heads, tuple(sinks.items())))
+    return [*notes, *_too_little(verdicts, gold, available, treebank=not paired)]
 
 
 def _too_little(
-    verdicts: pd.DataFrame, gold: Gold, there: int | None, *, treebank: bool
+    verdicts: pd.DataFrame, gold: Gold, available: int | None, *, treebank: bool
 ) -> list[Note]:
     """One note on all labels that some head may carry and for which too little was counted."""
     short: dict[tuple[str, int, str], list[str]] = {}
@@ -303,12 +303,12 @@ def _too_little(
         UndecidedLabel(label, tuple(sites), needed, unit)
         for (label, needed, unit), sites in short.items()
     )
-    wanted = _rounded_up(math.ceil(max(len(gold.source) * factor, least)))
+    advised = _rounded_up(math.ceil(max(len(gold.source) * factor, least)))
     return [
         TooLittleCounted(
             labels,
-            wanted,
-            there,
+            advised,
+            available,
             treebank=treebank,
             never_met=never_met,
             generated=gold.generated,
@@ -346,9 +346,9 @@ def ablate_for_labels(
 
     Cost: a forward pass over the evaluator's sentences for each head.
     """
-    wanted = [head for head in all_heads(evaluator.projections) if head.site in sites]
+    chosen_heads = [head for head in all_heads(evaluator.projections) if head.site in sites]
     processes = processes or Processes()
-    mine = wanted[processes.index :: processes.count]
+    mine = chosen_heads[processes.index :: processes.count]
     before = Quality(evaluator.whole_losses(), evaluator.tokens)
     done = 0
 
@@ -360,9 +360,11 @@ def ablate_for_labels(
             progress("Taking heads away", done, len(mine))
         return Change.of(before, Quality(after, before.tokens))
 
-    found = ablate_each(evaluator.projections, mine, "zero", evaluate)
-    rows = [head._asdict() | change.cells() for head, change in found.items()]
+    changes = ablate_each(evaluator.projections, mine, "zero", evaluate)
+    rows = [head._asdict() | change.cells() for head, change in changes.items()]
     shares = processes.gather(rows)
     # The heads were dealt out in turn.
-    dealt = [shares[index % len(shares)][index // len(shares)] for index in range(len(wanted))]
+    dealt = [
+        shares[index % len(shares)][index // len(shares)] for index in range(len(chosen_heads))
+    ]
     return pd.DataFrame(dealt)

@@ -16,7 +16,7 @@ from attnlab.questions.analyze.analysis_notes import (
     RowsWithoutKeys,
     TooLargeToKeep,
 )
-from attnlab.questions.analyze.fits import HeadFits, OffsetProfiles, RowFits
+from attnlab.questions.analyze.fits import HeadFits, OffsetProfiles, RowFits, mean_fits
 from attnlab.questions.analyze.kept_facts import kept_facts
 from attnlab.questions.analyze.question import QUESTION, AnalysisSettings
 from attnlab.questions.analyze.summary import summarise_heads, weightless_heads
@@ -78,12 +78,15 @@ def measure(
             # A second pass, because the mean over the other sentences is known only after the first.
             run("Fitting matrices", [fits], settings.fit_sentences)
     kept, heads = keeper.kept(), statistics.heads()
+    of_sentences = fits.fits()
     tables = {
         "heads": heads,
         "head_distances": statistics.distances(),
-        "fits": fits.fits(),
+        "fits": mean_fits(of_sentences),
         "structure": stacked([structure.families(keys) for keys in views], views),
     }
+    if settings.keep_fits:
+        tables["fits_by_sentence"] = of_sentences
     return tables, kept, _notes(heads, coverage, kept, len(keeper.wanted)), coverage
 
 
@@ -114,9 +117,9 @@ def result_of(
         QUESTION.name,
         f"Attention heads of {name}",
         {
-            one.name: every[one.name]
-            for one in QUESTION.tables
-            if one.name in always or not every.get(one.name, pd.DataFrame()).empty
+            declared.name: every[declared.name]
+            for declared in QUESTION.tables
+            if declared.name in always or not every.get(declared.name, pd.DataFrame()).empty
         },
         about,
         tuple(notes),
@@ -126,27 +129,29 @@ def result_of(
     )
 
 
-def _notes(heads: pd.DataFrame, coverage: Coverage, kept: KeptMatrices, wanted: int) -> list[Note]:
-    found: list[Note] = [*coverage.dropped]
+def _notes(
+    heads: pd.DataFrame, coverage: Coverage, kept: KeptMatrices, asked_to_keep: int
+) -> list[Note]:
+    notes: list[Note] = [*coverage.dropped]
     if not coverage.streamed:
-        found.append(LayersHeldAtOnce())
+        notes.append(LayersHeldAtOnce())
     weightless = weightless_heads(heads)
     if weightless.any():
         rows = heads.loc[weightless, HEAD_COLUMNS].itertuples(index=False)
-        found.append(HeadsWithoutWeight(tuple(str(Head(*row)) for row in rows)))
+        notes.append(HeadsWithoutWeight(tuple(str(Head(*row)) for row in rows)))
     empty = int(heads.loc[~weightless, "empty_rows"].sum())
     if empty:
-        found.append(RowsWithoutKeys(empty))
+        notes.append(RowsWithoutKeys(empty))
     if "mass_on_sink_logit" in heads:
-        found.append(LearnedSink(float(heads["mass_on_sink_logit"].mean())))
+        notes.append(LearnedSink(float(heads["mass_on_sink_logit"].mean())))
     if kept.left_out:
-        found.append(TooLargeToKeep(len(kept.left_out), wanted, KEPT_BYTES / 2**20))
-    half = {key[:2] for key, one in kept.matrices.items() if one.dtype == torch.float16}
-    found += [
+        notes.append(TooLargeToKeep(len(kept.left_out), asked_to_keep, KEPT_BYTES / 2**20))
+    half = {key[:2] for key, matrix in kept.matrices.items() if matrix.dtype == torch.float16}
+    notes += [
         KeptInPart(*at, len(queries), kept.all_queries.get(at, len(queries)))
         for at, (queries, _) in kept.tokens.items()
         if at in half
     ]
     if coverage.sentences < ENOUGH_FOR_MEANS:
-        found.append(FewForMeans(coverage.sentences))
-    return found
+        notes.append(FewForMeans(coverage.sentences))
+    return notes

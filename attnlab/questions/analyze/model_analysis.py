@@ -88,14 +88,14 @@ def analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View,
     """
     processes = settings.processes or Processes()
     device = usable_device(device_of_process(settings.device, processes))
-    model, found = model_and_texts(
-        source, sentences=settings.wanted, text=settings.text, corpus=settings.corpus, pair=settings.pair,
-        treebank=settings.treebank, gold=settings.labelled,
+    model, texts = model_and_texts(
+        source, sentences=settings.sentences_to_read, text=settings.text, corpus=settings.corpus,
+        pair=settings.pair, treebank=settings.treebank, gold=settings.labelled,
         scores=settings.ablated is not False or settings.generation,
     )  # fmt: skip
     model.move_to(device)
-    sentences = read_sentences(model, found.texts, found.origin)
-    whole = found.gold is not None or settings.structure_sentences > 0 or settings.fit_sentences > 0
+    sentences = read_sentences(model, texts.texts, texts.origin)
+    whole = texts.gold is not None or settings.structure_sentences > 0 or settings.fit_sentences > 0
     reading = prepare(
         model,
         sentences,
@@ -109,8 +109,8 @@ def analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View,
     if settings.generation:
         check_generates(model.model, sentences, reading.sites)
     structure, labeller, evaluator = HeadStructure(settings.structure_sentences), None, None
-    if found.gold is not None and drawn is None:
-        labeller = Labeller(reading, found.gold, model.type_counts, structure, views=views)
+    if texts.gold is not None and drawn is None:
+        labeller = Labeller(reading, texts.gold, model.type_counts, structure, views=views)
         evaluator = _evaluator(reading, settings, seed)
 
     def run(what: str, read: Reading, consumers: Sequence[PerLayer[Any, Any]]) -> Coverage:
@@ -130,20 +130,20 @@ def analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View,
     notes += _notes_on_rows(
         drawn,
         sentences,
-        labels=found.gold is not None,
+        labels=texts.gold is not None,
         measured=settings.structure_sentences > 0 or settings.fit_sentences > 0,
     )
     closed = _closed_among(reading, evaluator)
     if closed:
         notes.append(ClosedHeads(tuple(map(str, closed))))
-    notes += notes_on_texts(model, found, {"": sentences}, settings.sentences, settings.sites)
+    notes += notes_on_texts(model, texts, {"": sentences}, settings.sentences, settings.sites)
     if settings.text is not None:
-        notes += _notes_on_training(model, found)
+        notes += _notes_on_training(model, texts)
     if settings.generation:
         tables["generated"] = _generated(reading, forced, run, settings)
     if labeller is not None:
         labelled, label_notes = labeller.label(
-            run, seed=seed, there=found.available, controls=not settings.quick
+            run, seed=seed, available=texts.available, controls=not settings.quick
         )
         sinks = tables["heads"][[*HEAD_COLUMNS, SINK_SHARE]]
         labels, unmeasured = _beside_ablation(labelled["labels"], evaluator, settings, processes)
@@ -193,7 +193,7 @@ def _generated(
     sites = tuple(site for site in reading.sites if site != "encoder")
     itself = SentenceStatistics(len(written.texts), forced.starts)
     run("Reading own output", replace(reading, sentences=written, sites=sites), [itself])
-    return compare_generated(forced, itself, [one.number for one in written.usable])
+    return compare_generated(forced, itself, [sentence.number for sentence in written.usable])
 
 
 def _run(
@@ -215,11 +215,11 @@ def _run(
         share=(processes.index, processes.count),
         progress=None if tell is None else lambda done, total: tell(what, done, total),
     )
-    mine = Sums({"coverage": coverage} | {n: one.sums for n, one in enumerate(consumers)})
-    found = processes.sum(mine)
+    mine = Sums({"coverage": coverage} | {n: consumer.sums for n, consumer in enumerate(consumers)})
+    sums = processes.sum(mine)
     for number, consumer in enumerate(consumers):
-        consumer.sums = found[number]
-    whole: Coverage = found["coverage"]
+        consumer.sums = sums[number]
+    whole: Coverage = sums["coverage"]
     return whole
 
 
@@ -255,10 +255,12 @@ def _closed_among(reading: Reading, evaluator: Evaluator | str | None) -> tuple[
     Heads are closed in output projections, so a model without known ones has none closed.
     """
     try:
-        found = evaluator.projections if isinstance(evaluator, Evaluator) else _projections(reading)
+        projections = (
+            evaluator.projections if isinstance(evaluator, Evaluator) else _projections(reading)
+        )
     except AttnlabError:
         return ()
-    return tuple(head for head in closed_heads(found) if head.site in reading.sites)
+    return tuple(head for head in closed_heads(projections) if head.site in reading.sites)
 
 
 def _projections(reading: Reading) -> Projections:
@@ -322,7 +324,7 @@ def _beside_ablation(
     if settings.ablated is None and len(heads) > MOST_HEADS_ABLATED:
         return labels, [TooManyToAblate(len(heads), MOST_HEADS_ABLATED)]
     try:
-        found = ablate_for_labels(
+        changes = ablate_for_labels(
             evaluator,
             heads["site"].unique().tolist(),
             progress=settings.progress,
@@ -332,7 +334,7 @@ def _beside_ablation(
         if settings.ablation:
             raise
         return labels, [NotAblated(str(error))]
-    return labels.merge(found, on=HEAD_COLUMNS, how="left"), []
+    return labels.merge(changes, on=HEAD_COLUMNS, how="left"), []
 
 
 def _about(reading: Reading, coverage: Coverage, kept: int) -> dict[str, str]:
@@ -353,7 +355,7 @@ def _about(reading: Reading, coverage: Coverage, kept: int) -> dict[str, str]:
     return {name: value for name, value in described.items() if value}
 
 
-def _notes_on_training(model: Model, found: Texts) -> list[Note]:
+def _notes_on_training(model: Model, chosen: Texts) -> list[Note]:
     """How many of the sentences of a file the run was trained on; nothing where its corpus is gone."""
     if not isinstance(model, Run):
         return []
@@ -361,6 +363,6 @@ def _notes_on_training(model: Model, found: Texts) -> list[Note]:
         rows = model.corpus().train
     except AttnlabError:
         return []
-    texts = {clean_sentence(source_of(text)) for text in found.texts}
+    texts = {clean_sentence(source_of(text)) for text in chosen.texts}
     learned = texts.intersection(rows["source"][:])
     return [TrainingSentences(len(learned), len(texts))] if learned else []

@@ -24,13 +24,11 @@ from attnlab.evaluation import HELD_OUT, MEMORY, SEED, CorpusTextSettings, Texts
 from attnlab.labels import (
     BEST_FAMILY,
     CONTROL,
+    CONTROL_KIND,
     CONTROLS,
     DETAIL,
     LABELS,
     RELATIONS,
-    SECOND_CONTROL,
-    SECOND_STATISTIC,
-    SECOND_VALUE,
     STATISTIC,
     STRENGTH,
     STRUCTURE,
@@ -45,6 +43,20 @@ COLUMNS = read_columns(__file__)
 
 FITS = Table(
     "fits.csv",
+    "head and approximation",
+    (
+        *HEAD,
+        *COLUMNS.of("approximation window"),
+        LEVEL,
+        COLUMNS["budget"],
+        *SHARED_COLUMNS.of("l1 mean_error relative"),
+        COLUMNS["equal_weights"],
+        SENTENCE_COUNT,
+    ),
+    keys=(*HEAD_KEYS, "approximation", "window"),
+)
+FITS_BY_SENTENCE = Table(
+    "fits_by_sentence.csv",
     "head, sentence and approximation",
     (
         *HEAD,
@@ -78,9 +90,7 @@ SUMMARY = Table(
         STATISTIC,
         VALUE.column,
         CONTROL,
-        SECOND_STATISTIC,
-        SECOND_VALUE.column,
-        SECOND_CONTROL,
+        CONTROL_KIND,
         STRENGTH,
         *COLUMNS.of("confirmed significant"),
         BEST_FAMILY,
@@ -203,6 +213,9 @@ class AnalysisSettings(CorpusTextSettings):
     fit_sentences: Annotated[
         int, Option("Number of sentences to fit structured matrices to; 0 for none.", least=0)
     ] = 100
+    keep_fits: Annotated[
+        bool, Option("Write the fits of every sentence too, beside their means.", ("--keep-fits",))
+    ] = False
     processes: Any = None
 
     def __post_init__(self) -> None:
@@ -247,11 +260,11 @@ class AnalysisSettings(CorpusTextSettings):
     @property
     def ablated(self) -> bool | None:
         """Whether each head is set to zero; None: where that can be done in a reasonable time."""
-        wanted = False if self.quick and self.ablation is None else self.ablation
-        return wanted if self.labelled else False
+        asked = False if self.quick and self.ablation is None else self.ablation
+        return asked if self.labelled else False
 
     @property
-    def wanted(self) -> TextsAsked:
+    def sentences_to_read(self) -> TextsAsked:
         """The sentences, or how many there are to be."""
         if self.sentences is not None:
             return self.sentences
@@ -267,6 +280,7 @@ QUESTION = Question(
         HEADS,
         DISTANCES,
         FITS,
+        FITS_BY_SENTENCE,
         LABELS,
         RELATIONS,
         CONTROLS,

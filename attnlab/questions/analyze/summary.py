@@ -10,11 +10,13 @@ import pandas as pd
 from attnlab.core import HEAD_COLUMNS, LOSS_CHANGE, Head
 from attnlab.labels import (
     CONFIRMED,
+    LINKS,
     NOT_COMPARED,
+    SHUFFLED_WORDS,
     TIE_BITS_PER_ROW,
+    UNTRAINED_TWIN,
     chosen_by_bits,
     known_labels,
-    with_strength,
 )
 from attnlab.matrices import CODED, NO_FAMILY
 from attnlab.questions.analyze.question import PRUNED, SUMMARY
@@ -26,15 +28,10 @@ NO_ROLE = "none"
 MARK = "✓"
 # Of a confirmed role where there is nothing to say whether an untrained head would have it too.
 MARK_WITHOUT_CONTROLS = "(✓)"
-_SECOND = ("second_statistic", "second_value", "second_control")
-# Beside the columns of the same names, which every head with such a rule has.
-_SECOND_OF = {name: f"deciding_{name}" for name in _SECOND}
-# Of sums in double precision.
-_ROUNDING = 1e-9
+_CONTROLS = ("control", "control_kind", "untrained_value", "shuffled_value")
 WITHOUT_ROLE: dict[str, Any] = {
     "role": NO_ROLE, "detail": "", "statistic": "", "value": math.nan, "control": math.nan,
-    "second_statistic": "", "second_value": math.nan, "second_control": math.nan,
-    "strength": math.nan, "confirmed": False, "significant": False,
+    "control_kind": "", "strength": math.nan, "confirmed": False, "significant": False,
 }  # fmt: skip
 
 
@@ -90,10 +87,10 @@ def summarise_heads(
     # A head whose matrices hold no weight looks like nothing and has no role.
     nothing = {"structure": "", "structure_tie": False} | WITHOUT_ROLE
     for name in nothing.keys() & set(table):
-        known = table[name].notna() & ~weightless
+        is_known = table[name].notna() & ~weightless
         values = [
-            value if there else nothing[name]
-            for value, there in zip(table[name], known, strict=True)
+            value if is_valid else nothing[name]
+            for value, is_valid in zip(table[name], is_known, strict=True)
         ]
         table = table.assign(**{name: pd.Series(values, table.index)})
     among = pd.Series(_among(heads, closed), heads.index, dtype=bool)
@@ -117,8 +114,8 @@ def structure_of_heads(families: pd.DataFrame) -> pd.DataFrame:
         families: one row per head and family, see `HeadStructure.families`.
     """
     heads = families[HEAD_COLUMNS].drop_duplicates()
-    known = families[families["bits_per_row"].abs() < float("inf")]
-    bits = known.pivot(index=HEAD_COLUMNS, columns="family", values="bits_per_row")
+    finite = families[families["bits_per_row"].abs() < float("inf")]
+    bits = finite.pivot(index=HEAD_COLUMNS, columns="family", values="bits_per_row")
     bits = bits.reindex(columns=[*CODED]).loc[[*heads.itertuples(index=False, name=None)]]
     table = pd.concat(
         [chosen_by_bits(bits), bits.add_prefix("bits_")], axis="columns"
@@ -136,8 +133,7 @@ def closest_roles(labels: pd.DataFrame, controls: pd.DataFrame) -> pd.DataFrame:
     It is `confirmed` where every figure of its rule lies above the threshold with its whole interval, and
     `significant` where it is also confirmed against the controls, which no role is that none is compared
     with; that column is left out where the controls were.
-    `second_statistic`, `second_value` and `second_control` are those of the other figure of a rule of
-    two, of heads whose strength it decides.
+    `control` is the largest figure that comes without the function, and `control_kind` what gives it.
 
     Args:
         labels: of one view, columns as in `attnlab.labels.label_columns.LABELS`.
@@ -151,23 +147,12 @@ def closest_roles(labels: pd.DataFrame, controls: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_control(labels: pd.DataFrame, controls: pd.DataFrame) -> pd.DataFrame:
-    """The labels, with the figure that the strongest one is compared with."""
+    """The labels, with the figures that the strongest one is compared with."""
     if "control" in labels or "control" not in controls:
         return labels
-    deciding = controls.reindex(columns=[*_SECOND])
-    deciding = deciding.rename(columns=_SECOND_OF).astype(object)
-    deciding.loc[~_second_decides(controls)] = math.nan
-    control = controls[[*HEAD_COLUMNS, "label", "control"]].rename(columns={"label": "function"})
-    control = pd.concat([control, deciding], axis="columns")
+    names = [*HEAD_COLUMNS, "label", *(name for name in _CONTROLS if name in controls)]
+    control = controls[names].rename(columns={"label": "function"})
     return labels.merge(control, on=[*HEAD_COLUMNS, "function"], how="left", validate="1:1")
-
-
-def _second_decides(controls: pd.DataFrame) -> "pd.Series[bool]":
-    """Whether the first figure alone would give more strength."""
-    if not {"second_threshold", "strength"} <= set(controls):
-        return pd.Series(False, controls.index)
-    alone = with_strength(controls.assign(second_threshold=math.nan))["strength"]
-    return alone > controls["strength"] + _ROUNDING
 
 
 def _role(row: Mapping[Any, Any]) -> dict[str, Any]:
@@ -179,26 +164,36 @@ def _role(row: Mapping[Any, Any]) -> dict[str, Any]:
     above = strength > 0 and (not alone or row["value"] > row.get("control", math.nan))
     if not confirmed and not above:
         return WITHOUT_ROLE | {"strength": 0 * strength}
-    figures = {
-        name: row.get(name, math.nan) for name in ("detail", "statistic", "value", "control")
-    }
-    second = {name: row.get(of, math.nan) for name, of in _SECOND_OF.items()}
-    if pd.isna(second["second_statistic"]):
-        second["second_statistic"] = ""
+    control, kind = _largest_control(row)
     return {
         "role": row["function"],
-        **figures,
-        **second,
+        **{name: row.get(name, math.nan) for name in ("detail", "statistic", "value")},
+        "control": control,
+        "control_kind": kind,
         "strength": strength,
         "confirmed": confirmed,
         "significant": row["significance"] == CONFIRMED,
     }
 
 
+def _largest_control(row: Mapping[Any, Any]) -> tuple[float, str]:
+    """The largest figure that comes without the function of a head, and what gives it; NaN without any.
+
+    A relation alone is compared with shuffled words too: one back is one back whatever stands there.
+    """
+    figures = {row.get("control_kind", ""): row.get("control", math.nan)}
+    if _compared(row["function"]):
+        figures[UNTRAINED_TWIN] = row.get("untrained_value", math.nan)
+    if row.get("unit") == LINKS.unit:
+        figures[SHUFFLED_WORDS] = row.get("shuffled_value", math.nan)
+    measured = [(float(figure), kind) for kind, figure in figures.items() if not pd.isna(figure)]
+    return max(measured, default=(math.nan, ""))
+
+
 def _compared(role: str) -> bool:
     """Whether the role is compared with that of an untrained head, where there is one."""
-    known = known_labels().get(role)
-    return known is None or known.against_untrained
+    label = known_labels().get(role)
+    return label is None or label.against_untrained
 
 
 def most_needed(summary: pd.DataFrame) -> tuple[Head, float] | None:

@@ -1,18 +1,18 @@
 """An analysis drawn: the sections of its page, its table on a terminal, and its cell of a notebook."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pandas as pd
 from markupsafe import Markup
 
-from attnlab.core import LOSS_CHANGE, Head, counted, shown
+from attnlab.core import Column, Head, counted, is_terminal
 from attnlab.figures import COLUMN
 from attnlab.figures import draw_heads as draw_matrices
 from attnlab.labels import (
     BORDERLINE,
     CONFIRMED,
     CONTROLS,
-    LABELS,
     LINKS,
     RELATIONS,
     STRUCTURE_OF_HEAD,
@@ -20,31 +20,23 @@ from attnlab.labels import (
 )
 from attnlab.questions.analyze.analysis_notes import RowsDrawn
 from attnlab.questions.analyze.figures import (
-    NotDrawn,
     draw_heads,
     draw_offsets,
     draw_windows,
     not_drawn,
 )
 from attnlab.questions.analyze.fits import BITS, EQUAL_BUDGET, RELATIVE, summarise
-from attnlab.questions.analyze.head_phrases import (
+from attnlab.questions.analyze.head_table import (
     SHOWN,
     describe_generation,
     describe_heads,
     describe_roles,
-    heads_shown,
+    first_table,
+    legend,
     titled_heads,
-    varying,
-    with_phrases,
-    words_of_heads,
 )
 from attnlab.questions.analyze.overview import highlights_of, overview_of
-from attnlab.questions.analyze.question import (
-    FIRST_HEADS,
-    GENERATED,
-    GENERATION_CHANGE,
-    SUMMARY,
-)
+from attnlab.questions.analyze.question import FIRST_HEADS, GENERATED, GENERATION_CHANGE, SUMMARY
 from attnlab.questions.analyze.summary import roles_of, structure_of_heads, table_of, views_of
 from attnlab.questions.analyze.viewer import viewer_data
 from attnlab.reading import ALL, CONTENT, HEADS, VIEWS
@@ -63,10 +55,10 @@ from attnlab.results import (
     TerminalTable,
     columns_named,
     drawn_html,
-    family_words,
-    frame_html,
+    first_screen,
     head_names,
     page_table,
+    rows_shown,
     together,
 )
 
@@ -102,109 +94,65 @@ _VIEW_COLUMNS = {
         "mean_absolute_offset",
     ),
 }
-# A share is a mean over the rows that could attend to such a token: said where they are fewer.
+# A share is a mean over the rows that could attend to such a token: told where they are fewer.
 _FEWER_ROWS = tuple(
     f"rows_seeing_{name}" for name in ("special", "opening", "closing", "punctuation")
 )
-_WINDOWS_SHOWN = (0, 1, 2, 3, 5, 10)
+_BANDS_SHOWN = [f"band_{window}" for window in (0, 1, 2, 3, 5, 10)]
 # A matrix of zeros has distance 1 in every row, which the text says.
 _REFERENCES = ("uniform", "mean_by_offset")
 DESCRIBED = ("structure", "structure_margin_bits_per_row", "structure_runner_up")
-# What every reader of these tables must know; on the terminal and on the page.
-BUDGET = (
-    "At equal budget every family has at most two entries per row on average, one for the structure "
-    f"and one for the sparse error E; {ADDITIVE}, so that one shifted diagonal can be nearer. "
+FAMILIES_EXPLAINED = (
+    "Bits per row: the sentences of a head are coded together under the best member of each family; the "
+    "shape is the family of the fewest bits. Distances: relative l1, the sum of all absolute differences "
+    "divided by the sum of the matrix, fitted to each matrix itself (oracle), mean over sentences; a matrix "
+    "of zeros has 1, and the references stand beside. A band of window w keeps the weights at most w tokens "
+    "from the diagonal. At equal budget every family has at most two entries per row on average, one for "
+    f"the structure and one for the sparse error E; {ADDITIVE}, so that one shifted diagonal can be nearer. "
     f"{BAND}: distance does not say which family a head belongs to, bits per row do."
 )
+_WINDOWS_CAPTION = (
+    "Relative distance from the best band of each window, a row per head (layer.head). The last row of each "
+    "site is that of equal weights: a head that is no nearer to a band of that width does not keep to the "
+    "diagonal."
+)
 _MOST_RELATIONS = 40
-# What every reader of a label must know; on the terminal and on the page.
+# What every reader of a label must know.
 DECIDING = (
     "A label is confirmed when the 95 % interval of its figure lies above the threshold, rejected when "
     "it lies below, and borderline when the threshold lies within. It is significant against controls "
     "when it is rejected for the same head of an untrained model, and a relation when it is also "
     "followed clearly more often than on shuffled words; no control is compared with broad."
 )
-ABLATION = (
-    "loss: how much it changes when the head's output is set to zero, in nats per target token; a "
-    "label says where a head attends, this says whether the model needs it."
-)
-_FIRST_TABLE = (
-    "head_name",
-    "phrase",
-    "labels",
-    "significant_labels",
-    "borderline",
-    "undecided",
-    "stability",
-    "mass_on_special",
-)
-_SECOND_TABLE = (
-    "The tables behind them give the figure of each label that is confirmed or borderline, beside the "
-    "same figure of the untrained model and on shuffled words. "
-)
-VIEWS_SAID = (
+VIEWS_EXPLAINED = (
     "Special tokens often take the largest weight of a row and hide what a head does among words: "
     "with special tokens left out as keys, a row's largest weight is that on a content token."
 )
-_EVIDENCE = [
-    "head_name",
-    "label",
-    "detail",
-    "significance",
-    "statistic",
-    "value",
-    "value_low",
-    "value_high",
-    "threshold",
-    "status",
-    "stability",
-    "untrained_value",
-    "untrained_status",
-    "shuffled_value",
-    "shuffled_status",
-    "denominator",
-]
-_RELATION = [
-    "site",
-    "relation",
-    "direction",
-    "best_head",
-    "accuracy",
-    "accuracy_low",
-    "accuracy_high",
-    "baseline",
-    "chance",
-    "aer",
-    "shuffled_accuracy",
-    "untrained_accuracy",
-    "links",
-    "stability",
-    "significance",
-]
-# The mark stands behind the role, the interval behind the loss; the note says which heads have no output.
-_ELSEWHERE = ("mark", LOSS_CHANGE.low, LOSS_CHANGE.high, "output")
-_PROSE = ("evidence", "structure")
-# Beside the name of a head whose output is nothing.
-_WITHOUT_OUTPUT = "x"
-# Behind a change of loss; a * says more elsewhere: that it is so with all heads taken together.
-_BEYOND = "†"
-_WIDTH = 80
+_EVIDENCE = (
+    "head_name", "label", "detail", "significance", "statistic", "value", "value_low", "value_high",
+    "threshold", "status", "stability", "untrained_value", "untrained_status", "shuffled_value",
+    "shuffled_status", "denominator",
+)  # fmt: skip
+_RELATION = (
+    "site", "relation", "direction", "best_head", "accuracy", "accuracy_low", "accuracy_high", "baseline",
+    "chance", "aer", "shuffled_accuracy", "untrained_accuracy", "links", "stability", "significance",
+)  # fmt: skip
+_PROSE = ("role_figure", "control_figure")
 
 
 def contents(result: Result) -> Contents:
     """What the page of an analysis shows."""
-    known = [name for name in _FACTS if name in result.about]
+    headings = [name for name in _FACTS if name in result.about]
     kept = result.matrices
     return Contents(
-        describe_heads(result.table),
-        facts={name: str(result.about[name]) for name in known[:_MOST_FACTS]},
+        answers(result),
+        facts={name: str(result.about[name]) for name in headings[:_MOST_FACTS]},
         tables=(),
         parts=[
             Part(_summary_section(result)),
             *map(Part, label_sections(result)),
             _heads_part(result),
             *_family_parts(result),
-            *_band_parts(result),
             *_matrices_parts(result),
             *_generation_parts(result),
         ],
@@ -215,82 +163,50 @@ def contents(result: Result) -> Contents:
     )
 
 
-def terminal(result: Result) -> Iterator[TerminalTable]:
-    """One row per head, the first ones where a model has many, and what its words and marks mean."""
-    summary, columns = heads_shown(result.table)
-    columns = tuple(column for column in columns if column.name not in _ELSEWHERE)
-    heads = summary.head(MOST_ROWS)
-    more = len(summary) - len(heads)
-    below = [f"and {more} more heads in {SUMMARY.file}"] if more > 0 else []
-    below.append(legend(result.table))
+def answers(result: Result) -> list[str]:
+    """How many heads have a confirmed role, which head is needed most, and what own output changes."""
+    sentences = describe_heads(result.table)
     if "generated" in result.tables:
-        below.append(describe_generation(result.tables["generated"]))
-    below += describe_heads(result.table)
-    yield TerminalTable(
-        tuple(column.narrow for column in columns),
-        tuple(tuple(_cell(column.name, row) for column in columns) for _, row in heads.iterrows()),
-        tuple(column.narrow for column in columns if column.digits is not None),
-        f"{counted(len(summary), 'head')}, {VIEW_NAMES[views_of(result)[0]]}",
-        "\n".join(filter(None, below)),
+        sentences.append(describe_generation(result.tables["generated"]))
+    return sentences
+
+
+def terminal(result: Result) -> Iterator[TerminalTable]:
+    """The first table, the first rows where a model has many and a person looks, with its legend."""
+    yield _first_rows(result, MOST_ROWS if is_terminal() else None)
+
+
+def _first_rows(result: Result, most: int | None = None) -> TerminalTable:
+    rows, columns = first_table(result.table)
+    title = [counted(len(rows), "head"), VIEW_NAMES[views_of(result)[0]]]
+    if "Sentences" in result.about:
+        title.append(f"sentences: {result.about['Sentences']}")
+    lines = ["; ".join(f"{word}: {means}" for word, means in line) for line in legend(rows)]
+    more = len(rows) - (most or len(rows))
+    return replace(
+        rows_shown(rows.head(most or len(rows)), columns, title=", ".join(title)),
+        caption=f"and {more} more heads in {SUMMARY.file}" if more > 0 else None,
+        legend="\n".join(lines) or None,
+        answers=result.answers,
         prose=tuple(column.narrow for column in columns if column.name in _PROSE),
     )
 
 
 def notebook(result: Result) -> str:
-    """Maps of the heads, their table and what its words mean, as HTML."""
+    """Maps of the heads, and the first screen of a terminal, as HTML."""
     names = [name for name in ("role", "structure") if name in result.table]
     maps = [drawn_html(draw_heads(result.table, name), f"heads-{name}") for name in names]
-    lines = (
-        Markup("<dt>{}</dt><dd>{}</dd>").format(*pair) for pair in words_of_heads(result.table)
-    )
-    words = Markup("<dl>{}</dl>").format(Markup().join(lines))
-    return together(*maps, frame_html(*heads_shown(result.table)), words, notes=result.notes)
-
-
-def legend(summary: pd.DataFrame) -> str:
-    """What the words and marks of the table mean, as many of them a line as have room."""
-    words = [f"{word}: {meaning}" for word, meaning in words_of_heads(summary)]
-    if LOSS_CHANGE.name in summary:
-        heads = counted(len(summary), "head")
-        known = summary[LOSS_CHANGE.low].notna().any()
-        words.append(
-            f"{_BEYOND}: 95 % interval without 0, not corrected for {heads}"
-            if known
-            else "too few sentences to tell losses from chance"
-        )
-    if "output" in summary:
-        words.append(f"{_WITHOUT_OUTPUT}: without output, see the notes")
-    lines = words[:1]
-    for word in words[1:]:
-        together = f"{lines[-1]}; {word}"
-        lines[-1:] = [together] if len(together) <= _WIDTH else [lines[-1], word]
-    return "\n".join(lines)
-
-
-def _cell(name: str, row: pd.Series) -> str:
-
-    if name == "head_name":
-        return f"{row[name]} {_WITHOUT_OUTPUT}" if row.get("output") else row[name]
-    if name == "role":
-        return f"{shown(row[name])} {row['mark']}".strip()
-    if name == LOSS_CHANGE.name:
-        low, high = LOSS_CHANGE.ends(row.to_dict())
-        beyond = low > 0 or high < 0
-        return f"{SUMMARY[name].shown(row[name], signed=True)}{_BEYOND if beyond else ' '}"
-    if name == "strength":
-        return SUMMARY[name].shown(row[name])
-    # A cell is wrapped at spaces, and a sign alone on a line says nothing.
-    return shown(row[name]).replace(" %", "%") if name in _PROSE else shown(row[name])
+    screen = Markup(first_screen(_first_rows(result), result.notes))  # noqa: S704 - escaped there
+    return together(*maps, screen)
 
 
 def _summary_section(result: Result) -> Section:
-    table, columns = heads_shown(result.table)
     return Section(
         "summary",
         "Every head in one table",
-        "The closest role of each head with its strength and figure, the family of its matrices, and "
+        "The closest role of each head with its figure and its control, the shape of its matrices, and "
         "what is lost without it. Point at a heading for its meaning.",
-        (page_table(table, columns),),
+        (page_table(*first_table(result.table)),),
     )
 
 
@@ -298,8 +214,7 @@ def _generation_parts(result: Result) -> Iterator[Part]:
     """The heads of decoders in what the model writes itself, where that was measured."""
     if "generated" not in result.tables:
         return
-    table = result.tables["generated"]
-    table = table.assign(head_name=head_names(table))
+    table = _with_names(result.tables["generated"])
     names = ["head_name", "statistic", "teacher_forced", "generated", GENERATION_CHANGE.name]
     yield Part(
         Section(
@@ -337,7 +252,7 @@ def _heads_part(result: Result) -> Part:
 def _statistics_tables(result: Result) -> tuple[PageTable, ...]:
     """A table per view of the keys, and one of the rows that were counted; each fits a window."""
     heads, first = result.heads, views_of(result)
-    named = heads.assign(head_name=head_names(heads))
+    named = _with_names(heads)
     views = [*first, *(keys for keys in VIEWS if keys not in first)]
     counts = ["rows"]
     counts += [n for n in ("empty_rows", "rows_without_content_mass") if heads[n].any()]
@@ -345,9 +260,9 @@ def _statistics_tables(result: Result) -> tuple[PageTable, ...]:
     columns = {VIEW_NAMES[keys]: _VIEW_COLUMNS[keys] for keys in views}
     columns["counted rows"] = tuple(counts)
     return tuple(
-        page_table(named, columns_named(["head_name", *known], HEADS.columns), caption)
-        for caption, wanted in columns.items()
-        if (known := [name for name in wanted if named[name].notna().any()])
+        page_table(named, columns_named(["head_name", *measured], HEADS.columns), caption)
+        for caption, names in columns.items()
+        if (measured := [name for name in names if named[name].notna().any()])
     )
 
 
@@ -356,38 +271,43 @@ def _matrices_parts(result: Result) -> list[Part]:
     if not kept.matrices:
         return []
     left_out = not_drawn(kept)
-    too_large = {(one.sentence, one.site) for one in left_out}
+    too_large = {(size.sentence, size.site) for size in left_out}
+    heads = _drawn_heads(result)
+    layers = {(head.site, head.layer) for head in heads}
+    drawn = [
+        (number, site, layer)
+        for number, site, layer in kept.matrices
+        if (site, layer) in layers and (number, site) not in too_large
+    ]
 
     def figures() -> Iterator[DrawnFigure]:
-        titles, drawn = titled_heads(result.table), _drawn_heads(result)
-        for (number, site, layer), weights in kept.matrices.items():
-            heads = [head for head in drawn if (head.site, head.layer) == (site, layer)]
-            if not heads or (number, site) in too_large:
-                continue
+        titles = titled_heads(result.table)
+        for number, site, layer in drawn:
+            of_layer = [head for head in heads if (head.site, head.layer) == (site, layer)]
             queries, keys = kept.tokens[number, site]
             figure = draw_matrices(
-                weights[[head.head for head in heads]],
+                kept.matrices[number, site, layer][[head.head for head in of_layer]],
                 queries,
                 keys,
                 title=f"Sentence {number}, {site} layer {layer}",
-                names=[titles[head] for head in heads],
+                names=[titles[head] for head in of_layer],
             )
             caption = f"Sentence {number}, {SITE_NAMES[site]}, layer {layer}."
             name = f"heads_sentence{number}_{site}_layer{layer}"
             yield DrawnFigure(name, figure, caption, fallback=True)
 
-    layers = {(head.site, head.layer) for head in _drawn_heads(result)}
-    any_drawn = any(
-        (number, site) not in too_large and (site, layer) in layers
-        for number, site, layer in kept.matrices
-    )
     which = "those of the heads above" if result.details["figures"] == FIRST_HEADS else "all"
-    where = f"{which} in figures/ as SVG and PNG" if any_drawn else "no figure is drawn"
+    where = f"{which} in figures/ as SVG and PNG" if drawn else "no figure is drawn"
+    omitted = "".join(
+        f" Not drawn: sentence {size.sentence} of the {size.site}, since it has {size.tokens} tokens "
+        f"and at most {size.limit} are drawn."
+        for size in left_out
+    )
     section = Section(
         "matrices",
         "The kept sentences, matrix by matrix",
-        "Rows are queries, columns are keys. The matrices are "
-        f"in matrices.safetensors, {where}.{''.join(map(_said, left_out))}",
+        "Rows are queries, columns are keys. The matrices are in matrices.safetensors, "
+        f"{where}.{omitted}",
     )
     return [Part(section, figures)]
 
@@ -399,144 +319,107 @@ def _drawn_heads(result: Result) -> list[Head]:
     return list(titled_heads(result.table))
 
 
-def _said(one: NotDrawn) -> str:
-    return (
-        f" Not drawn: sentence {one.sentence} of the {one.site}, since it has {one.tokens} tokens "
-        f"and at most {one.limit} are drawn."
-    )
-
-
 def _family_parts(result: Result) -> list[Part]:
-    tables, text = [], ""
-    fits, structure = table_of(result, "fits"), table_of(result, "structure")
-    summary = pd.DataFrame() if fits.empty else summarise(fits)
-    # Of drawn rows nothing is compared at equal budget.
-    if {*EQUAL_BUDGET} & {*summary}:
-        names = [name for name in (*EQUAL_BUDGET, *_REFERENCES) if name in summary]
-        named = summary.assign(head_name=head_names(summary))
-        tables.append(page_table(named, columns_named(["head_name", *names], RELATIVE)))
-        count = fits["sentence"].nunique()
-        text = (
-            f"{BUDGET} The first table: mean over {count} sentences of the relative l1 distance, "
-            "fitted to each matrix itself (oracle). "
-        )
-    if not structure.empty:
-        for keys in views_of(result):
-            found = structure_of_heads(table_of(result, "structure", keys))
-            for name in ("structure", "structure_runner_up"):
-                found[name] = found[name].map(family_words)
-            named = found.assign(head_name=head_names(found))
-            caption = f"Description length: {VIEW_NAMES[keys]}"
-            columns = columns_named(["head_name", *DESCRIBED], STRUCTURE_OF_HEAD)
-            tables.append(page_table(named, [*columns, *BITS], caption))
-        text += (
-            f"Description length: {structure['sentences'].max()} sentences of each head coded "
-            "together under the best member of each family, bits that name the member among them; the "
-            f"structure is the family of the fewest bits.{_rows_said(result)}"
-        )
+    """Bits of every family, distances from families and whole bands; none where neither was measured."""
+    fits = table_of(result, "fits")
+    tables = [*_bits_tables(result), *_distance_tables(fits)]
     if not tables:
         return []
-    return [Part(Section("families", "Which family describes each head", text, tuple(tables)))]
-
-
-def _rows_said(result: Result) -> str:
-    """How many rows were measured, where they are not all; nothing otherwise."""
-    drawn = [note.rows for note in result.notes if isinstance(note, RowsDrawn)]
-    if not drawn:
-        return ""
-    return f" Of each sentence at most {drawn[0]} rows, drawn at random, were measured (see the notes)."
-
-
-def _band_parts(result: Result) -> list[Part]:
-    fits = table_of(result, "fits")
-    if fits.empty:
-        return []
-    summary = summarise(fits)
-    summary = summary.assign(head_name=head_names(summary))
-    shown_bands = [f"band_{window}" for window in _WINDOWS_SHOWN]
-    references = [name for name in _REFERENCES if name in summary]
-    count = fits["sentence"].nunique()
-    caption = (
-        "Relative distance from the best band of each window, a row per head (layer.head); a matrix of "
-        "zeros has 1. The last row of each site is that of equal weights: a head that is no nearer to a "
-        "band of that width does not keep to the diagonal."
-    )
 
     def figures() -> Iterator[DrawnFigure]:
-        yield DrawnFigure("distance_by_window", draw_windows(fits, width=PAGE_WIDTH), caption)
+        if not fits.empty:
+            figure = draw_windows(fits, width=PAGE_WIDTH)
+            yield DrawnFigure("distance_by_window", figure, _WINDOWS_CAPTION)
 
-    section = Section(
-        "bands",
-        "How near each head is to a whole band",
-        f"Mean over {count} sentences of the relative l1 distance: the sum of all absolute "
-        "differences divided by the sum of the matrix. A band of window w keeps the weights at "
-        "most w tokens from the diagonal. A distance alone says nothing: the reference points "
-        f"stand beside it, and a matrix of zeros has distance 1.{_rows_said(result)}",
-        (
-            page_table(
-                summary,
-                columns_named(["head_name", *shown_bands, "diagonal_alone", *references], RELATIVE),
-            ),
-        ),
-    )
+    rows = [
+        f" Of each sentence at most {note.rows} rows, drawn at random, were measured (see the notes)."
+        for note in result.notes
+        if isinstance(note, RowsDrawn)
+    ]
+    text = f"{FAMILIES_EXPLAINED}{''.join(rows)}"
+    section = Section("families", "Which matrices are near each head", text, tuple(tables))
     return [Part(section, figures)]
+
+
+def _bits_tables(result: Result) -> Iterator[PageTable]:
+    """What each family needs in bits per row, a table per view of the keys."""
+    for keys in views_of(result):
+        structure = table_of(result, "structure", keys)
+        if not structure.empty:
+            columns = columns_named(["head_name", *DESCRIBED], STRUCTURE_OF_HEAD)
+            table = _with_names(structure_of_heads(structure))
+            yield page_table(table, [*columns, *BITS], f"Bits per row, {VIEW_NAMES[keys]}")
+
+
+def _distance_tables(fits: pd.DataFrame) -> Iterator[PageTable]:
+    """Distances at equal budget, which drawn rows do not have, and from whole bands, beside references."""
+    if fits.empty:
+        return
+    means = _with_names(summarise(fits))
+    for caption, families in {
+        "Relative distance at equal budget": EQUAL_BUDGET,
+        "Relative distance from a whole band": (*_BANDS_SHOWN, "diagonal_alone"),
+    }.items():
+        if {*families} & {*means}:
+            names = [name for name in (*families, *_REFERENCES) if name in means]
+            yield page_table(means, columns_named(["head_name", *names], RELATIVE), caption)
+
+
+def _with_names(table: pd.DataFrame) -> pd.DataFrame:
+    return table.assign(head_name=head_names(table))
 
 
 def label_sections(result: Result) -> list[Section]:
     """Sections about labels and relations; none where heads were not labelled."""
     if "labels" not in result.tables:
         return []
-    views = {keys: VIEW_NAMES[keys] for keys in views_of(result)}
-    labels = {keys: table_of(result, "labels", keys) for keys in views}
-    tables = [_label_table(labels[keys], name) for keys, name in views.items()]
     evidence = [
         table
-        for keys, name in views.items()
-        for table in _evidence_table(table_of(result, "controls", keys), name)
+        for keys in views_of(result)
+        for table in _evidence_table(table_of(result, "controls", keys), VIEW_NAMES[keys])
     ]
-    beside = f" Beside the labels, {ABLATION}" if LOSS_CHANGE.name in result.labels else ""
     section = Section(
         "labels",
-        "What each head does",
-        f"{_roles_said(result)} {DECIDING} {VIEWS_SAID} A label is measured on one half "
-        "of the sentences; what was picked out of many (an offset, a relation) was picked on the "
-        f"other half. {_SECOND_TABLE if evidence else ''}All figures, those of labels that "
-        f"are rejected too, are in controls.csv.{beside}",
-        (*tables, *evidence),
+        "What the roles rest on",
+        f"{_roles_by_view(result)} {DECIDING} {VIEWS_EXPLAINED} A label is measured on one half of the "
+        "sentences; what was picked out of many (an offset, a relation) was picked on the other half. "
+        "The tables give the figure of each label that is confirmed or borderline, beside that of the "
+        "untrained model and on shuffled words; all figures are in controls.csv.",
+        tuple(evidence),
     )
     return [section, *_relation_section(table_of(result, "relations"))]
 
 
-def _roles_said(result: Result) -> str:
+def _roles_by_view(result: Result) -> str:
     """How many heads have a confirmed role, a sentence per view."""
-    said = {keys: describe_roles(roles_of(result, keys)) for keys in views_of(result)}
-    if len(said) > 1 and len(set(said.values())) == 1:
-        return f"In both views of the keys: {next(iter(said.values()))}"
-    return " ".join(f"With {VIEW_NAMES[keys]}: {what}" for keys, what in said.items())
+    sentences = {keys: describe_roles(roles_of(result, keys)) for keys in views_of(result)}
+    if len(sentences) > 1 and len(set(sentences.values())) == 1:
+        return f"In both views of the keys: {next(iter(sentences.values()))}"
+    return " ".join(f"With {VIEW_NAMES[keys]}: {text}" for keys, text in sentences.items())
 
 
-def _label_table(labels: pd.DataFrame, caption: str) -> PageTable:
-    labels = with_phrases(labels).assign(head_name=head_names(labels))
-    names = [name for name in _FIRST_TABLE if name in labels]
-    columns = columns_named(names, (*LABELS.columns, *SHOWN))
-    return page_table(labels, varying(labels, columns), f"Labels: {caption}")
+def _varying(table: pd.DataFrame, columns: Sequence[Column]) -> tuple[Column, ...]:
+    """The first column, and those that differ between rows; all where there is one row."""
+    first, *others = columns
+    several = [
+        column
+        for column in others
+        if len(table) < 2 or table[column.name].nunique(dropna=False) > 1
+    ]
+    return (first, *several)
 
 
 def _evidence_table(controls: pd.DataFrame, caption: str) -> list[PageTable]:
-    if controls.empty or not controls["status"].isin([CONFIRMED, BORDERLINE]).any():
+    if controls.empty:
         return []
-    holding = controls[controls["status"].isin([CONFIRMED, BORDERLINE])]
+    near = controls[controls["status"].isin([CONFIRMED, BORDERLINE])]
+    if near.empty:
+        return []
     # Words can be wrapped, identifiers cannot.
-    statistic = holding["statistic"].str.replace("_", " ")
-    named = holding.assign(head_name=head_names(holding), statistic=statistic)
+    statistic = near["statistic"].str.replace("_", " ")
+    named = near.assign(head_name=head_names(near), statistic=statistic)
     columns = columns_named([name for name in _EVIDENCE if name in named], CONTROLS.columns)
-    return [
-        page_table(
-            named,
-            varying(named, columns),
-            f"What the labels rest on: {caption}",
-        )
-    ]
+    return [page_table(named, _varying(named, columns), f"Labels: {caption}")]
 
 
 def _relation_section(relations: pd.DataFrame) -> list[Section]:
@@ -553,7 +436,7 @@ def _relation_section(relations: pd.DataFrame) -> list[Section]:
     columns = columns_named(
         [name for name in _RELATION if name in named], (*RELATIONS.columns, *SHOWN)
     )
-    table = page_table(named, varying(named, columns))
+    table = page_table(named, _varying(named, columns))
     return [
         Section(
             "relations",

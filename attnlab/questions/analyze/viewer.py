@@ -1,8 +1,9 @@
 """What the viewer of a page is given: sentences, weights as text, and facts of every head."""
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,19 @@ from attnlab.core import (
     shown,
 )
 from attnlab.figures import plain
-from attnlab.labels import CONTROLS, LABELS, OTHER_MARKS, START_MARKS
+from attnlab.labels import (
+    BORDERLINE,
+    CONFIRMED,
+    CONTROLS,
+    OTHER_MARKS,
+    START_MARKS,
+)
 from attnlab.matrices import FAMILIES
-from attnlab.questions.analyze.head_phrases import SHOWN, named_label, with_phrases
+from attnlab.questions.analyze.head_table import SHOWN, head_rows, named_label
 from attnlab.questions.analyze.kept_facts import MEASURES, offset_profiles
 from attnlab.questions.analyze.question import QUESTION, SUMMARY
-from attnlab.questions.analyze.summary import NO_ROLE, marks_of, table_of, views_of
-from attnlab.reading import HEADS, OFFSETS, KeptMatrices
+from attnlab.questions.analyze.summary import roles_of, structure_of_heads, table_of, views_of
+from attnlab.reading import HEADS, OFFSETS, KeptMatrices, View
 from attnlab.results import (
     SITE_NAMES,
     VIEW_NAMES,
@@ -40,6 +47,7 @@ from attnlab.results import (
     encode_weights,
     family_words,
     head_names,
+    readable,
     render_page,
     rows_keeping_largest,
 )
@@ -52,11 +60,9 @@ SMALL = 64
 _MOST_NAMED = 3
 _CONTINUED, _CONTINUES, _ENDS = OTHER_MARKS
 _STATISTICS = ("normalised_entropy", "confidence", "mean_offset", "mass_on_special")
-_LABELS = ("phrase", "labels", "significant_labels", "borderline", "undecided", "structure_phrase")
+_LINES = ("role_figure", "control_figure", "shape")
 _CONTROLS = ("label", "value", "threshold", "untrained_value", "shuffled_value", "significance")
-CONTROL_COLUMNS = [
-    (column.heading, column.meaning) for column in map(CONTROLS.__getitem__, _CONTROLS)
-]
+_NEAR = (CONFIRMED, BORDERLINE)
 
 Facts = dict[str, Any]
 
@@ -74,7 +80,7 @@ def viewer_data(
     room, weights, left_out = most_page_bytes, [], []
     for number in kept.sentences:
         block, stored = _encoded(kept, number, most_sentence_bytes)
-        size = sum(len(one.encoded.text) for one in stored)
+        size = sum(len(layer.encoded.text) for layer in stored)
         # A page without any matrix would show nothing of what heads do.
         if size > room and blocks:
             left_out.append(number)
@@ -89,7 +95,6 @@ def viewer_data(
         "sites": SITE_NAMES,
         "heads": head_facts(result, list(blocks)),
         "sentences": [_sentence(result, number, block) for number, block in blocks.items()],
-        "controlColumns": CONTROL_COLUMNS,
     }
     return ViewerData(
         script_json(facts),
@@ -115,8 +120,8 @@ def _printable(value: Any) -> Any:
     if isinstance(value, str):
         return shown(value)
     if isinstance(value, dict):
-        return {name: _printable(one) for name, one in value.items()}
-    return [_printable(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _printable(item) for name, item in value.items()}
+    return [_printable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _layers(kept: KeptMatrices, number: int) -> Iterator[tuple[Site, int, Any]]:
@@ -136,19 +141,22 @@ def _encoded(kept: KeptMatrices, number: int, most_bytes: int) -> tuple[int, lis
             )
             for site, layer, matrix in _layers(kept, number)
         ]
-        if block >= SMALL or sum(len(one.encoded.text) for one in stored) <= most_bytes:
+        if (
+            block >= SMALL
+            or sum(len(layer_stored.encoded.text) for layer_stored in stored) <= most_bytes
+        ):
             return block, [*stored, *_small(kept, number)]
         block *= 2
 
 
 def _small(kept: KeptMatrices, number: int) -> list[Stored]:
-    found = []
+    pictures = []
     for site, layer, matrix in _layers(kept, number):
         block = -(-max(matrix.shape[1:]) // SMALL)
         if block > 1:
             small = encode_weights(block_maxima(matrix, block))
-            found.append(Stored(f"small.{number}.{layer_name(site, layer)}", small))
-    return found
+            pictures.append(Stored(f"small.{number}.{layer_name(site, layer)}", small))
+    return pictures
 
 
 def _largest_kept(kept: KeptMatrices, numbers: dict[int, int]) -> tuple[int, int]:
@@ -183,22 +191,22 @@ def _sentence(result: Result, number: int, block: int) -> dict[str, Any]:
 
 def _outlined(result: Result, number: int, site: Site) -> dict[str, list[list[dict[str, Any]]]]:
     """By layer the outlines of every head of a sentence, in words; nothing for sentences of many tokens."""
-    found = {}
+    outlined = {}
     for address, heads in result.details["outlines"].items():
         layer = address.removeprefix(f"{number}.{site}.")
         if layer != address:
-            found[layer] = [
+            outlined[layer] = [
                 [
                     {
-                        **one,
-                        "words": FAMILIES[one["name"]].outlined,
-                        "relative": rounded(one["relative"], 2),
+                        **fit,
+                        "words": FAMILIES[fit["name"]].outlined,
+                        "relative": rounded(fit["relative"], 2),
                     }
-                    for one in fits
+                    for fit in fits
                 ]
                 for fits in heads
             ]
-    return found
+    return outlined
 
 
 def _merged(
@@ -306,24 +314,23 @@ def head_facts(result: Result, sentences: Sequence[int]) -> list[Facts]:
         result: of an analysis.
         sentences: those whose matrices the page holds.
     """
-    labels, shorts = _labels(result), _shorts(result.table)
+    rows = {_head(row): row for row in head_rows(result.table).to_dict("records")}
+    lines, controls, bits = _lines(result), _controls(result), _bits(result)
     profiles = offset_profiles(result.heads, views_of(result)[0])
-    controls, bits = _controls(result), _bits(result)
     best, nearest = result.details["best_sentences"], result.details["nearest_heads"]
-    found = []
+    facts = []
     for index, row in enumerate(result.heads.to_dict("records")):
-        head = Head(row["site"], row["layer"], row["head"])
-        mine = labels.get(head, [])
+        head = _head(row)
         ranked = best.get(str(head), {"by": "", "sentences": []})
         numbers = [pair for pair in ranked["sentences"] if pair[0] in sentences]
-        found.append(
+        facts.append(
             {
                 **head._asdict(),
                 "name": str(head),
-                "short": shorts.get(head, ""),
-                "phrase": mine[0][1] if mine else "",
-                "lines": [*mine, *_statistics(row)],
-                "controls": controls.get(head, []),
+                "short": _short(rows[head]),
+                "phrase": str(rows[head].get("role_figure", "")),
+                "lines": [*lines.get(head, []), *_statistics(row)],
+                "controls": controls.get(head, {"columns": [], "rows": []}),
                 "bits": bits.get(head, []),
                 "offsets": _offsets(profiles[index]),
                 "nearest": [(name, rounded(cosine, 3)) for name, cosine in nearest[str(head)]],
@@ -331,49 +338,46 @@ def head_facts(result: Result, sentences: Sequence[int]) -> list[Facts]:
                 "bestBy": MEASURES[ranked["by"]][0] if numbers else "",
             }
         )
-    return found
-
-
-def _shorts(summary: pd.DataFrame) -> dict[Head, str]:
-    """The closest role of each head with its mark, or else with its strength."""
-    if "role" not in summary:
-        return {}
-    rows = summary.assign(mark=marks_of(summary)).to_dict("records")
-    return {_head(row): _short(row) for row in rows}
+    return facts
 
 
 def _short(row: Mapping[Any, Any]) -> str:
-    if row["mark"] or row["role"] == NO_ROLE:
-        return f"{row['role']} {row['mark']}".strip()
-    return f"{row['role']} {SUMMARY['strength'].shown(row['strength'])}"
+    """The closest role of a head with its mark."""
+    return f"{row.get('role', '')} {row.get('mark', '')}".strip()
 
 
-def _labels(result: Result) -> dict[Head, list[tuple[str, str, str]]]:
-    """Heading, value and meaning of what the labels say, view by view."""
-    found: dict[Head, list[tuple[str, str, str]]] = {}
-    if "labels" not in result.tables:
-        return found
+def _lines(result: Result) -> dict[Head, list[tuple[str, str, str]]]:
+    """Heading, value and meaning of the cells of the first table by head, those of a second view behind."""
+    lines: dict[Head, list[tuple[str, str, str]]] = {}
+    columns = columns_named(_LINES, (*SUMMARY.columns, *SHOWN))
     first: dict[Head, Mapping[Any, Any]] = {}
     for keys in views_of(result):
-        labels = with_phrases(table_of(result, "labels", keys))
-        names = [name for name in _LABELS if name in labels]
-        columns = columns_named(names, (*LABELS.columns, *SHOWN))
-        for row in labels.to_dict("records"):
+        for row in _rows_of_view(result, keys).to_dict("records"):
             head = _head(row)
-            before, view = first.get(head), ""
-            if before is None:
-                first[head], found[head] = row, []
-            else:
-                view = f" ({VIEW_NAMES[keys]})"
-            found[head] += [
-                (column.heading + view, str(row[column.name]), column.meaning)
+            view = f" ({VIEW_NAMES[keys]})" if head in first else ""
+            before = first.setdefault(head, {})
+            lines.setdefault(head, []).extend(
+                (column.heading + view, row[column.name], column.meaning)
                 for column in columns
-                if row[column.name] and (before is None or row[column.name] != before[column.name])
-            ]
-            if before is None and LOSS_CHANGE.name in row:
-                change = f"{LOSS_CHANGE.shown(row, signed=True)} nats per token"
-                found[head].append((LOSS_CHANGE.column.heading, change, LOSS_CHANGE.column.meaning))
-    return found
+                if row.get(column.name) and row[column.name] != before.get(column.name)
+            )
+            if not view and not pd.isna(row.get(LOSS_CHANGE.name, math.nan)):
+                change = replace(LOSS_CHANGE, column=readable(LOSS_CHANGE.column, result.table))
+                words = f"{change.shown(row, signed=True)} nats per token"
+                lines[head].append((change.column.heading, words, change.column.meaning))
+            first[head] = before or row
+    return lines
+
+
+def _rows_of_view(result: Result, keys: View) -> pd.DataFrame:
+    """The rows of the first table in a view of the keys; of the second one roles and shapes alone."""
+    if keys == views_of(result)[0]:
+        return head_rows(result.table)
+    roles, structure = roles_of(result, keys), table_of(result, "structure", keys)
+    if structure.empty:
+        return head_rows(roles) if len(roles) else roles
+    shapes = structure_of_heads(structure)[[*HEAD_COLUMNS, "structure"]]
+    return head_rows(shapes if roles.empty else roles.merge(shapes, on=HEAD_COLUMNS, how="left"))
 
 
 def _statistics(row: Mapping[Any, Any]) -> list[tuple[str, str, str]]:
@@ -385,45 +389,50 @@ def _statistics(row: Mapping[Any, Any]) -> list[tuple[str, str, str]]:
     ]
 
 
-def _controls(result: Result) -> dict[Head, list[Facts]]:
-    """A line per label: its figure beside those of its controls."""
-    found: dict[Head, list[Facts]] = {}
-    for row in table_of(result, "controls", views_of(result)[0]).to_dict("records"):
-        value, low, high, threshold, untrained, shuffled = (
-            "" if pd.isna(row[name]) else rounded(row[name], 2)
-            for name in (
-                "value",
-                "value_low",
-                "value_high",
-                "threshold",
-                "untrained_value",
-                "shuffled_value",
-            )
-        )
-        label = named_label(row["label"], row["detail"])
-        interval = f"{value} [{low}, {high}]" if value else ""
-        cells = [
-            label,
-            interval,
-            threshold,
-            untrained,
-            shuffled,
-            row["significance"],
-        ]
-        found.setdefault(_head(row), []).append({"cells": cells, "status": row["status"]})
-    return found
+def _controls(result: Result) -> dict[Head, Facts]:
+    """By head its role and the labels near it beside their controls, without empty columns."""
+    controls = table_of(result, "controls", views_of(result)[0])
+    tables: dict[Head, Facts] = {}
+    if controls.empty:
+        return tables
+    roles = {_head(row): row["role"] for row in head_rows(result.table).to_dict("records")}
+    for _, of_head in controls.groupby(HEAD_COLUMNS, sort=False):
+        address = _head(of_head.iloc[0].to_dict())
+        near = of_head["status"].isin(_NEAR) | (of_head["label"] == roles[address])
+        rows = [_control_cells(row) for row in of_head[near].to_dict("records")]
+        filled = [name for name in _CONTROLS if any(row[name] for row in rows)]
+        tables[address] = {
+            "columns": [(CONTROLS[name].heading, CONTROLS[name].meaning) for name in filled],
+            "rows": [
+                {"cells": [row[name] for name in filled], "status": row["status"]} for row in rows
+            ],
+        }
+    return tables
+
+
+def _control_cells(row: Mapping[Any, Any]) -> dict[str, str]:
+    """A label of a head as text: its figure with the interval, the threshold and what its controls reach."""
+    figures = ("value", "value_low", "value_high", "threshold", "untrained_value", "shuffled_value")
+    cells = {name: "" if pd.isna(row[name]) else rounded(row[name], 2) for name in figures}
+    value, low, high = (cells[name] for name in figures[:3])
+    return {
+        **cells,
+        "label": named_label(row["label"], row["detail"]),
+        "value": f"{value} [{low}, {high}]" if value else "",
+        "significance": row["significance"],
+        "status": row["status"],
+    }
 
 
 def _bits(result: Result) -> dict[Head, list[tuple[str, float, str, bool]]]:
     """Family, bits per row, its best member, and whether these are the fewest bits."""
-    found: dict[Head, list[tuple[str, float, str, bool]]] = {}
+    lines: dict[Head, list[tuple[str, float, str, bool]]] = {}
     for row in table_of(result, "structure", views_of(result)[0]).to_dict("records"):
         if np.isfinite(row["bits_per_row"]):
             family = family_words(row["family"])
-            member = str(row["member"] or "").replace("_", " ")
-            line = (family, round(row["bits_per_row"], 3), member, bool(row["chosen"]))
-            found.setdefault(_head(row), []).append(line)
-    return found
+            line = (family, round(row["bits_per_row"], 3), row["member"] or "", bool(row["chosen"]))
+            lines.setdefault(_head(row), []).append(line)
+    return lines
 
 
 def _offsets(profile: np.ndarray[Any, np.dtype[np.float64]]) -> list[tuple[int, float]]:

@@ -105,7 +105,7 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
         InputError: the source, the sentences or an option cannot be used.
     """
     evaluator = load_evaluator(
-        source, sentences=settings.wanted, text=settings.text, corpus=settings.corpus,
+        source, sentences=settings.sentences_to_read, text=settings.text, corpus=settings.corpus,
         pair=settings.pair, batch_size=settings.batch_size, device=settings.device,
         loss=settings.loss, seed=settings.seed,
     )  # fmt: skip

@@ -207,7 +207,11 @@ class ImportanceSettings(CorpusTextSettings):
             given = "calibration" if self.calibration_text is None else "calibration_text"
             msg = f"{given} is for the mean; name mean among the replacements, or leave it out."
             raise InputError(msg)
-        count = self.wanted if isinstance(self.wanted, int) else len(self.wanted)
+        count = (
+            self.sentences_to_read
+            if isinstance(self.sentences_to_read, int)
+            else len(self.sentences_to_read)
+        )
         if count < FEWEST_SENTENCES:
             msg = f"Importance needs at least {FEWEST_SENTENCES} sentences, not {count}."
             raise InputError(msg)

@@ -118,7 +118,7 @@ def plan(source: Source, settings: PlanSettings) -> Result:
     measured = Measurements(_wanted(plans), detailed=True)
     start.read("Measuring", start.parts.test, measured.add)
     compared = question_named("compare").verb(
-        model, budgets, mechanisms=(), against=SEARCHED, sentences=settings.wanted,
+        model, budgets, mechanisms=(), against=SEARCHED, sentences=settings.sentences_to_read,
         plans=[
             BudgetedPlan(one.plan(), name, budget, "calibrated", _setting_of(name, one))
             for (budget, name), one in plans.items()

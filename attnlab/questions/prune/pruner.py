@@ -250,7 +250,11 @@ def _of_run(
     pairs = training_pairs(run, corpus(), batch_tokens=settings.batch_tokens, seed=settings.seed)
     total, used = len(corpus().train), len(pairs.pairs)
     long = SentencesDropped(total - used, total, run.settings.corpus.max_tokens)
-    most = settings.wanted if isinstance(settings.wanted, int) else len(settings.wanted)
+    most = (
+        settings.sentences_to_read
+        if isinstance(settings.sentences_to_read, int)
+        else len(settings.sentences_to_read)
+    )
     return (
         {"validation": test.on_split("validation", most), "test": test},
         Training(

@@ -45,11 +45,12 @@ def test_all_rows_drawn_give_what_whole_matrices_give(
 ) -> None:
     whole = analyzed(name, labels=False)
     request.getfixturevalue("too_long")
-    drawn = analyzed(name)
+    drawn = analyzed(name, keep_fits=True)
     assert set(drawn.fits["approximation"]) == SEPARATE
     separate = whole.fits[whole.fits["approximation"].isin(SEPARATE)].reset_index(drop=True)
     pd.testing.assert_frame_equal(drawn.fits, separate, rtol=1e-4, atol=1e-5)
-    assert (drawn.fits["rows"] == drawn.fits["queries"]).all()
+    rows = drawn.fits_by_sentence
+    assert (rows["rows"] == rows["queries"]).all()
     families = whole.structure[whole.structure["family"] != "rare_columns"].reset_index(drop=True)
     same = [*HEAD, "keys", "family", "sentences", "rows", "rows_left_out"]
     pd.testing.assert_frame_equal(drawn.structure[same], families[same])
@@ -61,13 +62,14 @@ def test_all_rows_drawn_give_what_whole_matrices_give(
 @pytest.mark.usefixtures("too_long")
 def test_rows_follow_the_seed_and_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_analysis, "ROWS", 4)
-    one, again, other = (analyzed("gpt2", seed=seed) for seed in (1, 1, 2))
+    one, again, other = (analyzed("gpt2", seed=seed, keep_fits=True) for seed in (1, 1, 2))
     pd.testing.assert_frame_equal(one.fits, again.fits, check_exact=True)
     pd.testing.assert_frame_equal(one.structure, again.structure, check_exact=True)
     assert not one.fits["l1"].equals(other.fits["l1"])
-    assert (one.fits["rows"] == one.fits["queries"].clip(upper=4)).all()
+    rows = one.fits_by_sentence
+    assert (rows["rows"] == rows["queries"].clip(upper=4)).all()
     everything = one.structure[one.structure["keys"] == "all"]
-    counted = one.fits.drop_duplicates("sentence").query("sentence < 4")["rows"].sum()
+    counted = rows.drop_duplicates("sentence").query("sentence < 4")["rows"].sum()
     assert set(everything["rows"]) == {counted}
     (note,) = [note for note in one.notes if isinstance(note, RowsDrawn)]
     assert (note.rows, note.seed) == (4, 1)
@@ -92,7 +94,7 @@ def test_rows_follow_the_seed_and_are_counted(monkeypatch: pytest.MonkeyPatch) -
 def test_the_page_says_that_rows_were_drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setattr(model_analysis, "ROWS", 4)
     page = analyzed("bert", labels=False).report(tmp_path).read_text(encoding="utf-8")
-    assert page.count("Of each sentence at most 4 rows, drawn at random, were measured") == 2
+    assert page.count("Of each sentence at most 4 rows, drawn at random, were measured") == 1
     assert "heads were not labelled" not in page
 
 

@@ -1,6 +1,6 @@
 """Every family of matrices has its words and its colour wherever heads are drawn."""
 
-from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -11,24 +11,24 @@ from attnlab.labels.label_columns import NO_STRUCTURE_MEANS
 from attnlab.matrices.families import CODED
 from attnlab.questions.analyze.figures import draw_heads
 from attnlab.questions.analyze.fits import BITS
-from attnlab.questions.analyze.head_phrases import heads_shown, structure_phrase, words_of_heads
-from attnlab.questions.analyze.overview import STRUCTURE_STYLES, _map, _structure_cell
+from attnlab.questions.analyze.head_table import first_table
+from attnlab.questions.analyze.overview import SHAPE_STYLES, _map, _shape_cell
 from attnlab.results.export import cell, family_words
 from attnlab.results.page.rendering import Cell, kind_styles
 
 
-def head(family: str, runner_up: str = "diffuse", *, tie: bool = False) -> SimpleNamespace:
-    return SimpleNamespace(
-        site="encoder", layer=0, head=1, structure=family, structure_runner_up=runner_up,
-        structure_margin_bits_per_row=0.5, structure_tie=tie,
-    )  # fmt: skip
+def head(family: str, runner_up: str = "diffuse", *, tie: bool = False) -> dict[str, Any]:
+    return {
+        "site": "encoder", "layer": 0, "head": 1, "structure": family, "structure_runner_up": runner_up,
+        "structure_margin_bits_per_row": 0.5, "structure_tie": tie,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("family", CODED)
 def test_cells_and_legend_of_a_family_have_its_colour(family: str) -> None:
-    cell, name = _structure_cell(head(family))
-    ((kind, words, *_),) = _map("", [(cell, name)], {}).kinds
-    assert (kind, words) == (cell.kind, structure_phrase(head(family)))
+    cell = _shape_cell(head(family))
+    ((kind, words, *_),) = _map("", [(cell, family)], {}).kinds
+    assert (kind, words) == (cell.kind, family_words(family))
     assert f".k-{cell.kind} {{" in kind_styles()
     assert f"--kind: {STRUCTURES[family].colour}" in kind_styles()
 
@@ -56,8 +56,9 @@ def test_a_name_has_one_letter_in_figures_and_on_the_page(value: str) -> None:
 @pytest.mark.parametrize("tie", [True, False])
 def test_a_head_that_no_family_describes_has_the_structure_none(tie: bool) -> None:
     """Rows with peaks at random keys have it too, so nothing is said of how even they are."""
-    cells = [_structure_cell(one) for one in (head("diffuse", "column", tie=tie), head("column"))]
-    shown = _map("", cells, STRUCTURE_STYLES)
+    rows = head("diffuse", "column", tie=tie), head("column")
+    cells = [(_shape_cell(row), row["structure"]) for row in rows]
+    shown = _map("", cells, SHAPE_STYLES)
     assert [name for _, name, *_ in shown.kinds] == ["none", "column"]
     assert dict(shown.styles)["empty"] == f"none: {NO_STRUCTURE_MEANS}"
     assert cells[1][0].meaning == "encoder.0.1: column; equal weights need 0.50 bits per row more"
@@ -71,10 +72,8 @@ def test_tables_and_legends_say_none_of_it(structure: str) -> None:
     summary = pd.DataFrame(
         {"site": "encoder", "layer": 0, "head": [0], "structure": structure, "structure_tie": False}
     )
-    table, _ = heads_shown(summary)
-    assert table["structure"].tolist() == [family_words(structure)]
-    words = dict(words_of_heads(summary))
-    assert words.get("structure none") == (NO_STRUCTURE_MEANS if structure == "diffuse" else None)
+    table, _ = first_table(summary)
+    assert table["shape"].tolist() == [family_words(structure)]
     for name in ("structure", "structure_runner_up", "family"):
         assert cell(structure, Column(name, name, "")) == family_words(structure)
     figure = draw_heads(summary, "structure")
@@ -83,6 +82,5 @@ def test_tables_and_legends_say_none_of_it(structure: str) -> None:
 
 
 def test_families_have_names_of_their_own() -> None:
-    assert structure_phrase(head("column_band")) == "column + band"
-    assert structure_phrase(head("column", "column_band", tie=True)) == "tie: column, column + band"
+    assert family_words("column_band") == "column + band"
     assert [column.name for column in BITS] == [f"bits_{family}" for family in CODED]

@@ -10,7 +10,7 @@ from attnlab.matrices.additive import fit_additive
 from attnlab.matrices.bands import fit_band
 from attnlab.matrices.diagonal import fit_diagonal
 from attnlab.matrices.rare_columns import fit_rare_columns
-from attnlab.questions.analyze.fits import HeadFits, OffsetProfiles, summarise
+from attnlab.questions.analyze.fits import HeadFits, OffsetProfiles, mean_fits, summarise
 
 LENGTHS = [5, 7, 3, 4]
 
@@ -176,3 +176,24 @@ def test_families_are_fitted_at_one_budget(site: str) -> None:
             assert found.loc["union", "l1"] == pytest.approx(nearest, abs=1e-9)
             top = H.flatten().sort(descending=True).values[: int(found.loc["top", "budget"])]
             assert found.loc["top", "l1"] == pytest.approx(float(H.sum() - top.sum()), abs=1e-9)
+
+
+@pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])
+def test_means_are_over_sentences_and_equal_weights_are_measured_too(site: str) -> None:
+    matrices, one = planted(site)
+    fits = fits_of(one)
+    means = mean_fits(fits)
+    assert set(means["sentences"]) == {len(LENGTHS)}
+    pd.testing.assert_frame_equal(summarise(means), summarise(fits))
+    for window in (0, 2):
+        beyond = []
+        for matrix in matrices:
+            queries, keys = matrix.shape[1:]
+            far = 0.0
+            for i in range(queries):
+                visible = i + 1 if site == "decoder" else keys
+                far += sum(abs(j - i) > window for j in range(visible)) / visible
+            beyond.append(far / queries)
+        bands = means[(means["approximation"] == "band") & (means["window"] == window)]
+        assert bands["equal_weights"].tolist() == pytest.approx([sum(beyond) / len(beyond)] * 2)
+    assert means.loc[means["window"].isna(), "equal_weights"].isna().all()

@@ -20,7 +20,7 @@ from attnlab.questions.analyze.generation import (
     first_rows,
     written_sentences,
 )
-from attnlab.questions.analyze.head_phrases import describe_generation
+from attnlab.questions.analyze.head_table import describe_generation
 from attnlab.reading.capture import prepare
 from attnlab.reading.sentences import Sentence, Sentences, read_sentences
 from attnlab.reading.statistics import HeadStatistics, SentenceStatistics

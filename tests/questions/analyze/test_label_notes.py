@@ -30,7 +30,7 @@ VERDICTS = pd.DataFrame(
 
 def notes_of(verdicts: pd.DataFrame, keys: View = ALL, **options: Any) -> list[Note]:
     told: dict[str, Any] = {
-        "gold": Gold((), trees=True), "there": None, "unaligned": {}, "corpus_known": True,
+        "gold": Gold((), trees=True), "available": None, "unaligned": {}, "corpus_known": True,
         "paired": False, "without_rare": {},
     }  # fmt: skip
     return label_notes(verdicts, keys=keys, **told | options)
@@ -64,7 +64,7 @@ def test_advice_is_never_below_what_both_halves_need(
         verdicts, gold=Gold((GoldSentence("1", "", (), (), ()),) * sentences, trees=True)
     )
     (note,) = (one for one in found if isinstance(one, TooLittleCounted))
-    assert note.wanted == pytest.approx(wanted, abs=8)
+    assert note.advised == pytest.approx(wanted, abs=8)
 
 
 def test_heads_whose_weight_was_not_measured_are_no_heads_without_a_sink() -> None:

@@ -342,7 +342,7 @@ def test_shares_stand_beside_the_rows_that_they_are_means_over(
 
 @pytest.mark.parametrize("labelled", [False, True])
 def test_heads_that_the_terminal_leaves_out_stand_in_the_files_it_names(
-    analysis: Result, labelled: bool
+    analysis: Result, labelled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copies = [analysis.heads.assign(layer=analysis.heads["layer"] + 10 * n) for n in range(9)]
     many = pd.concat(copies, ignore_index=True)
@@ -351,7 +351,8 @@ def test_heads_that_the_terminal_leaves_out_stand_in_the_files_it_names(
         keys = many[["site", "layer", "head"]]
         none = {
             "labels": "unknown", "significant_labels": "unknown", "function": "positional",
-            "detail": "offset +0", "status": "undecided", "value": math.nan, "counted": 9, "needed": 1000,
+            "detail": "offset +0", "statistic": "argmax_rate", "status": "undecided", "value": math.nan,
+            "counted": 9, "needed": 1000,
             "unit": "rows", "strength": math.nan, "significance": "undecided",
         }  # fmt: skip
         labels = keys.assign(keys="all", **none)
@@ -359,6 +360,9 @@ def test_heads_that_the_terminal_leaves_out_stand_in_the_files_it_names(
     summary = summarise_heads(many, structure=empty, labels=labels, controls=empty)
     tables = {"summary": summary, "heads": many}
     found = replace(analysis, tables=tables, matrices=KeptMatrices())
+    (shown,) = found.terminal()
+    assert len(shown.rows) == len(many), "all of them where no person looks"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     (shown,) = found.terminal()
     caption = str(shown.caption)
     count = int(caption.split()[1])

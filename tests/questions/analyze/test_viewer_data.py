@@ -182,18 +182,18 @@ def test_maps_tell_significant_roles_from_those_that_are_only_confirmed(analysis
         "0.1": "filled", "1.1": "framed", "0.2": "partial",
     }  # fmt: skip
     assert cells["encoder.0.1"].detail == "-1"
-    assert cells["encoder.0.0"].detail == "start"
+    assert cells["encoder.0.0"].detail == "first token"
     assert [kind[1:] for kind in overview.maps[0].kinds] == [
         ("sink", "K", 2, "1 ✓"),
         ("positional", "P", 2, "1 ✓"),
         ("syntactic", "S", 2, ""),
     ]
     assert analysis.contents().answers == [
-        "2 of 6 heads have a role that is confirmed and significant against controls: 1 positional, 1 sink.",
-        "The loss rises most without encoder.0.2, by 0.0200 nats per token.",
+        "2 of 6 heads have a role that is confirmed against controls: 1 positional, 1 sink.",
+        "The loss rises most without encoder.0.2, by 0.020 nats per token.",
     ]
     assert [word for word, _ in overview.words] == [
-        "closest role", "strength", "confirmed", "significant", "structure", "loss",
+        "closest role, control", "✓", "shape", "loss",
     ]  # fmt: skip
     assert len({one.head for one in overview.highlights}) == len(overview.highlights) == 3
     assert overview.highlights[0].reason == "Most needed"
@@ -210,13 +210,13 @@ def test_maps_tell_roles_that_no_control_is_compared_with(analysis: Result) -> N
     overview = overview_of(remade(analysis, labels=labels))
     role = overview.maps[0]
     assert ("broad", "broad", "B", 2, "2 (✓)") in role.kinds
-    assert dict(role.styles)["dashed"] == "(✓) confirmed; no control is compared with it"
-    assert dict(role.styles)["filled"] == "✓ confirmed and significant against controls"
+    assert dict(role.styles)["dashed"] == "(✓) confirmed, without a control"
+    assert dict(role.styles)["filled"] == "✓ confirmed against controls"
     cells = {cell.kind: cell for _, row in role.rows for cell in row if cell}
     assert cells["broad"].style == "dashed"
-    assert " broad (✓), strength" in cells["broad"].meaning
+    assert cells["broad"].meaning.endswith(" (✓)")
     clearest = {one.reason: one.phrase for one in overview.highlights}["Clearest role"]
-    assert clearest.startswith("sink"), "significant before what is compared with no control"
+    assert clearest.startswith("first token"), "significant before what is compared with no control"
     page = render_page("t", {}, [], [], overview=overview)
     assert "2 broad, 2 (✓)</li>" in page
     assert '<span class="swatch dashed">' in page
@@ -228,11 +228,11 @@ def test_without_controls_nothing_is_said_of_significance(analysis: Result) -> N
     quick = remade(analysis, labels=labels)
     overview = overview_of(quick)
     styles = dict(overview.maps[0].styles)
-    assert set(styles) == {"filled", "partial"}
-    assert styles["filled"] == "(✓) confirmed; controls were left out"
+    assert set(styles) == {"dashed", "partial"}
+    assert styles["dashed"] == "(✓) confirmed, without a control"
     assert ("sink", "K", 2, "2 (✓)") in [kind[1:] for kind in overview.maps[0].kinds]
     meanings = [cell.meaning for _, row in overview.maps[0].rows for cell in row if cell]
-    assert any(" (✓), strength" in meaning for meaning in meanings)
+    assert any("(✓)" in meaning for meaning in meanings)
     assert not any(" ✓" in meaning for meaning in meanings)
     assert "significant" not in f"{styles} {overview.words} {quick.contents().answers}"
 
@@ -242,7 +242,6 @@ def test_a_strength_that_could_not_be_measured_has_no_bar_and_no_figure(analysis
     overview = overview_of(remade(analysis, labels=analysis.labels.assign(**unmeasured)))
     cells = [cell for _, row in overview.maps[0].rows for cell in row if cell]
     assert {cell.strength for cell in cells} == {0}
-    assert all("strength not measured" in cell.meaning for cell in cells)
 
 
 def test_no_head_is_needed_or_clear_without_evidence(analysis: Result) -> None:
@@ -250,12 +249,42 @@ def test_no_head_is_needed_or_clear_without_evidence(analysis: Result) -> None:
         loss_change_low=-0.01, status="borderline", significance="borderline"
     )
     weak = remade(analysis, labels=labels)
-    assert [one.reason for one in highlights_of(weak).values()] == ["Clearest structure"]
+    assert [one.reason for one in highlights_of(weak).values()] == ["Clearest shape"]
 
 
 def test_the_clearest_structure_is_one(analysis: Result) -> None:
     """Whatever the margin, no head is shown for that no family describes it."""
     bits = analysis.structure["bits_per_row"].mask(analysis.structure["family"] == "diffuse", -9.0)
     nothing = remade(analysis, structure=analysis.structure.assign(bits_per_row=bits))
-    assert "Clearest structure" in {one.reason for one in highlights_of(analysis).values()}
-    assert "Clearest structure" not in {one.reason for one in highlights_of(nothing).values()}
+    assert "Clearest shape" in {one.reason for one in highlights_of(analysis).values()}
+    assert "Clearest shape" not in {one.reason for one in highlights_of(nothing).values()}
+
+
+def test_where_most_heads_are_sinks_the_map_without_special_tokens_comes_first(
+    analysis: Result,
+) -> None:
+    all_keys = analysis.labels["keys"] == "all"
+    sinks = analysis.labels.assign(
+        function=analysis.labels["function"].mask(all_keys, "sink"), status="confirmed"
+    )
+    for result, first in (
+        (analysis, "all keys"),
+        (remade(analysis, labels=sinks), "special tokens"),
+    ):
+        overview = overview_of(result)
+        assert f", {first}" in overview.maps[0].caption
+        assert first not in overview.other_maps[0][0]
+
+
+def test_the_evidence_of_a_head_has_its_labels_alone_and_no_empty_column(analysis: Result) -> None:
+    data = viewer_data(analysis, "t")
+    assert data is not None
+    for head in json.loads(data.facts)["heads"]:
+        table = head["controls"]
+        of_head = analysis.controls.query(
+            f"layer == {head['layer']} and head == {head['head']} and keys == 'all'"
+        )
+        near = of_head["status"].isin(["confirmed", "borderline"])
+        assert len(table["rows"]) <= near.sum() + 1
+        cells = zip(*(row["cells"] for row in table["rows"]), strict=True)
+        assert all(any(column) for column in cells)

@@ -22,7 +22,7 @@ export function evidenceOf(head, data, addressOfHead, addressOfSentence) {
       make("dt", { text: heading, title: meaning }),
       make("dd", { text: value }),
     ])),
-    ...part(head.controls.length > 0, "Every label beside its controls", () => controls(head, data)),
+    ...part(head.controls.rows.length > 0, "Its labels beside their controls", () => controls(head)),
     ...part(head.bits.length > 0, "Bits per row of each family", () => bitsOf(head)),
     ...part(head.offsets.length > 0, "Mean weight by offset", () => offsetBars(head.offsets)),
     ...part(head.nearest.length > 0, "Nearest other heads, by weight at offsets", () =>
@@ -39,10 +39,10 @@ function part(there, heading, content) {
   return there ? [make("h3", { text: heading }), content()] : [];
 }
 
-/** @param {HeadFacts} head @param {PageData} data @returns {HTMLElement} */
-function controls(head, data) {
-  const heading = make("tr", {}, data.controlColumns.map(([name, meaning]) => make("th", { scope: "col", text: name, title: meaning })));
-  const rows = head.controls.map(({ cells, status }) =>
+/** @param {HeadFacts} head @returns {HTMLElement} */
+function controls(head) {
+  const heading = make("tr", {}, head.controls.columns.map(([name, meaning]) => make("th", { scope: "col", text: name, title: meaning })));
+  const rows = head.controls.rows.map(({ cells, status }) =>
     make("tr", { class: `status-${status}` }, cells.map((cell, index) =>
       make(index ? "td" : "th", index ? { text: cell } : { scope: "row", text: cell }))));
   return make("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Labels and controls" }, [

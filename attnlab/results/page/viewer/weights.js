@@ -31,10 +31,10 @@
  * @property {string} site
  * @property {number} layer
  * @property {number} head
- * @property {string} short its labels
- * @property {string} phrase its strongest function with the figure
+ * @property {string} short its closest role
+ * @property {string} phrase its closest role with the figure
  * @property {[string, string, string][]} lines heading, value and meaning
- * @property {Control[]} controls
+ * @property {{columns: [string, string][], rows: Control[]}} controls headings with their meanings, and labels
  * @property {[string, number, string, boolean][]} bits family, bits per row, its member, fewest
  * @property {[number, number][]} offsets
  * @property {[string, string][]} nearest
@@ -46,7 +46,6 @@
  * @property {Record<string, string>} sites
  * @property {HeadFacts[]} heads
  * @property {Sentence[]} sentences
- * @property {[string, string][]} controlColumns heading and meaning
  *
  * @typedef {object} Layer
  * @property {Uint8Array} levels
