@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -166,10 +167,15 @@ class _StoredRecord:
     weights: str | None
 
 
+_READING_NOTES = ("attnlab.corpora.table_notes", "attnlab.reading.reading_notes")
+
+
 def _record(values: Any) -> ResultRecord:
     found = fitting(_StoredRecord, values)
-    # Its module declares notes of its own.
+    # Notes are known once the modules that declare them are imported: of the question, and of what it reads.
     question_of(found.result)
+    for name in _READING_NOTES:
+        import_module(name)
     kinds = kinds_of_notes()
     _check_known(values, _StoredRecord, "it")
     outside = [name for name in found.tables if Path(name).name != name]

@@ -35,7 +35,7 @@ from attnlab.labels import (
     TIE_BITS_PER_ROW,
     VALUE,
 )
-from attnlab.questions.analyze import LISTED
+from attnlab.questions.analyze import LISTED, analysis_notes
 from attnlab.reading import AXES_OPTION, DISTANCES, HEADS, check_axes
 from attnlab.results import Question
 
@@ -270,6 +270,9 @@ class AnalysisSettings(CorpusTextSettings):
             return self.sentences
         return LABELLED_SENTENCES if self.labelled else SENTENCES
 
+
+# Loading a result looks for its notes among the classes that are imported.
+_ = analysis_notes
 
 QUESTION = Question(
     **vars(LISTED),
