@@ -19,9 +19,6 @@ from attnlab.core.options import Option, OptionField, Settings, option_fields, o
 from attnlab.models.training_settings import SECTIONS
 from attnlab.results import own_questions
 
-# Their help describes choices that it does not name.
-IN_OTHER_WORDS = {"align", "neighbours"}
-
 
 @pytest.mark.parametrize("name", own_questions())
 def test_a_question_takes_what_its_settings_declare(name: str) -> None:
@@ -39,7 +36,7 @@ def test_a_question_takes_what_its_settings_declare(name: str) -> None:
         assert option.default is None, "the default has one home"
         assert option.required is missing
         assert (shown_default(field) or "") in option.help
-        for choice in field.option.choices if name not in IN_OTHER_WORDS else ():
+        for choice in field.option.choices:
             assert re.search(rf"\b{choice}\b", option.help), f"{field.name} does not list {choice}"
 
 

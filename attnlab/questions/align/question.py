@@ -293,9 +293,9 @@ class AlignmentSettings(DeviceSettings):
     choose: Annotated[
         str | None,
         Option(
-            "What is chosen: a set of heads that is averaged, a single head, heads of one layer (all that "
-            "CTranslate2 can be told), the first head of a layer (Marian), or heads without gold links "
-            "(unsupervised).",
+            "What is chosen: a set of heads that is averaged, a single head, one-layer (a set of one layer, "
+            "all that CTranslate2 can be told), first-head (of a layer, for Marian), or unsupervised (without "
+            "gold links).",
             choices=CHOICES,
             shown="set with gold links, unsupervised without",
         ),
@@ -304,13 +304,15 @@ class AlignmentSettings(DeviceSettings):
         str,
         Option(
             "Which row of the weights belongs to a token: output, the step that predicts it, input, the "
-            "step that reads it, or the better one of the two (of audio input).",
+            "step that reads it, or the best of the two (of audio input).",
             choices=(*ROWS, BEST_ROW),
         ),
     ] = BEST_ROW
     from_word: Annotated[
         str,
-        Option("Over which tokens of a target word weights are taken.", choices=get_args(FromWord)),
+        Option(
+            "Weights of a target word: mean over its tokens, or first.", choices=get_args(FromWord)
+        ),
     ] = "mean"
     heads: Annotated[
         str | Path | None,
@@ -334,7 +336,9 @@ class AlignmentSettings(DeviceSettings):
     symmetrize: Annotated[
         str | None,
         Option(
-            "How links of both directions are made one.", choices=SYMMETRIZATIONS, shown=SYMMETRIZED
+            f"How links of both directions are made one: {', '.join(SYMMETRIZATIONS)}.",
+            choices=SYMMETRIZATIONS,
+            shown=SYMMETRIZED,
         ),
     ] = None
     quick: Annotated[

@@ -40,7 +40,8 @@ class NeighbourSettings(Settings):
     )
     count: Annotated[int, Option("Number of neighbours per word.", least=1)] = 10
     side: Annotated[
-        str, Option("Embedding of a run with two vocabularies.", choices=tuple(SIDES))
+        str,
+        Option("Embedding of a run with two vocabularies: source or target.", choices=tuple(SIDES)),
     ] = "source"
 
 
