@@ -294,8 +294,8 @@ class AlignmentSettings(DeviceSettings):
         str | None,
         Option(
             "What is chosen: a set of heads that is averaged, a single head, one-layer (a set of one layer, "
-            "all that CTranslate2 can be told), first-head (of a layer, for Marian), or unsupervised (without "
-            "gold links).",
+            "all that CTranslate2 can be told), first-head (of a layer, for Marian), or unsupervised "
+            "(without gold links).",
             choices=CHOICES,
             shown="set with gold links, unsupervised without",
         ),
