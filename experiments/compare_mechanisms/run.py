@@ -13,7 +13,8 @@ from typing import Any
 import pandas as pd
 
 from attnlab.budget import refusals
-from attnlab.core import quiet
+from attnlab.core import quiet, write_table
+from attnlab.figures import write_figure
 from attnlab.models import Run, load
 from attnlab.questions.compare.comparison import compare
 from attnlab.results import Result
@@ -46,7 +47,11 @@ def main() -> None:
         )
         run = load(chosen.run)
     seconds = time.process_time() - begin
-    found.save(out, overwrite=True)
+    for name, table in found.tables.items():
+        write_table(out / f"{name}.csv", table)
+    for site in found.details["mean_tokens"]:
+        name = f"mechanisms_{site}"
+        write_figure(found.plot(name), out / "figures", name)
     corpus = run.record["corpus"]
     write_facts(
         out, __file__, "torch", "transformers",
