@@ -45,14 +45,14 @@ LENGTH_RATIO = COLUMNS["length_ratio"]
 def _gain(name: str, measure: str, meaning: str, digits: int) -> Estimate:
     heading, short = f"{measure} gain of another over this", f"{measure}\ngain"
     meaning = (
-        f"{meaning}, at the same heads and budget: the one that the result names, `searched` in a "
-        "plan search. Above 0 that one is better."
+        f"How much better another mechanism is than this row, which the result names (`searched` in a plan "
+        f"search): {meaning}, at the same heads and budget. Above 0 that one is better."
     )
     return Estimate(Column(name, heading, meaning, digits, short, signed=True))
 
 
-LOSS_GAIN = _gain("loss_gain", "loss", "Loss of this row less that of another", 4)
-BLEU_GAIN = _gain("bleu_gain", "BLEU", "BLEU of another row less that of this one", 2)
+LOSS_GAIN = _gain("loss_gain", "loss", "loss of this row less that of the other", 4)
+BLEU_GAIN = _gain("bleu_gain", "BLEU", "BLEU of the other row less that of this one", 2)
 TIME = COLUMNS["time_ratio"]
 STEPS = COLUMNS["steps"]
 # What is known of heads that a mechanism replaces together.

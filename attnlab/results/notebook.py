@@ -27,7 +27,8 @@ def table_html(frame: pd.DataFrame, file: str = "") -> Markup:
 def first_screen(table: TerminalTable, notes: Sequence[Note]) -> str:
     """The answers of a result, its rows as a terminal shows them, what the columns mean, and the notes."""
     answers = Markup().join(Markup("<p>{}</p>").format(answer) for answer in table.answers)
-    legend = Markup("<p><small>{}</small></p>").format(table.legend) if table.legend else Markup()
+    lines = [*(table.caption or "").splitlines(), *(table.legend or "").splitlines()]
+    legend = Markup().join(Markup("<p><small>{}</small></p>").format(line) for line in lines)
     return together(answers, _html(table), legend, notes=notes)
 
 

@@ -31,11 +31,11 @@ class Question(Listed):
         tables: what its result holds, the table that matters most to a reader first.
         arrays: the arrays that its result holds beside the tables, by name: their axes and what they mean.
         run: `module:function`, of a source and the settings as keyword arguments, which gives a `Result`.
-        view: `module`, with `contents(result)` for the page, `answers(result)` with what was found as
-            sentences, `rows(result)` where not all rows of the first table are shown first, or not in their
-            order, and where other tables are shown best, `terminal(result)` and `notebook(result)`; None:
-            `view` beside the module of `run`.
-        shows: names of the columns of the first table that a first screen shows, eight at most; `head` is the
+        view: `module`, with `contents(result)` for the page; where there are such, `answers(result)`, what
+            was found as sentences, `rows(result)`, those of the first table that are shown first, in order,
+            `legend(result)`, what else their cells mean, and `terminal(result)` and `notebook(result)` in
+            place of that table; None: `view` beside the module of `run`.
+        shows: names of the columns of the first table that a first screen shows, few; `head` is the
             address of a head; empty: all.
         leading: name of the figure among them that is shown with its interval, and by which rows are chosen
             where they are too many.

@@ -30,7 +30,7 @@ from attnlab.results.export import declared_table
 from attnlab.results.question import question_of
 from attnlab.results.result_files import RECORD, check_record_there
 
-FORMAT: Literal["attnlab result 1"] = "attnlab result 1"
+FORMAT: Literal["attnlab result 2"] = "attnlab result 2"
 _KINDS: Mapping[str, Kind] = {
     "boolean": BOOLEAN,
     "integer": INTEGER,
@@ -156,7 +156,7 @@ def older_results(run: str | Path) -> list[Path]:
 class _StoredRecord:
     """What `result.json` holds."""
 
-    format: Literal["attnlab result 1"]
+    format: Literal["attnlab result 2"]
     result: str
     title: str
     about: dict[str, Any]

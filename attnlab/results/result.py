@@ -111,7 +111,7 @@ class Result:
         own = getattr(self.asked.viewer, "notebook", None)
         if own is not None:
             return str(own(self))
-        return first_screen(self._first_rows(), self.notes)
+        return first_screen(self._first_rows(MOST_ROWS), self.notes)
 
     @property
     def asked(self) -> Question:
@@ -252,17 +252,22 @@ class Result:
         table = self.asked.tables[0]
         shown = [name for name in self.asked.shows or map(str, self.table) if name in self.table]
         chosen = getattr(self.asked.viewer, "rows", None)
+        frame, leading = self.table if chosen is None else chosen(self), self.asked.leading
+        if chosen is None and most is not None and len(frame) > most and leading in frame:
+            frame = frame.sort_values(leading, ascending=False, kind="stable")
+        legend = getattr(self.asked.viewer, "legend", None)
         rows = first_rows(
-            self.table if chosen is None else chosen(self),
+            frame,
             self._columns(None, shown),
             file=table.file,
-            leading=self.asked.leading,
+            leading=leading,
             most=most,
+            legend=() if legend is None else legend(self),
         )
         return replace(rows, answers=self.answers)
 
     def show(self) -> None:
-        """Prints what its command prints: its tables, the answers below them, and the notes."""
+        """Prints what its command prints: its answers, tables and notes."""
         for table in self.terminal():
             print_shown(table)
         for note in self.notes:

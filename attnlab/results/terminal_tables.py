@@ -16,7 +16,7 @@ from attnlab.core import (
     print_prose,
     print_table,
 )
-from attnlab.results.export import cell, columns_named, head_names, is_number
+from attnlab.results.export import HEAD_NAME, cell, head_names, is_number
 
 # A longer table scrolls away on a terminal and fills a notebook; the result holds every row.
 MOST_ROWS = 48
@@ -59,7 +59,7 @@ def rows_shown(
     frame: pd.DataFrame, columns: Sequence[Column], *, title: str | None = None, gap: int = 2
 ) -> TerminalTable:
     """These columns of all rows, with the headings and decimals that are declared."""
-    cells = [[cell(value, column) for value in frame[column.name]] for column in columns]
+    cells = [_cells(column, frame, ends=False) for column in columns]
     return TerminalTable(
         tuple(column.narrow for column in columns),
         tuple(zip(*cells, strict=True)),
@@ -76,6 +76,7 @@ def first_rows(
     file: str,
     leading: str = "",
     most: int | None = None,
+    legend: Sequence[str] = (),
 ) -> TerminalTable:
     """Rows of a table as a first screen shows them: few columns, and a legend made of these.
 
@@ -86,48 +87,59 @@ def first_rows(
         columns: those to show, `head` for the address of a head; left out is what is empty, or the same in
             all rows.
         file: the name of that which has all rows.
-        leading: name of the figure that is shown with its interval.
-        most: number of rows to show, those with the largest leading figure; None: all.
+        leading: name of the figure that is shown with its interval; the first one that there is where it has
+            no value.
+        most: number of rows to show, the first ones; None: all.
+        legend: what else there is to say of the cells.
     """
-    rows = frame
-    if most is not None and len(frame) > most:
-        rows = frame.nlargest(most, leading) if leading in frame else frame.head(most)
-    texts: dict[str, list[str]] = {}
-    numbers: list[str] = []
-    explained: list[str] = []
-    shown: list[Column] = []
-    same = {
-        column.name
-        for column in columns[1:]
-        if len(frame) > 1
-        and Estimate(column).low not in frame
-        and frame[column.name].nunique() == 1
-    }
+    figures = [one for one in columns if _is_estimate(one, frame) and frame[one.name].notna().any()]
+    if leading not in {figure.name for figure in figures}:
+        leading = figures[0].name if figures else ""
+    rows = frame if most is None else frame.head(most)
+    same = [one.name for one in columns[1:] if one not in figures and _is_constant(frame, one)]
+    shown: list[tuple[Column, list[str], bool]] = []
     for declared in columns:
-        name = declared.name
-        if name in same:
-            continue
-        if name == "head" and set(HEAD_COLUMNS) <= set(frame):
-            texts["head"] = head_names(rows)
-            shown += columns_named(["head_name"], [])
-        elif frame[name].notna().any():
-            column = readable(declared, frame) if Estimate(declared).low in frame else declared
-            shown.append(column)
-            texts[column.narrow] = _cells(column, rows, ends=name == leading)
-            numbers += [column.narrow] * is_number(frame[name])
-            explained += [column.brief] if column.digits is not None else []
+        if declared.name == "head" and set(HEAD_COLUMNS) <= set(frame):
+            shown.append((HEAD_NAME, head_names(rows), False))
+        elif declared.name not in same and (frame.empty or frame[declared.name].notna().any()):
+            column = readable(declared, frame) if declared in figures else declared
+            cells = _cells(column, rows, ends=column.name == leading)
+            shown.append((column, cells, is_number(frame[column.name])))
+    marked = any(
+        frame[Estimate(one).significant].notna().any()
+        for one in figures
+        if Estimate(one).significant in frame
+    )
+    explained = [column.brief for column, _, _ in shown if column.digits is not None]
     more = len(frame) - len(rows)
-    if any(Estimate(column).significant in frame for column in columns):
-        explained.append(_MARKED)
     return TerminalTable(
-        tuple(texts),
-        tuple(zip(*texts.values(), strict=True)),
-        tuple(numbers),
-        prose=tuple(heading for heading in texts if heading not in {"head", *numbers}),
+        tuple(_heading(column) for column, _, _ in shown),
+        tuple(zip(*(cells for _, cells, _ in shown), strict=True)),
+        tuple(_heading(column) for column, _, numeric in shown if numeric),
+        prose=tuple(
+            _heading(column) for column, _, numeric in shown if not numeric and column != HEAD_NAME
+        ),
         caption=f"and {counted(more, 'more row')} in {file}" if more else None,
-        legend="; ".join(explained) + "." if explained else None,
-        columns=tuple(shown),
-        marked=_MARKED if _MARKED in explained else "",
+        legend="; ".join([*explained, *legend, *([_MARKED] if marked else [])]) + "."
+        if explained or legend or marked
+        else None,
+        columns=tuple(column for column, _, _ in shown),
+        marked=_MARKED if marked else "",
+    )
+
+
+def _heading(column: Column) -> str:
+    return "head" if column == HEAD_NAME else column.narrow
+
+
+def _is_estimate(column: Column, frame: pd.DataFrame) -> bool:
+    return Estimate(column).low in frame
+
+
+def _is_constant(frame: pd.DataFrame, column: Column) -> bool:
+    """Whether all of several rows have the same value; the address of a head is never left out."""
+    return (
+        column.name != "head" and len(frame) > 1 and frame[column.name].nunique(dropna=False) == 1
     )
 
 
@@ -153,7 +165,7 @@ def _cells(column: Column, rows: pd.DataFrame, *, ends: bool) -> list[str]:
 
 
 def _estimated(estimate: Estimate, row: Mapping[Any, Any], *, ends: bool) -> str:
-    if math.isnan(row[estimate.name]):
+    if pd.isna(row[estimate.name]):
         return ""
     value, _, interval = estimate.shown(row, signed=estimate.column.signed).partition(" ")
     mark = MARK if row.get(estimate.significant) is True else " " * (estimate.significant in row)

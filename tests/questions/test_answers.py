@@ -25,7 +25,7 @@ def curve(order: str, lows: list[float]) -> pd.DataFrame:
     [
         (
             {"a": [0.0, -0.1, 0.2, 0.3], "b": [0.0, -0.1, -0.2, 0.3]},
-            r"2 of 3 heads .*order: b.* by \+0\.3 \[-0\.2, \+0\.8\] nats",
+            r"2 of 3 heads .* by \+0\.3 \[-0\.2, \+0\.8\] nats, in the best of 2 orders \(b\)",
         ),
         # Behind an interval above 0 nothing goes, though the loss falls again.
         ({"a": [0.0, -0.1, 0.2, -0.3]}, "1 of 3 heads"),

@@ -40,30 +40,56 @@ def test_a_figure_has_a_sign_a_mark_and_the_decimals_of_its_interval() -> None:
 
 
 def test_a_figure_that_does_not_lead_has_no_interval() -> None:
-    shown = first_rows(frame(), COLUMNS, file="heads.csv")
-    assert [row[-1] for row in shown.rows] == ["+0.123*", "-0.500 ", ""]
+    both = frame().assign(bleu_change=-2.0, bleu_change_low=-2.5, bleu_change_high=-1.5)
+    shown = first_rows(both, COLUMNS, file="heads.csv", leading="bleu_change")
+    assert shown.rows[0][-2:] == ("+0.123*", "-2.0 [-2.5, -1.5]")
+
+
+def test_where_the_leading_figure_is_empty_the_first_one_has_its_interval() -> None:
+    for leading in ("", "bleu_change"):
+        shown = first_rows(frame(), COLUMNS, file="heads.csv", leading=leading)
+        assert shown.rows[0][-1] == "+0.123* [+0.083, +0.163]"
 
 
 def test_untested_figures_have_no_mark() -> None:
     untested = frame().drop(columns="loss_change_significant")
     shown = first_rows(untested, COLUMNS, file="heads.csv", leading="loss_change")
     assert shown.rows[0][-1] == "+0.123 [+0.083, +0.163]"
+    of_few = first_rows(frame().assign(loss_change_significant=None), COLUMNS, file="heads.csv")
     assert not shown.marked
+    assert not of_few.marked
+    assert "Holm" not in str(of_few.legend)
 
 
-def test_of_many_rows_those_that_lead_are_shown() -> None:
-    shown = first_rows(frame(), COLUMNS, file="heads.csv", leading="loss_change", most=1)
-    assert [row[0] for row in shown.rows] == ["encoder.0.0"]
-    assert shown.caption == "and 2 more rows in heads.csv"
-    assert [row[0] for row in first_rows(frame(), COLUMNS, file="", most=2).rows] == [
-        "encoder.0.0", "encoder.0.1",
-    ]  # fmt: skip
+def test_of_many_rows_the_first_are_shown() -> None:
+    shown = first_rows(frame(), COLUMNS, file="heads.csv", most=2)
+    assert [row[0] for row in shown.rows] == ["encoder.0.0", "encoder.0.1"]
+    assert shown.caption == "and 1 more row in heads.csv"
+
+
+def test_a_value_beside_missing_ones_is_shown() -> None:
+    some = frame().assign(heads=[8, None, None])
+    assert "heads" in first_rows(some, COLUMNS, file="heads.csv").headings
+
+
+def test_columns_of_one_heading_stay_apart() -> None:
+    twice = [*COLUMNS[:2], Column("heads", "shape", "Number.", 0)]
+    shown = first_rows(frame().assign(heads=[1, 2, 3]), twice, file="heads.csv")
+    assert shown.headings == ("head", "shape", "shape")
+    assert shown.rows[1] == ("encoder.0.1", "column", "2")
+
+
+def test_what_else_cells_mean_ends_the_legend() -> None:
+    shown = first_rows(frame(), COLUMNS, file="heads.csv", legend=["of 3 sentences"])
+    assert "; of 3 sentences; *" in str(shown.legend)
 
 
 def test_one_row_has_all_its_columns_and_none_has_headings() -> None:
     shown = first_rows(frame(1), COLUMNS, file="heads.csv")
     assert shown.headings == ("head", "shape", "heads", "loss")
-    assert first_rows(frame()[:0], COLUMNS, file="heads.csv").rows == ()
+    empty = first_rows(frame()[:0], COLUMNS, file="heads.csv")
+    assert empty.rows == ()
+    assert empty.headings[:2] == ("head", "shape")
 
 
 def test_decimals_are_kept_where_nothing_says_which_are_carried() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping
+from math import isnan
 from typing import Any
 
 import pandas as pd
@@ -86,6 +87,8 @@ def _beside_default(systems: pd.DataFrame, estimate: Estimate, change: Estimate)
         return ""
     default = defaults.sort_values(estimate.name, kind="stable").iloc[0].to_dict()
     low, high = change.ends(default)
+    if isnan(low):
+        return f", of too few pairs to tell from what engines take by default ({default['system']})"
     beside = "better" if low > 0 else "worse" if high < 0 else "no better beyond chance"
     return f", {beside} than what engines take by default ({default['system']})"
 

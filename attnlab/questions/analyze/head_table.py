@@ -38,10 +38,16 @@ _LEGEND = (
     (
         (MARK, MARK, "confirmed against controls"),
         (MARK_WITHOUT_CONTROLS, MARK_WITHOUT_CONTROLS, "confirmed, no control"),
-        (NO_ROLE, NO_ROLE, "no close role"),
+        (NO_ROLE, NO_ROLE, "no close role; as shape, none that saves bits"),
     ),
     (("shape", "shape", "the family of matrices that takes the fewest bits per row"),),
-    ((LOSS_CHANGE.name, "loss", "change when the head is zeroed, in nats per token"),),
+    (
+        (
+            LOSS_CHANGE.name,
+            "loss",
+            f"change when the head is zeroed, in nats per token; intervals are in {SUMMARY.file}",
+        ),
+    ),
 )
 
 
@@ -136,7 +142,7 @@ def describe_heads(summary: pd.DataFrame) -> list[str]:
 
 
 def describe_roles(summary: pd.DataFrame) -> str:
-    """How many heads have a confirmed role, and which, as a sentence; the same numbers as in every map.
+    """How many heads have a confirmed role, and which, as a sentence.
 
     Roles that no control is compared with are counted apart, unless controls were left out.
 

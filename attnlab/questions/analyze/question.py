@@ -272,7 +272,7 @@ class AnalysisSettings(CorpusTextSettings):
 
 
 # Loading a result looks for its notes among the classes that are imported.
-_ = analysis_notes
+_NOTES = analysis_notes
 
 QUESTION = Question(
     **vars(LISTED),

@@ -23,6 +23,7 @@ from attnlab.budget import (
     same_figures,
 )
 from attnlab.core import (
+    BLEU,
     BLEU_CHANGE,
     LOSS_CHANGE,
     Estimate,
@@ -112,6 +113,18 @@ def answers(result: Result) -> list[str]:
     return [one for one in said if one is not None]
 
 
+def legend(result: Result) -> list[str]:
+    """What names of mechanisms mean that say it to few."""
+    names = " ".join(rows(result)["mechanism"])
+    meanings = {
+        ORACLE: "chosen from the matrices that it replaces, so no method",
+        MORE_KEYS: "than the budget, on these sentences",
+        "sigma": "a band with keys that are chosen as the name says",
+        "fixed": "the best pattern of one key",
+    }
+    return [f"{name}: {meaning}" for name, meaning in meanings.items() if name in names]
+
+
 def rows(result: Result) -> pd.DataFrame:
     """Each mechanism at all sites where it can be: those at most heads first, then what costs least."""
     shown = []
@@ -167,7 +180,9 @@ def answer_of(rows: pd.DataFrame, against: str | None = None) -> str | None:
         bleu = _shown(BLEU_CHANGE, row, rows) if BLEU_CHANGE.name in row else ""
         opening = f"costs least loss{among}:" if among else "changes the loss by"
         said = f"{opening} {_shown(LOSS_CHANGE, row, rows)} a token"
-        said += f", {bleu} BLEU" if bleu else ""
+        full = rows.loc[rows["mechanism"] == FULL, BLEU.name] if bleu else ()
+        of = "".join(f" of {value:.1f}" for value in full)
+        said += f", {bleu}{of} BLEU" if bleu else ""
     steps, keys = int(row["steps"]), row[VISIBLE_KEYS.name]
     tuned = f" and {counted(steps, 'batch')} of fine-tuning" if steps else ""
     beyond = (

@@ -60,7 +60,9 @@ def loss_unit(result: Result) -> str:
 
 def answers(result: Result) -> list[str]:
     """How many heads the model needs, and how many can be removed together."""
-    unit, way = loss_unit(result), next(iter(result.replaced["way"]), "")
+    unit, ways = loss_unit(result), set(result.replaced["way"])
+    # The first table has the changes with heads zeroed, where these were measured.
+    way = next((way for way in WAY_COLOURS if way in ways), "")
     alone = result.replaced[result.replaced["way"] == way]
     if alone.empty:
         return []
@@ -119,9 +121,10 @@ def removable(cumulative: pd.DataFrame, unit: str) -> list[str]:
     low, high = LOSS_CHANGE.ends(last)
     if counts[best] == total and high >= 0 and high - low > _NEARLY_NONE:
         return ["These sentences are too few to say which heads can be removed."]
+    order = f"the best of {len(counts)} orders" if len(counts) > 1 else "one order"
     answer = (
-        f"{counts[best]} of {counted(total, 'head')} can be removed together (order: {best}) before the loss "
-        f"rises beyond chance: by {change.shown(last, signed=True)} {unit}."
+        f"{counts[best]} of {counted(total, 'head')} can be removed together before the loss rises beyond "
+        f"chance, by {change.shown(last, signed=True)} {unit}, in {order} ({best})."
     )
     return [answer]
 

@@ -1,4 +1,4 @@
-"""A plan search drawn: error, change of loss and of BLEU by keys; its sentences; its rows on a terminal."""
+"""A plan search drawn: error, change of loss and of BLEU by keys; its sentences."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -129,8 +129,7 @@ def _price(row: Mapping[Any, Any]) -> str:
 def _without_keys(heads: pd.DataFrame) -> str:
     """How many heads have no keys, or none in most of their rows; empty where all have some."""
     nothing = heads["family"] == NOTHING
-    # Results of earlier versions do not have the column.
-    empty = heads.get(EMPTY.name, pd.Series(0.0, heads.index)) > _MOSTLY
+    empty = heads[EMPTY.name] > _MOSTLY
     without, mostly = int(nothing.sum()), int((empty & ~nothing).sum())
     told = [f"{without} {'is' if without == 1 else 'are'} left out ({NOTHING})"] if without else []
     if mostly:

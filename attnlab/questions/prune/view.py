@@ -1,4 +1,4 @@
-"""A pruning drawn: change of BLEU or loss by heads left, heads left of each site; its rows on a terminal."""
+"""A pruning drawn: change of BLEU or loss by heads left, heads left of each site; its answers."""
 
 from typing import Literal, NamedTuple
 
@@ -13,6 +13,7 @@ from attnlab.core import (
     LOSS_CHANGE,
     SITES,
     Estimate,
+    counted,
     rounded,
 )
 from attnlab.figures import INK, PAGE, blank, check_table, style
@@ -71,6 +72,12 @@ def contents(result: Result) -> Contents:
 def rows(result: Result) -> pd.DataFrame:
     """The test part of the curve."""
     return result.curve[result.curve["split"] == "test"]
+
+
+def legend(result: Result) -> list[str]:
+    """What the rows are of."""
+    sentences = result.curve.loc[result.curve["split"] == "test", "sentences"].iloc[0]
+    return [f"of {counted(int(sentences), 'test sentence')}"]
 
 
 def answers(result: Result) -> list[str]:

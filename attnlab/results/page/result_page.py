@@ -176,7 +176,7 @@ def write_contents(
         for shown in tables_shown
         if not tables.get(shown.file, pd.DataFrame()).empty
     ]
-    if first is not None and whole:
+    if first is not None and whole and whole[0].anchor == declared[0].name:
         sections.append(replace(whole[0], anchor="first", tables=(_first_table(first),)))
         whole[0] = replace(whole[0], heading="All columns")
     else:
