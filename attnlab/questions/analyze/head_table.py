@@ -38,14 +38,14 @@ _LEGEND = (
     (
         (MARK, MARK, "confirmed against controls"),
         (MARK_WITHOUT_CONTROLS, MARK_WITHOUT_CONTROLS, "confirmed, no control"),
-        (NO_ROLE, NO_ROLE, "no close role; as shape, none that saves bits"),
+        (NO_ROLE, NO_ROLE, "no role or shape"),
     ),
     (("shape", "shape", "the family of matrices that takes the fewest bits per row"),),
     (
         (
             LOSS_CHANGE.name,
             "loss",
-            f"change when the head is zeroed, in nats per token; intervals are in {SUMMARY.file}",
+            f"change when the head is zeroed, in nats per token; intervals: {SUMMARY.file}",
         ),
     ),
 )

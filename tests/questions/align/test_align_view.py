@@ -59,7 +59,7 @@ def test_the_answer_names_the_heads_their_score_and_the_best_default() -> None:
         ((0.001, 0.02), "better than"),
         ((-0.02, -0.001), "worse than"),
         ((-0.01, 0.01), "no better beyond chance than"),
-        ((math.nan, math.nan), "no better beyond chance than"),
+        ((math.nan, math.nan), "of too few pairs to tell from"),
     ],
 )
 def test_the_interval_says_whether_a_default_is_as_good(
@@ -75,7 +75,7 @@ def test_of_few_pairs_there_is_no_interval() -> None:
     ends = [name for name in found.systems if name.endswith(("_low", "_high"))]
     found.systems[ends] = math.nan
     said = answer_of(found)
-    assert "has AER 0.310, no better" in said
+    assert "has AER 0.310, of too few pairs to tell from" in said
     assert "nan" not in said
 
 
