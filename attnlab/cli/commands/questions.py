@@ -151,7 +151,7 @@ def _answer(
 
 
 def print_result(result: "Result", folder: Path | None, form: str = AS_TEXT, **others: Any) -> None:
-    """Prints the notes of a result, and its tables as a terminal shows them or as JSON.
+    """Prints the tables of a result as a terminal shows them or as JSON, and its notes.
 
     Args:
         result: of any question.
@@ -159,7 +159,11 @@ def print_result(result: "Result", folder: Path | None, form: str = AS_TEXT, **o
         form: in which the main table is printed where that is not as JSON.
         others: what else the JSON object holds.
     """
+    _print_tables(result, folder, form, **others)
     print_notes(result.notes)
+
+
+def _print_tables(result: "Result", folder: Path | None, form: str, **others: Any) -> None:
     if output().as_json:
         tables = (table.name for table in result.asked.tables[: result.asked.printed])
         written: dict[str, Any] = {}

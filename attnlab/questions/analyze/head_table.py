@@ -31,16 +31,15 @@ _LEGEND = (
     (
         (
             "role_figure",
-            "closest role, control",
-            "its figure, and the largest figure without that role",
+            "closest role",
+            f"none below strength {NAMED_FROM}; control: the largest of its controls",
         ),
     ),
     (
         (MARK, MARK, "confirmed against controls"),
         (MARK_WITHOUT_CONTROLS, MARK_WITHOUT_CONTROLS, "confirmed, no control"),
-        (NO_ROLE, NO_ROLE, "no role or shape"),
     ),
-    (("shape", "shape", "the family of matrices that takes the fewest bits per row"),),
+    (("shape", "shape", "the family of matrices that takes the fewest bits per row, or none"),),
     (
         (
             LOSS_CHANGE.name,

@@ -122,7 +122,10 @@ def legend(result: Result) -> list[str]:
         "sigma": "a band with keys that are chosen as the name says",
         "fixed": "the best pattern of one key",
     }
-    return [f"{name}: {meaning}" for name, meaning in meanings.items() if name in names]
+    widths = rows(result)["replaced_heads"]
+    fewer = widths[widths > 0].nunique() > 1
+    below = ["rows of fewer sites stand below, since of fewer heads less is lost"] if fewer else []
+    return below + [f"{name}: {meaning}" for name, meaning in meanings.items() if name in names]
 
 
 def rows(result: Result) -> pd.DataFrame:

@@ -67,8 +67,8 @@ def answers(result: Result) -> list[str]:
     if alone.empty:
         return []
     if result.details["loss"] in DISTANCES:
-        return [f"{_largest(alone, unit)} moves the final states most, replaced by {way}."]
-    return [f"{_needed(alone, unit)}, replaced by {way}.", *removable(result.cumulative, unit)]
+        return [f"{_largest(alone, unit)} moves the final states most when replaced by {way}."]
+    return [f"{_needed(alone, way, unit)}.", *removable(result.cumulative, unit)]
 
 
 def _largest(rows: pd.DataFrame, unit: str) -> str:
@@ -78,20 +78,23 @@ def _largest(rows: pd.DataFrame, unit: str) -> str:
     return f"{head_names(first)[0]} ({change} {unit})"
 
 
-def _needed(rows: pd.DataFrame, unit: str) -> str:
+def _needed(rows: pd.DataFrame, way: str, unit: str) -> str:
     """How many heads raise the loss, and which most."""
     of, raising = counted(len(rows), "head"), rows[rows[LOSS_TESTED.name] > 0]
+    replaced = f"when replaced by {way}"
     if rows[LOSS_TESTED.significant].isna().all():
         return (
-            f"The loss rises most without {_largest(rows, unit)}, of too few sentences to test that"
+            f"The loss rises most with {_largest(rows, unit)} replaced by {way}, of too few sentences to "
+            "test that"
         )
     # Significance may be missing.
     needed = raising[raising[LOSS_TESTED.significant] == True]  # noqa: E712
     if needed.empty:
-        beside = "" if raising.empty else f"; it rises most without {_largest(rows, unit)}"
-        return f"None of {of} raises the loss beyond chance{beside}"
+        beside = "" if raising.empty else f"; it rises most with {_largest(rows, unit)}"
+        return f"None of {of} raises the loss beyond chance {replaced}{beside}"
     raises = "raises" if len(needed) == 1 else "raise"
-    return f"{len(needed)} of {of} {raises} the loss beyond chance, most {_largest(needed, unit)}"
+    most = _largest(needed, unit)
+    return f"{len(needed)} of {of} {raises} the loss beyond chance {replaced}, most {most}"
 
 
 def removable(cumulative: pd.DataFrame, unit: str) -> list[str]:
@@ -121,9 +124,10 @@ def removable(cumulative: pd.DataFrame, unit: str) -> list[str]:
     low, high = LOSS_CHANGE.ends(last)
     if counts[best] == total and high >= 0 and high - low > _NEARLY_NONE:
         return ["These sentences are too few to say which heads can be removed."]
+    together = " together" if counts[best] > 1 else ""
     order = f"the best of {len(counts)} orders" if len(counts) > 1 else "one order"
     answer = (
-        f"{counts[best]} of {counted(total, 'head')} can be removed together before the loss rises beyond "
+        f"{counts[best]} of {counted(total, 'head')} can be removed{together} before the loss rises beyond "
         f"chance, by {change.shown(last, signed=True)} {unit}, in {order} ({best})."
     )
     return [answer]

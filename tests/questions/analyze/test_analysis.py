@@ -116,7 +116,7 @@ def test_fewer_sentences_than_were_asked_for_are_told(saved: Path, tmp_path: Pat
     short = attnlab.analyze(saved, sentences=5, **options)
     for found in (asked, short):
         note = next(note for note in found.notes if isinstance(note, TooLittleCounted))
-        assert note.there == 7, "known whether or not all of them are read"
+        assert note.available == 7, "known whether or not all of them are read"
 
 
 @pytest.mark.parametrize(("texts", "told"), [
