@@ -173,7 +173,7 @@ def test_what_few_and_unknown_sentences_cannot_tell(untouched_randomness: None) 
         UndecidedLabel("positional", ("encoder", "decoder"), 20, "sentences"),
         UndecidedLabel("monotone", ("cross",), 20, "sentences"),
     } <= set(short[0].labels)
-    assert short[0].there is None, "sentences were handed in"
+    assert short[0].available is None, "sentences were handed in"
     assert {"untrained_value", "shuffled_value"} <= set(found.controls)
 
 
