@@ -24,6 +24,7 @@ NAMED_FROM = 0.25
 # Columns that only pages and terminals have.
 SHOWN = COLUMNS.of("role_figure control_figure shape best_head")
 _FIRST_TABLE = ("head_name", "role_figure", "control_figure", "shape", LOSS_CHANGE.name, "output")
+_FIGURES = ("value", "control", "strength")
 # The others are shares, and shown in percent.
 _NO_SHARES = ("mean_rank_correlation", "mean_slope")
 # What the columns and the signs in them mean, those of one line of a terminal together.
@@ -57,6 +58,9 @@ def head_rows(table: pd.DataFrame) -> pd.DataFrame:
     """
     rows = table.assign(head_name=head_names(table))
     if "role" in rows:
+        # A file that was read with empty cells as text has its numbers as text too.
+        figures = {name: pd.to_numeric(rows[name]) for name in _FIGURES if name in rows}
+        rows = rows.assign(**figures)
         named = rows["confirmed"].astype(bool) | (rows["strength"] >= NAMED_FROM)
         rows = rows.assign(role=rows["role"].where(named, NO_ROLE), mark=marks_of(rows))
         records = rows.to_dict("records")
