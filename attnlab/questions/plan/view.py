@@ -55,6 +55,12 @@ def answers(result: Result) -> list[str]:
     return planning_answers(result.summary, result.mechanisms)
 
 
+def rows(result: Result) -> pd.DataFrame:
+    """The plans of each budget; full attention stands at the only one there is."""
+    budgets = result.summary["budget"].dropna().unique()
+    return result.summary.assign(budget=budgets[0]) if len(budgets) == 1 else result.summary
+
+
 def planning_answers(summary: pd.DataFrame, heads: pd.DataFrame) -> list[str]:
     """What the searched plan of each budget costs beside the best baseline, a few sentences each.
 
