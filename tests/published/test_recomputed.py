@@ -234,10 +234,11 @@ def _(folder: Path, request: pytest.FixtureRequest) -> None:
     own = heads[(heads["site"] == "encoder") & (heads["mechanism"] == "band")]
     assert len(own)
     for written, band in own.groupby("setting"):
-        left, right = map(int, re.findall(r"\d+", str(written)))
-        pairs = band_dimension(torch.tensor(lengths)[:, None].expand(-1, 2), (left, right))
-        of_sentences = (pairs / torch.tensor(lengths)).double().mean().item()
-        assert band["visible_keys"].to_numpy() == pytest.approx(of_sentences)
+        numbers = [int(number) for number in re.findall(r"\d+", str(written))]
+        window = numbers[0], numbers[-1]
+        pairs = band_dimension(torch.tensor(lengths)[:, None].expand(-1, 2), window)
+        of_rows = (pairs.double().sum() / sum(lengths)).item()
+        assert band["visible_keys"].to_numpy() == pytest.approx(of_rows)
 
 
 @recomputes("heads_of_minilm")
