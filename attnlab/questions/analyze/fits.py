@@ -399,7 +399,7 @@ def mean_fits(fits: pd.DataFrame) -> pd.DataFrame:
     if fits.empty:
         return fits
     beyond = {
-        shape: _equal_beyond(*shape)
+        shape: _equal_beyond(shape[0], *map(int, shape[1:]))
         for shape in fits.loc[fits["window"].notna(), _SHAPE]
         .drop_duplicates()
         .itertuples(index=False, name=None)
