@@ -107,6 +107,12 @@ class StudySettings(DeviceSettings):
         """The sentences, or how many there are to be."""
         return self.default_sentences if self.sentences is None else self.sentences
 
+    @property
+    def most_sentences(self) -> int:
+        """How many sentences there are to be at most."""
+        asked = self.sentences_to_read
+        return asked if isinstance(asked, int) else len(asked)
+
 
 @dataclass(frozen=True, kw_only=True)
 class TextSettings(StudySettings):

@@ -115,14 +115,15 @@ def answers(result: Result) -> list[str]:
 
 def legend(result: Result) -> list[str]:
     """What names of mechanisms mean that say it to few."""
-    names = " ".join(rows(result)["mechanism"])
+    shown = rows(result)
+    names = " ".join(shown["mechanism"])
     meanings = {
         ORACLE: "chosen from the matrices that it replaces, so no method",
         MORE_KEYS: "than the budget, on these sentences",
         "sigma": "a band with keys that are chosen as the name says",
         "fixed": "the best pattern of one key",
     }
-    widths = rows(result)["replaced_heads"]
+    widths = shown["replaced_heads"]
     fewer = widths[widths > 0].nunique() > 1
     below = ["rows of fewer sites stand below, since of fewer heads less is lost"] if fewer else []
     return below + [f"{name}: {meaning}" for name, meaning in meanings.items() if name in names]

@@ -207,11 +207,7 @@ class ImportanceSettings(CorpusTextSettings):
             given = "calibration" if self.calibration_text is None else "calibration_text"
             msg = f"{given} is for the mean; name mean among the replacements, or leave it out."
             raise InputError(msg)
-        count = (
-            self.sentences_to_read
-            if isinstance(self.sentences_to_read, int)
-            else len(self.sentences_to_read)
-        )
+        count = self.most_sentences
         if count < FEWEST_SENTENCES:
             msg = f"Importance needs at least {FEWEST_SENTENCES} sentences, not {count}."
             raise InputError(msg)

@@ -250,11 +250,7 @@ def _of_run(
     pairs = training_pairs(run, corpus(), batch_tokens=settings.batch_tokens, seed=settings.seed)
     total, used = len(corpus().train), len(pairs.pairs)
     long = SentencesDropped(total - used, total, run.settings.corpus.max_tokens)
-    most = (
-        settings.sentences_to_read
-        if isinstance(settings.sentences_to_read, int)
-        else len(settings.sentences_to_read)
-    )
+    most = settings.most_sentences
     return (
         {"validation": test.on_split("validation", most), "test": test},
         Training(

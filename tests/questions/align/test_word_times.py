@@ -27,7 +27,8 @@ from attnlab.questions.align.heard_words import (
     smoothed,
     token_frames,
 )
-from attnlab.questions.align.question import AlignmentSettings
+from attnlab.questions.align.question import START_CHANGE, START_ERROR, AlignmentSettings
+from attnlab.questions.align.question import WORDS as SPOKEN_WORDS
 from attnlab.questions.align.word_times import _part, choose_heads
 from attnlab.reading.audio import audio_of
 
@@ -158,6 +159,12 @@ def test_scores_are_those_of_the_words() -> None:
     errors = (found.words["start"] - found.words["start_by_heads"]).abs()
     assert systems.loc["chosen heads", "start_error"] == pytest.approx(errors.mean())
     assert systems.loc["chosen heads", "words"] == len(found.words)
+    assert set(found.words) == set(SPOKEN_WORDS)
+    errors_declared, changes = (
+        {column.name for column in one} for one in (START_ERROR, START_CHANGE)
+    )
+    assert errors_declared | changes | {"words"} <= set(found.systems)
+    assert errors_declared <= set(found.heads)
     assert systems["pairs"].eq(3).all()
     single = systems.loc["best single head"]
     layer, head = map(int, single["heads"].split("."))
