@@ -22,6 +22,7 @@ from attnlab.core import (
     Option,
     OptionField,
     Terminal,
+    is_terminal,
     others_share,
     printable,
     processor_times,
@@ -149,7 +150,7 @@ def check_form(form: str) -> None:
 
 def print_text(text: str) -> None:
     """Prints a text on standard output, on a terminal without control characters."""
-    typer.echo(printable(text) if sys.stdout.isatty() else text)
+    typer.echo(printable(text) if is_terminal() else text)
 
 
 def print_error(text: str) -> None:

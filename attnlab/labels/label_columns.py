@@ -93,7 +93,7 @@ SECOND_VALUE_COLUMNS = (
     COLUMNS["second_threshold"],
 )
 # Kinds of controls: what a figure is without the function.
-BEST_OFFSET, BY_CHANCE = "best offset", "chance"
+BEST_OFFSET, BY_CHANCE, EQUAL_ROWS = "best offset", "chance", "equal rows"
 UNTRAINED_TWIN, SHUFFLED_WORDS = "untrained twin", "shuffled words"
 CONTROL = COLUMNS["control"]
 CONTROL_KIND = COLUMNS["control_kind"]

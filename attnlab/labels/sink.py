@@ -25,7 +25,7 @@ from attnlab.labels.counts import (
     sum_of_halves,
 )
 from attnlab.labels.label import HeadLabel, LayerView
-from attnlab.labels.label_columns import LINKS, SINK, SINK_THRESHOLDS, Rule
+from attnlab.labels.label_columns import EQUAL_ROWS, LINKS, SINK, SINK_THRESHOLDS, Rule
 from attnlab.labels.verdict import Verdict, ratio_condition, verdicts_of
 from attnlab.reading import ALL, CONTENT, View
 
@@ -121,7 +121,7 @@ def decide_sink(counts: SinkCounts, rule: Rule = SINK, seed: int = 0) -> list[Ve
         denominator=of_half.denominator[REPORTED].long(),
         counted=of_half.sentences[REPORTED],
         control=control,
-        control_kind="equal rows",
+        control_kind=EQUAL_ROWS,
     )
 
 

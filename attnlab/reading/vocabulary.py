@@ -131,6 +131,6 @@ class Vocabulary:
         )
 
     def _kinds(self, token: int) -> tuple[bool, bool, bool]:
-        """Whether each token is special, an end of a sentence, or punctuation."""
+        """Whether a token is special, the end of a sentence, punctuation."""
         special = token in self.special
         return special, token in self.closing, not special and self.is_punctuation(token)

@@ -197,7 +197,7 @@ def answer_of(rows: pd.DataFrame, against: str | None = None) -> str | None:
     same = f" (and what attends like it: {', '.join(alike)})" if alike else ""
     return (
         f"At {counted(int(row['budget']), 'key')} per row{tuned}, {row['mechanism']}{same}{beyond} in place "
-        f"of {counted(int(row['replaced_heads']), 'head')} {said}.{_next(known, row, lost, against)}"
+        f"of {counted(int(row['replaced_heads']), 'head')} {said}.{_next(known, row, lost, against, rows)}"
     )
 
 
@@ -291,7 +291,11 @@ def _usable(rows: pd.DataFrame) -> tuple[pd.DataFrame, Estimate]:
 
 
 def _next(
-    known: pd.DataFrame, first: Mapping[Any, Any], estimate: Estimate, against: str | None
+    known: pd.DataFrame,
+    first: Mapping[Any, Any],
+    estimate: Estimate,
+    against: str | None,
+    rows: pd.DataFrame,
 ) -> str:
     """What is second, and whether a test tells it from the first; empty where there is no second."""
     second = winner(known[known["mechanism"] != first["mechanism"]], estimate)
@@ -306,7 +310,7 @@ def _next(
             shown = LOSS_GAIN.shown(held if is_first else LOSS_GAIN.reversed(held), signed=True)
             chance = chance_in_words(*LOSS_GAIN.ends(held))
             return f"{said}, a loss that is higher by {shown}{chance}."
-    return f"{said} ({_shown(estimate, second, known)}), a difference that is not tested here."
+    return f"{said} ({_shown(estimate, second, rows)}), a difference that is not tested here."
 
 
 def winner(rows: pd.DataFrame, estimate: Estimate) -> dict[Any, Any] | None:
