@@ -193,7 +193,7 @@ def test_maps_tell_significant_roles_from_those_that_are_only_confirmed(analysis
         "The loss rises most without encoder.0.2, by 0.020 nats per token.",
     ]
     assert [word for word, _ in overview.words] == [
-        "closest role, control", "✓", "shape", "loss",
+        "closest role", "✓", "shape", "loss",
     ]  # fmt: skip
     assert len({one.head for one in overview.highlights}) == len(overview.highlights) == 3
     assert overview.highlights[0].reason == "Most needed"
