@@ -136,17 +136,28 @@ def empty_picture() -> bytes:
     return file.getvalue()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def pictures(empty_picture: bytes) -> Iterator[Callable[[Any, Any, str], object]]:
+    """A figure of a result is drawn once, as SVG; gives what writes it as PNG."""
+    from attnlab.figures import canvas
+
+    write = canvas.WRITERS[".png"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(canvas.WRITERS, ".png", lambda figure, file, name: file.write(empty_picture))
+        yield write
+
+
 @pytest.fixture(autouse=True)
-def pictures(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, empty_picture: bytes
+def whole_pictures(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    pictures: Callable[[Any, Any, str], object],
 ) -> None:
-    """A figure of a result is drawn once, as SVG; as PNG too where figures or whole folders are compared."""
-    if request.path.parent.name not in {"figures", "torture"}:
+    """Figures are drawn as PNG too where they or whole folders are compared."""
+    if request.path.parent.name in {"figures", "torture"}:
         from attnlab.figures import canvas
 
-        monkeypatch.setitem(
-            canvas.WRITERS, ".png", lambda figure, file, name: file.write(empty_picture)
-        )
+        monkeypatch.setitem(canvas.WRITERS, ".png", pictures)
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ OF_ONE_KIND = pytest.mark.parametrize(
 TIMED = re.compile(r"time|seconds|speed")
 
 
-@pytest.fixture(params=ASKED, ids="-".join)
+@pytest.fixture(params=ASKED, ids="-".join, scope="module")
 def asked(request: pytest.FixtureRequest, answer: Callable[[str, str], Answered]) -> Answered:
     return answer(*request.param)
 

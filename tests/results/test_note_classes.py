@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 # Prints the classes of notes that only other modules declare than those which loading imports.
 UNKNOWN = """
 import pkgutil
@@ -28,6 +30,7 @@ print(*sorted(set(kinds_of_notes()) - known))
 """
 
 
+@pytest.mark.slow
 def test_every_note_is_known_where_a_result_is_loaded() -> None:
     done = subprocess.run(
         [sys.executable, "-c", UNKNOWN], capture_output=True, text=True, check=True

@@ -29,7 +29,7 @@ from attnlab.questions.plan.search import Candidate, Costs, Search, Unit
 from attnlab.reading.observing import Observed
 
 # Pairs, key-value heads, a distance; then what scores tokens as the first two do.
-MODELS = ["marian", "llama", "bert", *slow("gpt2", "masked")]
+MODELS = ["llama", "bert", *slow("marian", "gpt2", "masked")]
 MEASURED = tuple(name for name in CRITERIA if name != "l1")
 FAMILIES = ("none", "band", "ends", "static")
 TOGETHER = {("decoder", 0): 3, ("encoder", 0): 3}

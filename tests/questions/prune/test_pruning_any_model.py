@@ -19,7 +19,7 @@ from attnlab.questions.prune.pruner import load_pruner
 from attnlab.questions.prune.question import PruningSettings
 from attnlab.reading.reading_notes import SentencesDropped
 
-MODELS = ("gpt2", "llama", "bert", "marian", "t5")
+MODELS = ("gpt2", "llama", "bert", "marian", pytest.param("t5", marks=pytest.mark.slow))
 
 
 def texts_of(name: str) -> dict[str, Any]:
