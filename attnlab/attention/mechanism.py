@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, TypedDict, Unpack
+from typing import ClassVar, Literal, Protocol, TypedDict, Unpack, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -119,6 +119,17 @@ def part_of_heads(pairs: Tensor | None, heads: Sequence[int]) -> Tensor | None:
     return pairs if pairs is None or pairs.shape[1] == 1 else pairs[:, list(heads)]
 
 
+@runtime_checkable
+class KeySums(Protocol):
+    """Sums over earlier keys that a cache keeps in place of the keys."""
+
+    def earlier(self) -> Float[Tensor, "batch head feature width"] | None:
+        """The sum of features times values over the keys before the call; None where there are none."""
+
+    def add(self, sums: Float[Tensor, "batch head feature width"]) -> None:
+        """Adds the sum over the keys of the call."""
+
+
 class CallContext(TypedDict, total=False):
     """Optional arguments of a mechanism besides queries, keys, values and padding.
 
@@ -130,6 +141,8 @@ class CallContext(TypedDict, total=False):
             over single keys.
         real_queries: in cross-attention, True at real tokens of the sentence of the queries, those
             before `first_query` included; only for mechanisms that count positions.
+        key_sums: of the keys before the call, where a cache keeps them instead of keys; only for
+            mechanisms that say `sums_over_keys`.
     """
 
     first_query: int
@@ -137,6 +150,7 @@ class CallContext(TypedDict, total=False):
     bias: Float[Tensor, "#batch #head query key"] | None
     scoring: Scoring | None
     real_queries: Bool[Tensor, "batch token"] | None
+    key_sums: KeySums | None
 
 
 @dataclass(frozen=True)
@@ -149,6 +163,7 @@ class Context:
     bias: Tensor | None = None
     scoring: Scoring | None = None
     real_queries: Tensor | None = None
+    key_sums: KeySums | None = None
 
 
 # What a mechanism depends on: no positions (or only those of real tokens among each other), offsets
@@ -255,6 +270,10 @@ class Mechanism(nn.Module, ABC):
         None where it may be any; a mechanism says it where a cache can let go the others.
         """
         return None
+
+    def sums_over_keys(self) -> bool:
+        """Whether a causal row needs no more of earlier keys than sums, which `KeySums` keeps."""
+        return False
 
     def cost(self, queries: int, keys: int, dim: int) -> Cost:
         """Work for one head and one sentence; a mechanism that does not say is taken as dense."""

@@ -10,7 +10,14 @@ from torch import Tensor, nn
 
 from attnlab.attention.kernels.block_masks import attend_blocks
 from attnlab.attention.kernels.union import HasUnion
-from attnlab.attention.mechanism import CallContext, Context, Cost, Mechanism, part_of_heads
+from attnlab.attention.mechanism import (
+    CallContext,
+    Context,
+    Cost,
+    KeySums,
+    Mechanism,
+    part_of_heads,
+)
 from attnlab.attention.mechanisms.longformer import LongformerAttention
 from attnlab.attention.padding import padding_behind, without_padding
 from attnlab.core import InputError
@@ -244,12 +251,15 @@ class MultiHeadAttention(OwnAttention):
         *,
         first_query: int = 0,
         token_ids: Int[Tensor, "batch key"] | None = None,
+        key_sums: KeySums | None = None,
         weights: bool = False,
     ) -> tuple[Float[Tensor, "batch query dim"], Float[Tensor, "batch head query key"] | None]:
         """Mixed tokens and, when `weights`, the matrix each head applied (before dropout)."""
         queries = self.queries(tokens, self.query)
         usual = slice(0, self.heads)
         context: CallContext = {"first_query": first_query, "token_ids": token_ids}
+        if key_sums is not None:
+            context["key_sums"] = key_sums
         if self.relative_attention_bias is not None:
             context["bias"] = self.relative_attention_bias(keys.shape[-2])
         mixed = self.mechanism(queries, keys[:, usual], values[:, usual], visible, **context)

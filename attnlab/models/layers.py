@@ -168,6 +168,7 @@ class DecoderLayer(nn.Module):
             gap.closed(visible),
             first_query=first_query - gap.skipped,
             token_ids=token_ids,
+            key_sums=gap.sums,
             weights=weights,
         )
         tokens = self.after_attention.leave(tokens, mixed)

@@ -1,4 +1,4 @@
-"""A streaming cache holds first and latest keys alone, and generates what the full cache generates."""
+"""A streaming cache holds first and latest keys alone, or sums, and generates what the full cache does."""
 
 from typing import Any
 
@@ -94,10 +94,56 @@ def test_a_streaming_cache_generates_what_the_full_cache_does(name: str, plan: s
     assert cache_bytes(cache) < cache_bytes(full)
 
 
+SUMS: dict[str, dict[str, str]] = {
+    "elu": {"decoder": "linear"},
+    "taylor": {"decoder": "linear(feature='taylor')"},
+    "beside a band": {"decoder.0": "linear", "decoder.1": "band(window=3)"},
+}
+SUMMED = [name for name in MODELS if name != "gemma3"]  # whose windows linear attention has not
+
+
+@pytest.mark.parametrize("plan", SUMS)
+@pytest.mark.parametrize("name", SUMMED)
+def test_sums_over_keys_generate_what_the_keys_do(name: str, plan: str) -> None:
+    random = small(name)
+    padded = name != "language"
+    prompt = {"input_ids": ids(ROWS, TOKENS, 3)} | ({"attention_mask": REAL} if padded else {})
+    put_in(random, SUMS[plan])
+    expected = random.generate(**prompt, **PLAIN)
+    cache = streaming_cache(random)
+    assert_same(random.generate(**prompt, **PLAIN, past_key_values=cache), expected)
+    assert cache_bytes(cache) < cache_bytes(expected.past_key_values)
+
+
+def test_beams_take_their_sums_along() -> None:
+    random = model("llama")
+    put_in(random, SUMS["elu"])
+    given = {"input_ids": ids(ROWS, TOKENS, 3), "attention_mask": REAL, "num_beams": 3}
+    expected = random.generate(**given, **PLAIN).sequences
+    found = random.generate(**given, **PLAIN, past_key_values=streaming_cache(random)).sequences
+    assert torch.equal(found, expected)
+
+
+def test_what_sums_cannot_say_is_refused() -> None:
+    random = model("llama")
+    with use(random, "linear(feature='favor')"), pytest.raises(InputError, match=r"'linear\("):
+        streaming_cache(random)
+    mixed = {"decoder": "linear", "decoder.1.0": "linear(feature='taylor')"}
+    with use(random, mixed), pytest.raises(InputError, match="linear attention in all heads"):
+        streaming_cache(random)
+    for name in ("llama", "language"):
+        random = small(name)
+        put_in(random, "linear")
+        cache = streaming_cache(random)
+        with pytest.raises(InputError, match="leaves no weights to show"):
+            random(ids(1, 8), past_key_values=cache, output_attentions=True)
+
+
+@pytest.mark.parametrize("sums", [False, True], ids=["keys", "sums"])
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
-def test_chunks_of_any_length_meet_the_keys_they_need(name: str) -> None:
+def test_chunks_of_any_length_meet_the_keys_they_need(name: str, sums: bool) -> None:
     random = model(name)
-    put_in(random, planned(name, "heads")[0])
+    put_in(random, SUMS["elu"] if sums else planned(name, "heads")[0])
     whole = {"input_ids": ids(ROWS, 24, 3), "attention_mask": torch.ones(ROWS, 24).long()}
     whole["attention_mask"][:, :TOKENS] = REAL
     real = whole["attention_mask"].bool()
@@ -170,10 +216,22 @@ def test_what_a_streaming_cache_cannot_serve_is_refused_by_layer() -> None:
         streaming_cache(random)
 
 
+@pytest.mark.parametrize(
+    ("plan", "numbers"),
+    [
+        # 2 layers, keys and values, 6 tokens, 16 numbers
+        (PLANS["ends"][0], 2 * 2 * 6 * 16),
+        # 2 layers, 2 heads, 8 features, 8 numbers and the sum of features
+        (SUMS["elu"], 2 * 2 * 8 * 9),
+    ],
+    ids=["keys", "sums"],
+)
 @pytest.mark.parametrize("name", ["gpt2", "attnlab"])
-def test_the_size_stays_the_same_however_long_the_text(name: str) -> None:
+def test_the_size_stays_the_same_however_long_the_text(
+    name: str, plan: dict[str, str], numbers: int
+) -> None:
     random = model(name)
-    put_in(random, PLANS["ends"][0])
+    put_in(random, plan)
     sizes = []
     for new in (20, 40):
         cache = streaming_cache(random)
@@ -184,8 +242,7 @@ def test_the_size_stays_the_same_however_long_the_text(name: str) -> None:
         )
         own = getattr(cache, "self_attention_cache", cache)
         sizes.append(cache_bytes(own))
-    # 2 layers, keys and values, 6 tokens, 16 numbers of 8 bytes
-    assert sizes == [2 * 2 * 6 * 16 * 8] * 2
+    assert sizes == [numbers * 8] * 2
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ from attnlab.attention.bridge.sites import (
     score_rules,
     without_scores,
 )
+from attnlab.attention.bridge.streaming import NO_GAP
 from attnlab.attention.mechanism import Form, Mechanism, Scoring
 from attnlab.attention.mechanisms.linformer import share_projections
 from attnlab.attention.multihead import OwnAttention, attend_layer
@@ -149,7 +150,7 @@ def attention_function(  # noqa: PLR0917 - transformers' signature
     call = call_of(module)
     mechanism = _mechanism_of_call(mechanisms_of(module), module)
     groups, keys_of_call = query.shape[1] // key.shape[1], key.shape[2]
-    past, real = tokens_before(module), None
+    past, real, gap = tokens_before(module), None, NO_GAP
     if mechanism.causal:
         key, value, attention_mask = _fill_gap(call.start_of(module), key, value, attention_mask)
         real, gap = call.real_keys(attention_mask, query.shape[2]), call.gap_of(module)
@@ -166,10 +167,9 @@ def attention_function(  # noqa: PLR0917 - transformers' signature
     if scaling is not None:
         query = query * (scaling * query.shape[-1] ** 0.5)
     context: dict[str, Any] = {"first_query": reading.first_query}
-    if looks_at_tokens(mechanism):
-        context["token_ids"] = token_ids_of_keys(module, key.shape[0], key.shape[2])
-    if vars(module)[SITE] == "cross":
-        context |= _query_context(mechanism, call, reading.first_query + query.shape[2])
+    if gap.sums is not None:
+        context["key_sums"] = gap.sums
+    context |= _token_context(module, mechanism, key, reading.first_query + query.shape[2])
     context |= _score_context(mechanism, reading, position_bias, extra)
     for part in mechanism.modules():
         if isinstance(part, Mechanism):
@@ -213,6 +213,18 @@ def _fill_gap(
         hidden = False if mask.dtype == torch.bool else torch.finfo(mask.dtype).min
         mask = F.pad(mask, (start, 0), value=hidden)
     return key, value, mask
+
+
+def _token_context(
+    module: nn.Module, mechanism: Mechanism, key: Tensor, tokens: int
+) -> dict[str, Any]:
+    """The arguments that say which tokens keys are, and which queries are real."""
+    context: dict[str, Any] = {}
+    if looks_at_tokens(mechanism):
+        context["token_ids"] = token_ids_of_keys(module, key.shape[0], key.shape[2])
+    if vars(module)[SITE] == "cross":
+        context |= _query_context(mechanism, call_of(module), tokens)
+    return context
 
 
 def _query_context(mechanism: Mechanism, call: CallRecord, tokens: int) -> dict[str, Any]:

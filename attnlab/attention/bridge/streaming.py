@@ -1,5 +1,6 @@
-"""Caches that let go the keys and values that no head of a plan attends to again."""
+"""Caches that let go the keys and values that no head of a plan attends to again, or that sums stand for."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -9,16 +10,24 @@ from transformers import Cache, DynamicCache, EncoderDecoderCache, PreTrainedMod
 from transformers.cache_utils import DynamicLayer
 
 from attnlab.attention.bridge.sites import AttentionAt, mechanism_of, mechanisms_in, score_rules
-from attnlab.attention.mechanism import Mechanism
+from attnlab.attention.mechanism import KeySums, Mechanism
 from attnlab.attention.multihead import PerHead
+from attnlab.attention.specification import Specification
 from attnlab.core import InputError, layer_name
 
 
 class Gap(NamedTuple):
-    """The positions that a layer's cache let go: `skipped` of them behind the `first`."""
+    """The positions that a layer's cache let go: `skipped` of them behind the `first`.
+
+    Attributes:
+        first: how many are kept in front.
+        skipped: how many are let go.
+        sums: what is kept in their place; None for nothing.
+    """
 
     first: int = 0
     skipped: int = 0
+    sums: KeySums | None = None
 
     def closed(self, keys: Tensor | None) -> Tensor | None:
         """Values by position, in the last dimension, of the positions that are kept."""
@@ -34,28 +43,19 @@ _OTHER = (
 )
 
 
-class StreamingLayer(DynamicLayer):
-    """Keys and values of a layer's first and latest tokens.
-
-    A query at position i meets those kept in their order, and counts its own position without those
-    skipped: every offset within the window is as it was, and a first token stays outside of it.
+class BoundedLayer(DynamicLayer, ABC):
+    """What a layer needs of earlier tokens, in a size that does not grow with their number.
 
     Attributes:
-        first: how many real tokens are kept in front.
-        recent: how many keys up to its own a query may attend to.
         tokens: how many there were so far.
-        padding: how many tokens of a text are padding at most, which are kept in front besides.
-        followed: whether the mechanisms of the call know of the gap.
+        followed: whether the mechanisms of the call know what is kept.
     """
 
     is_croppable = False
 
-    def __init__(self, first: int, recent: int) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.first = first
-        self.recent = recent
         self.tokens = 0
-        self.padding = 0
         self.followed = False
 
     def follow(self, real: Tensor | None, mechanism: Mechanism | None) -> Gap:
@@ -66,31 +66,26 @@ class StreamingLayer(DynamicLayer):
             mechanism: what is in the layer now; None where there is no such layer.
 
         Raises:
-            InputError: it may attend to other keys than the mechanism that the cache was made for.
+            InputError: it needs other than the mechanism that the cache was made for.
         """
-        if mechanism is None or mechanism.first_and_recent() != (self.first, self.recent):
+        if mechanism is None or not self.serves(mechanism):
             raise InputError(_OTHER)
         self.followed = True
-        skipped = self.tokens - super().get_seq_length()
-        if not skipped:  # later padding stands behind the first tokens of every text
-            self.padding = 0 if real is None else int((~real).sum(-1).max())
-        return Gap(self.first + self.padding, skipped)
+        return self.gap(real)
 
-    def update(
-        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
-    ) -> tuple[Tensor, Tensor]:
-        """All keys and values that the queries of the call may attend to."""
+    @abstractmethod
+    def serves(self, mechanism: Mechanism) -> bool:
+        """Whether what is kept is what the mechanism needs."""
+
+    @abstractmethod
+    def gap(self, real: Tensor | None) -> Gap:
+        """The positions let go before the call that is coming."""
+
+    def check_followed(self) -> None:
+        """Refuses a call whose attention knows nothing of the gap."""
         if not self.followed:
             raise InputError(_OTHER)
         self.followed = False
-        keys, values = super().update(key_states, value_states, *args, **kwargs)
-        self.tokens += key_states.shape[-2]
-        front, last = self.first + self.padding, keys.shape[-2] - (self.recent - 1)
-        if last > front:  # copies, since a view would hold what is let go
-            self.keys, self.values = (
-                torch.cat([x[..., :front, :], x[..., last:, :]], -2) for x in (keys, values)
-            )
-        return keys, values
 
     def get_seq_length(self) -> int:
         """Number of tokens so far, from which positions are counted."""
@@ -119,22 +114,110 @@ class StreamingLayer(DynamicLayer):
         self.tokens = 0
 
 
+class StreamingLayer(BoundedLayer):
+    """Keys and values of a layer's first and latest tokens.
+
+    A query at position i meets those kept in their order, and counts its own position without those
+    skipped: every offset within the window is as it was, and a first token stays outside of it.
+
+    Attributes:
+        first: how many real tokens are kept in front.
+        recent: how many keys up to its own a query may attend to.
+        padding: how many tokens of a text are padding at most, which are kept in front besides.
+    """
+
+    def __init__(self, first: int, recent: int) -> None:
+        super().__init__()
+        self.first = first
+        self.recent = recent
+        self.padding = 0
+
+    def serves(self, mechanism: Mechanism) -> bool:
+        """Whether it attends to as many first and recent keys."""
+        return mechanism.first_and_recent() == (self.first, self.recent)
+
+    def gap(self, real: Tensor | None) -> Gap:
+        """The positions between the first and the recent ones."""
+        skipped = self.tokens - DynamicLayer.get_seq_length(self)
+        if not skipped:  # later padding stands behind the first tokens of every text
+            self.padding = 0 if real is None else int((~real).sum(-1).max())
+        return Gap(self.first + self.padding, skipped)
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """All keys and values that the queries of the call may attend to."""
+        self.check_followed()
+        keys, values = super().update(key_states, value_states, *args, **kwargs)
+        self.tokens += key_states.shape[-2]
+        front, last = self.first + self.padding, keys.shape[-2] - (self.recent - 1)
+        if last > front:  # copies, since a view would hold what is let go
+            self.keys, self.values = (
+                torch.cat([x[..., :front, :], x[..., last:, :]], -2) for x in (keys, values)
+            )
+        return keys, values
+
+
+class StateLayer(BoundedLayer):
+    """Sums over a layer's tokens: `keys` holds features times values, `values` the features' own sum.
+
+    ::
+
+        S = sum_j phi(k_j) v_j,   z = sum_j phi(k_j),   out_i = phi(q_i) S / phi(q_i) . z
+
+    Source: Katharopoulos et al. 2020, arXiv 2006.16236, equations 18 to 20.
+    """
+
+    def __init__(self, specification: Specification | None) -> None:
+        super().__init__()
+        self.specification = specification
+
+    def serves(self, mechanism: Mechanism) -> bool:
+        """Whether it has the same features."""
+        return getattr(mechanism, "spec", None) == self.specification
+
+    def gap(self, real: Tensor | None) -> Gap:  # noqa: ARG002
+        """All positions so far, in whose place there are sums."""
+        return Gap(0, self.tokens, self)
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any
+    ) -> tuple[Tensor, Tensor]:
+        """The keys and values of the call alone."""
+        self.check_followed()
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        self.tokens += key_states.shape[-2]
+        return key_states, value_states
+
+    def earlier(self) -> Tensor | None:
+        """The sums of all calls before this one, `[batch, head, feature, value_dim + 1]`."""
+        return torch.cat([self.keys, self.values], -1) if self.keys.numel() else None
+
+    def add(self, sums: Tensor) -> None:
+        """Adds those over the keys of a call."""
+        before = self.earlier()
+        total = sums if before is None else before + sums
+        self.keys, self.values = total[..., :-1].clone(), total[..., -1:].clone()
+
+
 def streaming_cache(model: PreTrainedModel) -> Cache:
     """A cache for `generate(past_key_values=...)` that holds what the model's mechanisms need, and no more.
 
-    Each layer keeps the first tokens and the latest ones that any of its heads attends to again, so its
-    size stays the same however long the text becomes. What is generated is what the full cache gives:
-    positions are counted on, and keys are rotated before they are kept.
+    Each layer keeps the first tokens and the latest ones that any of its heads attends to again, or,
+    of linear attention, sums of features times values, so its size stays the same however long the text
+    becomes. What is generated is what the full cache gives: positions are counted on, and keys are
+    rotated before they are kept.
 
     Args:
-        model: with mechanisms that attend to first keys and to keys within a distance, in every layer of
-            its decoder.
+        model: with mechanisms, in every layer of its decoder, that attend to first keys and to keys within
+            a distance, or that sum over keys: `linear` with features `elu` or `taylor` in all heads.
 
     Raises:
         InputError: there is no decoder with mechanisms, or a layer may attend to any earlier key.
     """
     config = model.config.get_text_config(decoder=True)
-    layers: dict[int, StreamingLayer] = {}
+    layers: dict[int, BoundedLayer] = {}
     for at, mechanism in mechanisms_in(model):
         if at.site != "decoder":
             continue
@@ -142,14 +225,14 @@ def streaming_cache(model: PreTrainedModel) -> Cache:
         if "bias" in score_rules(at, config):
             msg = f"{name} counts relative positions from the keys in its cache, so none can be let go."
             raise InputError(msg)
-        kept = mechanism.first_and_recent()
-        if kept is None:
+        layer = _bounded_layer(mechanism)
+        if layer is None:
             msg = (
                 f"{name} has '{_unbounded(mechanism)}', which may attend to any earlier key, so its cache "
-                "cannot let one go; use a plan of bands and first keys."
+                "cannot let one go; use a plan of bands and first keys, or linear attention in all heads."
             )
             raise InputError(msg)
-        layers[cache_layer_of(at)] = StreamingLayer(*kept)
+        layers[cache_layer_of(at)] = layer
     if not layers:
         msg = (
             f"{type(model).__name__} has no mechanisms in a decoder; put some in with "
@@ -160,6 +243,13 @@ def streaming_cache(model: PreTrainedModel) -> Cache:
     cache.layers = [layers.get(number, layer) for number, layer in enumerate(cache.layers)]
     across = model.config.is_encoder_decoder
     return EncoderDecoderCache(cache, DynamicCache(config=config)) if across else cache
+
+
+def _bounded_layer(mechanism: Mechanism) -> BoundedLayer | None:
+    if mechanism.sums_over_keys():
+        return StateLayer(getattr(mechanism, "spec", None))
+    kept = mechanism.first_and_recent()
+    return None if kept is None else StreamingLayer(*kept)
 
 
 def _unbounded(mechanism: Mechanism) -> str:
@@ -196,7 +286,7 @@ def gaps_of(
     cache = getattr(cache, "self_attention_cache", cache)
     gaps = []
     for number, layer in enumerate([] if cache is None else cache.layers):
-        if isinstance(layer, StreamingLayer):
+        if isinstance(layer, BoundedLayer):
             module = modules.get(number)
             gaps.append(layer.follow(real, None if module is None else mechanism_of(module)))
         else:

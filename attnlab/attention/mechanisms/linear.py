@@ -22,10 +22,17 @@ from attnlab.attention.kernels.feature_products import (
     taylor_features,
     with_ones,
 )
-from attnlab.attention.mechanism import Context, Cost, Traits, visible_or_all, without_keys
+from attnlab.attention.mechanism import (
+    Context,
+    Cost,
+    KeySums,
+    Traits,
+    visible_or_all,
+    without_keys,
+)
 from attnlab.attention.padding import PaddingSafeMechanism
 from attnlab.attention.specification import Specification
-from attnlab.core import MOST_FEATURES
+from attnlab.core import MOST_FEATURES, InputError
 from attnlab.matrices.supports import offsets
 
 # So many tokens of heads of a sentence at a time: what they need stays in the processor's cache.
@@ -73,6 +80,8 @@ class LinearAttention(PaddingSafeMechanism):
         """Mixed values by sums over keys; when causal, by sums up to each chunk."""
         if self.training and self.dropout:
             value = without_keys(value, self.dropout)
+        if context.key_sums is not None:
+            return self._continued(query, key, value, context.visible, context.key_sums)
         heads = max(1, TOGETHER // max(query.shape[2], key.shape[2], 1))
         if heads >= query.shape[1] or query.shape[1] != key.shape[1]:
             return self._mixed(query, key, value, context)
@@ -83,6 +92,12 @@ class LinearAttention(PaddingSafeMechanism):
     @in_full_precision
     def matrix(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
         """Weights pair by pair: rows sum to 1 over the real keys."""
+        if context.key_sums is not None:
+            msg = (
+                "A cache that keeps sums in place of keys leaves no weights to show; call the model "
+                "without it for attention weights."
+            )
+            raise InputError(msg)
         phi_query, phi_key = self._query_features(query), self._key_features(key, context.visible)
         shape = (query.shape[-2], key.shape[-2])
         future = offsets(*shape, first_query=context.first_query, device=query.device) > 0
@@ -100,6 +115,24 @@ class LinearAttention(PaddingSafeMechanism):
         drawn = features * dim * (queries + keys) if self.spec.feature == "favor" else 0
         sums = (queries + keys) * features * (dim + 1)
         return Cost(multiply_adds=sums + drawn, bytes=4 * (queries + keys) * features)
+
+    def sums_over_keys(self) -> bool:
+        """A recurrent network with phi(k) (v, 1) summed as its state (Katharopoulos et al. 2020, 3.4)."""
+        return self.spec.feature != "favor"
+
+    def _continued(
+        self, query: Tensor, key: Tensor, value: Tensor, visible: Tensor | None, state: KeySums
+    ) -> Tensor:
+        """Mixed values of the tokens behind those in `state`, in 64 bits, since nothing is scaled again."""
+        phi_query = self._plain(query.double())
+        phi_key = self._plain(key.double()) * visible_or_all(key, visible)[:, None, :, None]
+        values = with_ones(value.double())
+        sums = kernel_sums(phi_query, phi_key, values, causal=True)
+        earlier = state.earlier()
+        if earlier is not None:
+            sums = sums + phi_query @ earlier
+        state.add(phi_key.mT @ values)
+        return normalised(sums[..., :-1], sums[..., -1:]).to(value.dtype)
 
     def _mixed(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         phi_query, phi_key = self._query_features(query), self._key_features(key, context.visible)
