@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from attnlab.questions.plan.planning import plan
     from attnlab.questions.prune.pruning import prune
     from attnlab.questions.rollout.rolling import rollout
+    from attnlab.questions.size.sizing import size
     from attnlab.reading.capture import capture
     from attnlab.results import Result, load
     from attnlab.studies import run_study
@@ -55,6 +56,7 @@ __all__ = [
     "resume",
     "rollout",
     "run_study",
+    "size",
     "train",
     "view",
 ]

@@ -59,6 +59,8 @@ ASKED: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("prune", "language"): PRUNED,
     ("rollout", "run"): {"sentence": TEXT, "translation": "il gatto", "top": 3},
     ("rollout", "marian"): {"sentence": TEXT, "translation": "il gatto"},
+    ("size", "run"): {"tokens": 12, "mechanisms": ["band(window=2)"]},
+    ("size", "marian"): {"tokens": 12},
 }  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from .model import OwnModel as OwnModel
 from .model import TranslationModel as TranslationModel
 from .opening import load_transformers as load_transformers
 from .opening import model_of as model_of
+from .opening import skeleton_of as skeleton_of
 from .preparing import training_dataset as training_dataset
 from .run import Run as Run
 from .run import corpus_of as corpus_of

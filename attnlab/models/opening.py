@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from attnlab.attention import PLAN_ENTRY, install_saved, saved_plan
 from attnlab.core import InputError, model_source, read_pretrained, reason
 from attnlab.models.loaded import Model, Source, handed_in
@@ -16,6 +18,8 @@ from attnlab.models.safe_loading import (
     load_body,
 )
 from attnlab.models.tokenizer import read_tokenizer
+
+CONFIGURATION = "config.json"
 
 
 def model_of(source: Source, *, scores: bool = True, tokenizes: bool = True) -> Model:
@@ -37,6 +41,41 @@ def model_of(source: Source, *, scores: bool = True, tokenizes: bool = True) -> 
     if is_run(given):
         return load(given)
     return load_transformers(given, scores=scores, tokenizes=tokenizes)
+
+
+def skeleton_of(source: Source) -> Any:
+    """The model that `source` is or names, of a configuration alone without memory for its numbers.
+
+    Args:
+        source: as for `model_of`; of a transformers folder only its `config.json` is read.
+
+    Raises:
+        InputError: it cannot be made.
+    """
+    given = handed_in(source)
+    alone = isinstance(given, str | Path) and (Path(given) / CONFIGURATION).is_file()
+    if alone and not is_run(given):
+        return _skeleton(Path(given))
+    return model_of(source, tokenizes=False).model
+
+
+def _skeleton(folder: Path) -> Any:
+    """The model of the class that a configuration names, or the body of one."""
+    import transformers
+
+    try:
+        config: Any = read_pretrained(transformers.AutoConfig, folder)
+        (name, *_) = [*(config.architectures or []), ""]
+        kind = getattr(transformers, name, None)
+        with torch.device("meta"), torch.random.fork_rng(devices=[]):
+            if isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel):
+                return kind(config)
+            return transformers.AutoModel.from_config(config, trust_remote_code=False)
+    except UNREADABLE as error:
+        msg = (
+            f"No model can be made of {folder / CONFIGURATION} ({reason(error)}); restore the file."
+        )
+        raise InputError(msg) from error
 
 
 def load_transformers(source: str | Path, *, scores: bool, tokenizes: bool = True) -> Model:

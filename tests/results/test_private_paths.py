@@ -42,6 +42,7 @@ ASKED = {
     "plan": "HOME/run --budget 2 --families none,band -n 4",
     "prune": "HOME/run --penalty 1 --steps 1 --no-random --quick -n 4",
     "rollout": "HOME/run 'the dog sleeps'",
+    "size": "HOME/model",
 }
 
 
