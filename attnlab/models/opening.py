@@ -53,9 +53,10 @@ def skeleton_of(source: Source) -> Any:
         InputError: it cannot be made.
     """
     given = handed_in(source)
-    alone = isinstance(given, str | Path) and (Path(given) / CONFIGURATION).is_file()
-    if alone and not is_run(given):
-        return _skeleton(Path(given))
+    if isinstance(given, str | Path) and not is_run(given):
+        folder = Path(given)
+        if (folder / CONFIGURATION).is_file():
+            return _skeleton(folder)
     return model_of(source, tokenizes=False).model
 
 
@@ -65,8 +66,8 @@ def _skeleton(folder: Path) -> Any:
 
     try:
         config: Any = read_pretrained(transformers.AutoConfig, folder)
-        (name, *_) = [*(config.architectures or []), ""]
-        kind = getattr(transformers, name, None)
+        named = list(config.architectures or ())
+        kind = getattr(transformers, named[0], None) if named else None
         with torch.device("meta"), torch.random.fork_rng(devices=[]):
             if isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel):
                 return kind(config)

@@ -148,14 +148,11 @@ def _attention_in(model: PreTrainedModel) -> list[_Attention]:
             for at in attention_modules(model)
         ]
     except InputError:
-        config = model.config.get_text_config()
-        sizes = [
-            getattr(config, name, None)
-            for name in ("num_attention_heads", "num_hidden_layers", "hidden_size")
-        ]
-        if config.is_encoder_decoder or not all(isinstance(one, int) for one in sizes):
+        config: Any = model.config.get_text_config()
+        names = ("num_attention_heads", "num_hidden_layers", "hidden_size")
+        if config.is_encoder_decoder or not all(hasattr(config, name) for name in names):
             raise
-        heads, layers, dim = sizes
+        heads, layers, dim = (getattr(config, name) for name in names)
         return [_Attention("encoder", heads * layers, dim // heads)]
 
 
@@ -165,7 +162,7 @@ def _head_dim(at: AttentionAt) -> int:
     for name in ("head_dim", "attention_head_size", "key_value_proj_dim"):
         if isinstance(getattr(module, name, None), int):
             return int(getattr(module, name))
-    if isinstance(module, OwnAttention):
+    if isinstance(at.module, OwnAttention):
         return int(module.query.out_features) // at.heads
     return int(module.dim if hasattr(module, "dim") else module.embed_dim) // at.heads
 

@@ -2,6 +2,7 @@
 
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 
 from attnlab.core import counted
 from attnlab.figures import INK, PAGE, blank, check_table, colour, panel, style
@@ -60,6 +61,8 @@ def draw_growth(table: pd.DataFrame, *, width: float = PAGE) -> Figure:
                 own["text_length"], own["between_tokens"], "o-", markersize=3, label=str(name),
                 color=colour(index),
             )  # fmt: skip
+        axes.xaxis.set_major_formatter(EngFormatter())
+        axes.yaxis.set_major_formatter(EngFormatter())
         axes.set_xlabel("tokens")
         axes.set_ylabel("multiply-adds")
         axes.legend(frameon=False)
