@@ -6,6 +6,7 @@ from itertools import product
 
 import pytest
 import torch
+from zoo import random_models
 
 from attnlab.models.layers import sinusoidal_positions
 from attnlab.models.scoring import chunked_cross_entropy
@@ -126,3 +127,26 @@ def test_scores_are_normalised_over_keys_at_the_scale_of_a_head() -> None:
     torch.testing.assert_close(H.sum(1), torch.ones(4, dtype=torch.float64), **CLOSE)
     assert not torch.allclose(H, torch.softmax(Q @ K.T / 8**0.5, 1))
     assert not torch.allclose(H, torch.softmax(Q @ K.T / 4**0.5, 0))
+
+
+def test_without_positions_sentences_of_the_same_words_have_the_same_states() -> None:
+    """Through a whole encoder: each word has the state that it has in the other sentence."""
+    model = random_models.bert().double().eval()
+    with torch.no_grad():
+        one = torch.tensor([[5, 6, 7, 8, 9, 10]])
+        order = torch.tensor([3, 4, 2, 0, 1, 5])
+
+        def states(ids: torch.Tensor) -> torch.Tensor:
+            return model(input_ids=ids).last_hidden_state[0]
+
+        assert not torch.allclose(states(one[:, order]), states(one)[order])
+        model.embeddings.position_embeddings.weight.zero_()
+        torch.testing.assert_close(states(one[:, order]), states(one)[order], **CLOSE)
+
+
+def test_positions_divided_by_the_length_are_those_of_other_sentences_too() -> None:
+    """The second of four words and the first of two have 1/2; sinusoidal positions differ."""
+    assert 2 / 4 == 1 / 2
+    table = sinusoidal_positions(64, 16)
+    apart = torch.cdist(table, table) + torch.eye(64) * 9
+    assert apart.min() > 0.1
