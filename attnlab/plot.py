@@ -11,6 +11,7 @@ side; `width` sets it. Nothing here changes matplotlib's settings.
 
 from attnlab.figures import COLUMN, PAGE
 from attnlab.figures import draw_heads as matrices
+from attnlab.figures import draw_mechanism as mechanism
 from attnlab.figures import draw_pareto as pareto
 from attnlab.figures import draw_scaling as scaling
 from attnlab.figures import draw_spectrum as spectrum
@@ -32,6 +33,7 @@ __all__ = [
     "heads",
     "importance",
     "matrices",
+    "mechanism",
     "offsets",
     "pareto",
     "pruning",

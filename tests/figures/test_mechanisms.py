@@ -1,0 +1,53 @@
+"""Patterns of mechanisms are those that they score, and are drawn one a panel."""
+
+import pytest
+import torch
+
+from attnlab import plot
+from attnlab.attention.registry import MECHANISMS
+from attnlab.core.errors import InputError
+from attnlab.figures.mechanisms import pattern
+
+# By name, what it cannot be made without.
+OPTIONS = {
+    "band": "(window=2)", "longformer": "(window=1)", "bigbird": "(block=2)", "sigma": "(window=1)",
+    "linformer": "(k=2, max_length=16)", "scatterbrain": "(window=1)", "fixed": "(pattern='self')",
+    "topk": "(k=2)", "keys": "(first=1)", "static": "(offsets=(0,), weights=(1,))",
+    "gaussian": "(offset=0)", "synthesizer": "(max_length=16)",
+    "sigma_static": "(window=1, max_length=16)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_band_is_the_offsets_that_it_says(causal: bool) -> None:
+    found = pattern("band(window=2)", 7, causal=causal)
+    offset = torch.arange(7) - torch.arange(7)[:, None]
+    expected = (offset >= -2) & (offset <= (0 if causal else 2))
+    assert torch.equal(found, expected.float())
+
+
+def test_weights_are_shown_where_no_pairs_are_scored() -> None:
+    found = pattern("linear", 9, causal=True)
+    assert torch.equal(found.triu(1), torch.zeros(9, 9))
+    torch.testing.assert_close(found.sum(-1), torch.ones(9))
+    assert torch.equal(pattern("topk(k=3)", 9, seed=1).sum(-1), torch.full((9,), 3.0))
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_every_mechanism_has_a_pattern(name: str) -> None:
+    before = torch.get_rng_state()
+    specification = name + OPTIONS.get(name, "")
+    first, again = (pattern(specification, 12) for _ in range(2))
+    assert torch.equal(first, again)
+    assert first.shape == (12, 12)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_panels_are_named_after_their_mechanisms() -> None:
+    names = ["band(window=2)", "full"]
+    figure = plot.mechanism(names, tokens=8)
+    assert [axes.get_title(loc="left") for axes in figure.axes][:2] == names
+    with pytest.raises(InputError, match="1 to 128 tokens"):
+        plot.mechanism("full", tokens=500)
+    with pytest.raises(InputError, match="at least one"):
+        plot.mechanism([])
