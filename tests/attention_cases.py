@@ -42,6 +42,7 @@ SPECS = [
     "keys(first=2)",
     "keys(offsets=(-2,), tokens=(3, 7), reach=2)",
     "keys(tokens=(1, 5))",
+    "graph(edges=((0, 0), (1, 0), (1, 3), (2, 2), (3, 1), (5, 2), (5, 5), (7, 40)))",
     "static(offsets=(-3, -1, 0, 4), weights=(0.5, 0.25, 1, 2))",
     "static(offsets=(-2, -5), weights=(0.5, 0.25))",
     "gaussian(offset=-1)",

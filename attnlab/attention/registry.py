@@ -13,6 +13,7 @@ from attnlab.attention.mechanisms.bigbird import BigBirdAttention
 from attnlab.attention.mechanisms.fixed import FixedAttention
 from attnlab.attention.mechanisms.full import FullAttention
 from attnlab.attention.mechanisms.gaussian import GaussianAttention
+from attnlab.attention.mechanisms.graph import GraphAttention
 from attnlab.attention.mechanisms.keys import KeysAttention
 from attnlab.attention.mechanisms.linear import LinearAttention
 from attnlab.attention.mechanisms.linformer import LinformerAttention
@@ -44,6 +45,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
         FixedAttention,
         TopKAttention,
         KeysAttention,
+        GraphAttention,
         StaticAttention,
         GaussianAttention,
         SynthesizerAttention,
