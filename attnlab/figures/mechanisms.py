@@ -1,6 +1,7 @@
 """The pattern of a mechanism: which keys a query sees, or with which weights, whatever the model."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -42,9 +43,10 @@ def pattern(
     load_frequencies(mechanism, counts)
     if isinstance(mechanism, SigmaAttention):
         mechanism.load_tables(-counts.float().expand(1, -1))
-    seen = mechanism.support if hasattr(mechanism, "support") else mechanism.implied_matrix
+    seen: Any = getattr(mechanism, "support", mechanism.implied_matrix)
     with torch.no_grad():
-        return seen(query, key, None, token_ids=ids)[0, 0].float()
+        shown: Tensor = seen(query, key, None, token_ids=ids)
+    return shown[0, 0].float()
 
 
 def draw_mechanism(

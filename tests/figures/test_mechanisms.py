@@ -12,7 +12,8 @@ from attnlab.figures.mechanisms import pattern
 OPTIONS = {
     "band": "(window=2)", "longformer": "(window=1)", "bigbird": "(block=2)", "sigma": "(window=1)",
     "linformer": "(k=2, max_length=16)", "scatterbrain": "(window=1)", "fixed": "(pattern='self')",
-    "topk": "(k=2)", "keys": "(first=1)", "graph": "(edges=[(0, 1), (2, 0)])", "static": "(offsets=(0,), weights=(1,))",
+    "topk": "(k=2)", "keys": "(first=1)", "graph": "(edges=[(0, 1), (2, 0)])",
+    "static": "(offsets=(0,), weights=(1,))",
     "gaussian": "(offset=0)", "synthesizer": "(max_length=16)",
     "sigma_static": "(window=1, max_length=16)",
 }  # fmt: skip

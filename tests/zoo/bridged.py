@@ -140,6 +140,7 @@ SPECS = [
         for pattern in ("self", "previous", "next", "left", "right", "start", "end")
     ),
     "topk(k=2)",
+    "graph(edges=((0, 0), (1, 0), (1, 2), (2, 2), (3, 1), (5, 4)))",
     "keys(offsets=(-2, 0), first=1)",
     "keys(first=1, last=1)",
     "keys(offsets=(-1,), tokens=(5, 9, 30), reach=3)",
@@ -166,6 +167,7 @@ KINDS = [
     "fixed(pattern='previous')",
     "fixed(pattern='next')",
     "topk(k=2)",
+    "graph(edges=((0, 0), (1, 0), (1, 2), (2, 2), (3, 1), (5, 4)))",
     "keys(offsets=(-2, 0), first=1)",
     "keys(offsets=(-1,), tokens=(5, 9, 30), reach=3)",
     "static(offsets=(-2, 0), weights=(0.5, 0.25))",

@@ -1,5 +1,6 @@
 """Attention on a graph that the user gives: a query sees its neighbours (thesis, equation 13)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,7 +21,6 @@ from attnlab.core import (
     read_numpy,
     reason,
 )
-from attnlab.matrices.supports import offsets
 
 
 @dataclass(frozen=True)
@@ -101,14 +101,16 @@ class GraphAttention(MaskedSoftmax):
 
         out_i = sum over edges (i, j) of softmax_j(q_i . k_j / sqrt(dim)) v_j
 
-    Positions are counted among real tokens from 0; edges beyond the end of a text fall away. When causal,
-    edges to keys behind the query are cut.
+    Positions are counted among real tokens from 0; edges beyond the end of a text fall away.
     """
 
     specification: ClassVar[type[Specification] | None] = Graph
     source: ClassVar[str] = "thesis, equation 13; Zaheer et al. 2020, arXiv 2007.14062, section 2"
-    traits: ClassVar[Traits] = Traits()
+    traits: ClassVar[Traits] = Traits(causal=False, cached=False)
     positions: ClassVar[Positions] = "pairs"
+    refusals: ClassVar[Mapping[str, str]] = {
+        "causal": "its rows are counted from the start of a sentence, of which a cache holds keys alone"
+    }
     spec: Graph
 
     def __init__(self, spec: Graph, setup: Setup) -> None:
@@ -122,6 +124,4 @@ class GraphAttention(MaskedSoftmax):
         inside = (edges >= 0).all(-1) & (edges[:, 0] < rows) & (edges[:, 1] < keys)
         seen = torch.zeros(rows, keys, dtype=torch.bool, device=key.device)
         seen[tuple(edges[inside].T)] = True
-        if self.causal:
-            seen &= offsets(rows, keys, first_query=context.first_query, device=key.device) <= 0
         return seen[None, None]
