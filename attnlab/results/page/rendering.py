@@ -213,19 +213,23 @@ class ViewerData:
 
     Attributes:
         facts: JSON that may stand within a script element.
+        heads: names of the heads.
         weights: of every sentence, site and layer, and small pictures of long sentences.
         blocks: tokens per entry along each side, of the sentences too large to be stored whole.
         left_out: sentences for which there was no room.
         largest_kept: rows whose largest weight is still the largest, and all rows.
         cut: what is kept of sentences that are too large to be kept whole.
+        analyzed: whether more is known of the heads than their matrices.
     """
 
     facts: str
+    heads: tuple[str, ...]
     weights: tuple[Stored, ...]
     blocks: dict[int, int]
     left_out: tuple[int, ...]
     largest_kept: tuple[int, int]
     cut: tuple[CutQueries, ...] = ()
+    analyzed: bool = True
 
 
 def encode_weights(weights: Float[Tensor, "head query key"]) -> EncodedWeights:

@@ -1,0 +1,132 @@
+"""The page of one sentence: the weights that capture gives, whatever the model, and what is refused."""
+
+import html
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from zoo import random_models
+from zoo.random_models import PAIRS, SENTENCES, tokenizer
+
+import attnlab
+from attnlab.core.errors import InputError
+from attnlab.figures import plain
+from attnlab.reading import capture as capture_module
+from attnlab.reading.capture import capture
+from attnlab.results.page.rendering import EncodedWeights, decode_weights
+from attnlab.results.showing import HeadViewer
+
+MODELS = ("bert", "gpt2", "llama", "marian", "t5")
+_STORED = re.compile(
+    r'<script type="text/plain" id="weights\.0\.([^"]+)" data-shape="([^"]+)" data-scale="([^"]+)">([^<]*)<'
+)
+
+
+def matrices_on(page: str) -> dict[str, Tensor]:
+    """By layer the weights that a browser reads in the page."""
+    return {
+        layer: decode_weights(EncodedWeights(text, tuple(map(int, shape.split())), float(scale)))
+        for layer, shape, scale, text in _STORED.findall(page)
+    }
+
+
+def facts_on(viewer: HeadViewer) -> dict[str, Any]:
+    stored = re.search(r'id="attnlab-data">([^<]*)<', viewer.page)
+    assert stored is not None
+    return json.loads(stored[1])
+
+
+def check_equals_capture(viewer: HeadViewer, model: Any, text: Any) -> None:
+    kept = capture(model, [text], keep_matrices=1).kept
+    shown = matrices_on(viewer.page)
+    assert list(shown) == [f"{site}.{layer}" for _, site, layer in kept.matrices]
+    for (_, site, layer), matrix in kept.matrices.items():
+        found = shown[f"{site}.{layer}"]
+        torch.testing.assert_close(found.sqrt(), matrix.double().sqrt(), atol=1 / 500, rtol=0)
+    sites = facts_on(viewer)["sentences"][0]["sites"]
+    assert {site: (side["queries"], side["keys"]) for site, side in sites.items()} == {
+        site: tuple([*map(plain, side)] for side in tokens)
+        for (_, site), tokens in kept.tokens.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return random_models.ALL["bert"]().eval(), tokenizer()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_page_has_the_weights_and_tokens_that_capture_gives(
+    name: str, untouched_randomness: None
+) -> None:
+    model = random_models.ALL[name]().eval(), tokenizer()
+    text = PAIRS[0] if model[0].config.is_encoder_decoder else SENTENCES[0]
+    before = model[0].config._attn_implementation
+    check_equals_capture(attnlab.show(model, text), model, text)
+    assert model[0].config._attn_implementation == before
+
+
+def test_a_run_reads_its_own_greedy_translation_where_none_is_given(small_run: Path) -> None:
+    run, sentence = attnlab.load(small_run), "Maria sees the dog."
+    shown = attnlab.show(run, sentence)
+    assert {"encoder", "decoder", "cross"} == set(facts_on(shown)["sentences"][0]["sites"])
+    _, written = map(html.unescape, re.findall(r"<p>(.*)</p>", shown.page.partition("<main>")[0]))
+    # A model that was hardly trained never ends, and is stopped where it has the length for a picture.
+    assert written
+    assert run.translate(sentence, beams=1)[0].startswith(written)
+    given = attnlab.show(run, (sentence, "Maria dorme."))
+    check_equals_capture(given, run, (sentence, "Maria dorme."))
+
+
+def test_a_long_text_is_read_layer_by_layer_and_gives_the_same_page(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = attnlab.show(model, SENTENCES[0])
+    monkeypatch.setattr(capture_module, "_MOST_AT_ONCE", 4)
+    assert attnlab.show(model, SENTENCES[0]).page == short.page
+
+
+def test_the_page_says_what_it_leaves_out(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = 2
+    tokens, heads = 10, sum(map(len, matrices_on(attnlab.show(model, SENTENCES[0]).page).values()))
+    monkeypatch.setattr("attnlab.results.showing._MOST_BYTES", 2 * rows * tokens * heads)
+    page = attnlab.show(model, SENTENCES[0]).page
+    assert {matrix.shape[1] for matrix in matrices_on(page).values()} == {rows}
+    assert f"the rows of the first {rows} of {tokens} queries are shown, with all keys" in page
+
+
+def test_a_page_is_written_and_shown_in_a_frame(model: Any, tmp_path: Path) -> None:
+    viewer = attnlab.show(model, SENTENCES[0], head="encoder.1.0")
+    viewer.write(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text("utf-8") == viewer.page
+    assert 'data-start="#head=encoder.1.0&amp;sentence=0"' in viewer.page
+    assert viewer.page in html.unescape(viewer._repr_html_())
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (attnlab.show, "A model needs a text, as in attnlab.show"),
+        (lambda model: attnlab.show(model, " "), "The text is empty; give a sentence."),
+        (lambda model: attnlab.show(model, "a", head="encoder.9.9"), "no head encoder.9.9; choose"),
+        (lambda model: attnlab.show(model, "a", sentence=1), "takes no number of a sentence"),
+        (
+            lambda model: attnlab.show(attnlab.rollout(model, sentence="a")),
+            "A result of rollout keeps no matrices; give a result of analyze",
+        ),
+        (
+            lambda model: attnlab.show(attnlab.rollout(model, sentence="a"), "a"),
+            "A result shows the sentences that it kept; leave text out",
+        ),
+    ],
+)
+def test_what_cannot_be_shown_is_refused(
+    ask: Callable[[Any], object], message: str, model: Any
+) -> None:
+    with pytest.raises(InputError, match=message):
+        ask(model)
