@@ -37,6 +37,7 @@ def kept_viewer(
     *,
     outlined: Outlined = lambda *_: {},
     analyzed: bool = True,
+    second: int | None = None,
     most_sentence_bytes: int = MOST_SENTENCE_BYTES,
     most_page_bytes: int = MOST_PAGE_BYTES,
 ) -> ViewerData | None:
@@ -48,6 +49,7 @@ def kept_viewer(
         heads: facts of every head, given the numbers of the sentences that the page holds.
         outlined: what is outlined in the matrices of a sentence.
         analyzed: whether more is known of the heads than their matrices.
+        second: position of the first token of the second text of a pair that is read as one.
         most_sentence_bytes: a sentence that takes more is stored as maxima of blocks.
         most_page_bytes: sentences beyond are left out, but for the first.
     """
@@ -70,7 +72,9 @@ def kept_viewer(
         "title": shown(title),
         "sites": SITE_NAMES,
         "heads": told,
-        "sentences": [_sentence(kept, number, block, outlined) for number, block in blocks.items()],
+        "sentences": [
+            _sentence(kept, number, block, outlined, second) for number, block in blocks.items()
+        ],
     }
     return ViewerData(
         script_json(facts),
@@ -147,7 +151,9 @@ def _largest_kept(kept: KeptMatrices, numbers: dict[int, int]) -> tuple[int, int
     return sum(same for same, _ in pairs), sum(rows for _, rows in pairs)
 
 
-def _sentence(kept: KeptMatrices, number: int, block: int, outlined: Outlined) -> Facts:
+def _sentence(
+    kept: KeptMatrices, number: int, block: int, outlined: Outlined, second: int | None
+) -> Facts:
     sites = {}
     for (sentence, site), (queries, keys) in kept.tokens.items():
         if sentence != number:
@@ -163,6 +169,7 @@ def _sentence(kept: KeptMatrices, number: int, block: int, outlined: Outlined) -
             "keyKinds": kinds[1],
             "block": block,
             "fits": outlined(number, site),
+            **({} if second is None else {"second": second}),
         }
     return {"number": number, "text": sentence_text(kept, number), "sites": sites}
 

@@ -286,6 +286,7 @@ SCRIPTS = (
     "theme",
     "canvas",
     "lines",
+    "overlay",
     "grid",
     "budget",
     "head_matrix",
