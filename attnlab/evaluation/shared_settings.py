@@ -365,11 +365,10 @@ class OtherLanguages(Note):
 
 @dataclass(frozen=True)
 class TranslationsUnread(Note):
-    """What stands behind the tabs is left out: the model has one stack, which reads the sentences."""
+    """The translations of a corpus are left out: the model has one stack, which reads the sentences."""
 
     words = (
-        "The model reads what is before the tab of each line, or the first of each pair; it has no decoder "
-        "that could read translations."
+        "The model reads the source of each pair of the corpus; it has no decoder for translations."
     )
 
 

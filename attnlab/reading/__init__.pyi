@@ -49,6 +49,7 @@ from .sentences import TokenizedText as TokenizedText
 from .sentences import Tokens as Tokens
 from .sentences import check_embedded as check_embedded
 from .sentences import input_tables as input_tables
+from .sentences import lowered as lowered
 from .sentences import most_positions as most_positions
 from .sentences import read_sentences as read_sentences
 from .sentences import read_tokens as read_tokens

@@ -415,14 +415,7 @@ def sentences_of(model: Model, given: Read | str) -> Sentences:
         raise InputError(msg)
     if any(heard):
         return read_audio(model, cast("Sequence[tuple[Audio, str]]", given))
-    read = read_sentences(model, cast("Sequence[Text]", given))
-    if isinstance(read.texts[0].text, tuple) and not model.model.config.is_encoder_decoder:
-        msg = (
-            f"{model.label} has one stack, which would read the first text of each pair alone; hand in "
-            "single texts, or give an encoder-decoder."
-        )
-        raise InputError(msg)
-    return read
+    return read_sentences(model, cast("Sequence[Text]", given))
 
 
 CAPTURE_ROWS = "capture some of its rows in Python (rows= of attnlab.capture)"
@@ -561,9 +554,10 @@ def capture(
         source: a run or its folder, a transformers folder, the name of a model on the hub, what
             `attnlab.load` returned, or a pair (model, tokenizer; or an object with tokenizers `.source` and
             `.target`). The model is used where it stands, in eval mode, and left as it was.
-        sentences: a text, a list of texts, or one of pairs (source, target) for the decoder of an
-            encoder-decoder; for Whisper pairs (audio, transcript), see `attnlab.reading.audio_of`. Its own
-            encoder's weights are not read.
+        sentences: a text, a list of texts, or one of pairs: (source, target) for the decoder of an
+            encoder-decoder, two sentences for a model of one stack whose tokenizer has a form for them, and
+            (audio, transcript) for Whisper, see `attnlab.reading.audio_of`. Its own encoder's weights are
+            not read.
         sites: which attention to look at; None for all that the sentences allow.
         layers: numbers of the layers to look at, from 0; None for all. Sites that lack one do without it.
             Layers without attention, as in Qwen3.5 or LFM2, count too.

@@ -580,7 +580,7 @@ def few_tokens(sentences: Sentences) -> Sentence:
     """A sentence to try a model on; source and target differ in length to tell the sites apart."""
     first = sentences.usable[0]
     target = None if first.target is None else (first.target * 5)[:5]
-    return replace(first, number=0, source=_cut(first, 3), target=target, labels=())
+    return replace(first, number=0, source=_cut(first, 3), target=target, labels=(), types=())
 
 
 def _cut(sentence: Sentence, tokens: int, times: int = 3) -> tuple[int, ...]:
@@ -628,7 +628,11 @@ def _short_and_long(sentences: Sentences, config: Any) -> tuple[Sentence, Senten
     """A sentence of a few tokens, and one that makes it be padded."""
     first = sentences.usable[0]
     short = replace(
-        first, number=0, source=_cut(first, 3, 1), target=first.target and first.target[:5]
+        first,
+        number=0,
+        source=_cut(first, 3, 1),
+        target=first.target and first.target[:5],
+        types=(),
     )
     most = most_positions(config)
     target = first.target and (first.target[:5] * 3)[:most]

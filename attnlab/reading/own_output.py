@@ -122,7 +122,7 @@ def _continued(model: Any, sentences: Sentences, batch_size: int) -> Iterator[li
 
 def _read(sentence: Sentence, written: Sequence[int]) -> Sentence:
     ids = tuple(written[:-1])
-    return replace(sentence, source=ids, labels=(*ids[1:], IGNORED_LABEL))
+    return replace(sentence, source=ids, labels=(*ids[1:], IGNORED_LABEL), types=())
 
 
 def _ended(ids: list[int], model: Any, *, begin: int) -> list[int]:

@@ -15,6 +15,7 @@ from attnlab.reading import (
     KeptMatrices,
     Sentences,
     Text,
+    lowered,
     matrices_of_text,
     sentences_of,
     translated,
@@ -77,8 +78,9 @@ def show(
     Args:
         source: a run or its folder, a transformers folder, the name of a model on the hub, what
             `attnlab.load` returned, a pair (model, tokenizer), or a result of `analyze` with kept matrices.
-        text: a text, or of an encoder-decoder a pair (text, translation), for Whisper (audio, transcript).
-            Without a translation an encoder-decoder reads its own greedy one.
+        text: a text, or a pair: (text, translation) for an encoder-decoder, (audio, transcript) for
+            Whisper, two sentences for a model of one stack whose tokenizer has a form for them. Without a
+            translation an encoder-decoder reads its own greedy one.
         head: the one to begin with, such as `encoder.0.3`; without it all of them.
         sentence: of an analysis, the number of the sentence to begin with, from 0.
         device: the name of a device; None: a GPU if there is one and the model is read here.
@@ -106,15 +108,21 @@ def _of_model(loaded: Model, text: Text, head: str | Head | None, height: int) -
     if not all(map(str.strip, texts)):
         msg = "The text is empty; give a sentence."
         raise InputError(msg)
-    lower = text.lower() if isinstance(text, str) else tuple(map(str.lower, text))
-    sentences = sentences_of(loaded, [lower if loaded.lowercase else text])
+    sentences = sentences_of(loaded, [lowered(text) if loaded.lowercase else text])
     if loaded.model.config.is_encoder_decoder and not sentences.paired:
         sentences = _translated(loaded, sentences)
         ids = sentences.usable[0].target or ()
         texts.append(loaded.both_tokenizers.target.decode(ids, skip_special_tokens=True))
     kept = matrices_of_text(loaded, sentences, _MOST_BYTES)
     title = f"Attention of {loaded.label}"
-    viewer = kept_viewer(kept, title, lambda _: list(_heads(kept)), analyzed=False)
+    viewer = kept_viewer(
+        kept,
+        title,
+        lambda _: list(_heads(kept)),
+        analyzed=False,
+        second=sentences.texts[0].source.second,
+    )
+    assert viewer is not None  # noqa: S101 - a text that is read has matrices
     about = {**loaded.facts, **versions_in_words()}
     return _viewer(title, about, viewer, head=head, height=height, texts=tuple(texts))
 

@@ -25,7 +25,8 @@ def show(
     other: Annotated[
         str | None,
         typer.Argument(
-            help="What an encoder-decoder writes for it; without, what the model itself writes."
+            help="What an encoder-decoder writes for it (without: what the model itself writes); of other "
+            "models the second sentence of a pair, which is read with the first."
         ),
     ] = None,
     *,
