@@ -122,7 +122,8 @@ class TextSettings(StudySettings):
         str | Path | None,
         Option(
             "File with one sentence per line, used instead of the run's own corpus (for an "
-            "encoder-decoder: source, tab, translation).",
+            "encoder-decoder: source, tab, translation; for other models a tab stands between the "
+            "sentences of a pair).",
             listed="sentences",
         ),
     ] = None

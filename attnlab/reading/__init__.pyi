@@ -68,6 +68,7 @@ from .statistics_columns import OFFSETS as OFFSETS
 from .vocabulary import Vocabulary as Vocabulary
 from .weights import ALL as ALL
 from .weights import CONTENT as CONTENT
+from .weights import TOLERANCES as TOLERANCES
 from .weights import VIEWS as VIEWS
 from .weights import LayerWeights as LayerWeights
 from .weights import PerLayer as PerLayer

@@ -8,24 +8,30 @@ from pathlib import Path
 import torch
 from markupsafe import Markup
 
-from attnlab.core import Head, InputError, write_text
+from attnlab.core import AttnlabError, Head, InputError, layer_name, write_text
 from attnlab.evaluation import versions_in_words
 from attnlab.models import Model, Source, model_of
 from attnlab.reading import (
+    TOLERANCES,
     KeptMatrices,
+    Observed,
     Sentences,
     Text,
     lowered,
     matrices_of_text,
+    observe,
+    ready_to_show,
     sentences_of,
     translated,
 )
 from attnlab.results.page.kept_sentences import Facts, kept_viewer
-from attnlab.results.page.rendering import Overview, ViewerData, render_page
+from attnlab.results.page.rendering import Overview, ViewerData, render_page, stored_vectors
 from attnlab.results.result import Result
 
 # Of the matrices of one text; a page holds far less.
 _MOST_BYTES = 2**29
+# Of its queries and keys, a byte each.
+_MOST_VECTOR_BYTES = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -123,8 +129,51 @@ def _of_model(loaded: Model, text: Text, head: str | Head | None, height: int) -
         second=sentences.texts[0].source.second,
     )
     assert viewer is not None  # noqa: S101 - a text that is read has matrices
+    viewer = _with_vectors(viewer, loaded, sentences, kept)
     about = {**loaded.facts, **versions_in_words()}
     return _viewer(title, about, viewer, head=head, height=height, texts=tuple(texts))
+
+
+class _TooLargeError(Exception):
+    """Queries and keys take more room than a page has for them."""
+
+
+def _with_vectors(
+    viewer: ViewerData, loaded: Model, sentences: Sentences, kept: KeptMatrices
+) -> ViewerData:
+    """The viewer with the queries and keys of every head, or why it has none."""
+    room, vectors = _MOST_VECTOR_BYTES, []
+
+    def receive(layer: Observed) -> None:
+        nonlocal room
+        room -= layer.query[0].numel() + layer.key[0].numel()
+        if room < 0:
+            raise _TooLargeError
+        shown = kept.matrices[0, layer.site, layer.layer]
+        again = layer.weights[0, :, : shown.shape[1]].to(shown)
+        if not torch.allclose(again, shown, atol=TOLERANCES[loaded.model.dtype]) or not bool(
+            layer.query.any()
+        ):
+            msg = f"{layer.site} layer {layer.layer} weighs keys otherwise than by their products."
+            raise AttnlabError(msg)
+        for name, side in (("queries", layer.query), ("keys", layer.key)):
+            address = f"{name}.0.{layer_name(layer.site, layer.layer)}"
+            vectors.append(stored_vectors(address, side[0].cpu()))
+
+    sites = list(dict.fromkeys(site for _, site, _ in kept.matrices))
+    try:
+        with ready_to_show(loaded.model):
+            observe(loaded.model, sentences, sites, receive)
+    except _TooLargeError:
+        most = f"{_MOST_VECTOR_BYTES / 1e6:g} MB"
+        told = (
+            f"Queries and keys are left out, since they take more than {most}; show a shorter text."
+        )
+        return replace(viewer, without_vectors=told)
+    except AttnlabError:
+        told = "The queries and keys of this model cannot be read, so their products are not shown."
+        return replace(viewer, without_vectors=told)
+    return replace(viewer, vectors=tuple(vectors))
 
 
 def _translated(loaded: Model, sentences: Sentences) -> Sentences:

@@ -1,8 +1,10 @@
 """The page of one sentence: the weights that capture gives, whatever the model, and what is refused."""
 
+import base64
 import html
 import json
 import re
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 from zoo import random_models
-from zoo.random_models import PAIRS, SENTENCES, tokenizer
+from zoo.analyzed import ANALYZED
+from zoo.random_models import PAIRS, SENTENCES, seeded, tokenizer
 
 import attnlab
 from attnlab.core.errors import InputError
@@ -33,6 +36,17 @@ def matrices_on(page: str) -> dict[str, Tensor]:
         layer: decode_weights(EncodedWeights(text, tuple(map(int, shape.split())), float(scale)))
         for layer, shape, scale, text in _STORED.findall(page)
     }
+
+
+def vectors_on(page: str, side: str) -> dict[str, Tensor]:
+    """By layer the queries or keys [head, token, dim] that a browser reads in the page."""
+    stored = rf'id="{side}\.0\.([^"]+)" data-shape="([^"]+)" data-scales="([^"]+)">([^<]*)<'
+    found = {}
+    for layer, shape, scales, text in re.findall(stored, page):
+        levels = bytearray(zlib.decompress(base64.b64decode(text)))
+        entries = torch.frombuffer(levels, dtype=torch.int8).view(*map(int, shape.split()))
+        found[layer] = entries * torch.tensor([*map(float, scales.split())])[:, None, None]
+    return found
 
 
 def facts_on(viewer: HeadViewer) -> dict[str, Any]:
@@ -71,6 +85,37 @@ def test_the_page_has_the_weights_and_tokens_that_capture_gives(
     assert model[0].config._attn_implementation == before
 
 
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "marian"])
+def test_products_of_the_queries_and_keys_on_the_page_give_its_weights(name: str) -> None:
+    model = seeded(random_models.ALL[name]).eval(), tokenizer()
+    text = PAIRS[0] if model[0].config.is_encoder_decoder else SENTENCES[0]
+    page = attnlab.show(model, text).page
+    weights, queries, keys = (
+        matrices_on(page),
+        vectors_on(page, "queries"),
+        vectors_on(page, "keys"),
+    )
+    assert queries.keys() == keys.keys() == weights.keys()
+    for layer, matrix in weights.items():
+        scores = queries[layer] @ keys[layer].mT / queries[layer].shape[-1] ** 0.5
+        if layer.startswith("decoder"):
+            ahead = torch.ones(scores.shape[1:], dtype=torch.bool).triu(1)
+            scores = scores.masked_fill(ahead, -torch.inf)
+        torch.testing.assert_close(scores.softmax(-1).double(), matrix, atol=0.05, rtol=0)
+
+
+def test_a_page_without_queries_and_keys_says_why(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    falcon = seeded(ANALYZED["falcon"]).eval(), tokenizer()
+    page = attnlab.show(falcon, SENTENCES[0]).page
+    assert "The queries and keys of this model cannot be read, so their products are" in page
+    monkeypatch.setattr("attnlab.results.showing._MOST_VECTOR_BYTES", 100)
+    page = attnlab.show(model, SENTENCES[0]).page
+    assert "Queries and keys are left out, since they take more than 0.0001 MB" in page
+    assert not vectors_on(page, "keys")
+
+
 def test_a_run_reads_its_own_greedy_translation_where_none_is_given(small_run: Path) -> None:
     run, sentence = attnlab.load(small_run), "Maria sees the dog."
     shown = attnlab.show(run, sentence)
@@ -81,6 +126,7 @@ def test_a_run_reads_its_own_greedy_translation_where_none_is_given(small_run: P
     assert run.translate(sentence, beams=1)[0].startswith(written)
     given = attnlab.show(run, (sentence, "Maria dorme."))
     check_equals_capture(given, run, (sentence, "Maria dorme."))
+    assert vectors_on(given.page, "queries").keys() == matrices_on(given.page).keys()
 
 
 def test_a_long_text_is_read_layer_by_layer_and_gives_the_same_page(

@@ -8,6 +8,7 @@ import { shownMatrix, sinksOf } from "./head_matrix.js";
 import { Lines } from "./lines.js";
 import { betweenSides, colourOfHead, othersOf, Overlay } from "./overlay.js";
 import { columnOf, largest, rowOf, sum } from "./matrix.js";
+import { showNeurons } from "./neurons.js";
 
 /**
  * @typedef {import("./address.js").State} State
@@ -139,6 +140,7 @@ export class HeadView {
     showParts(byId("parts"), shown.matrix, this.outline, fitted);
     showBudget(byId("budget"), shown.matrix, keys, this.outline, shown.block > 1);
     this.canvas.setAttribute("aria-label", `Attention matrix of ${this.head.name}, ${shown.matrix.rows} queries, ${shown.matrix.columns} keys`);
+    if (this.sentence) void showNeurons(this.head, this.sentence.number, shown, state);
     this.light();
   }
 

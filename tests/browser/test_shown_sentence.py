@@ -1,4 +1,4 @@
-"""Lines of several heads laid over each other, and of a pair those between its sentences."""
+"""Heads laid over each other, lines between the sentences of a pair, and products by dimension."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from browser.conftest import until
 from reading.test_sentence_pairs import PAIRS, pair_reader
-from results.test_showing import matrices_on
+from results.test_showing import matrices_on, vectors_on
 
 import attnlab
 
@@ -63,6 +63,21 @@ def test_lines_lead_from_the_chosen_sentence_to_the_chosen_one(
     weights = matrices_on(pair_page.read_text("utf-8"))["encoder.1"][1]
     expected = [(i, j) for i in sentence[rows] for j in sentence[columns] if weights[i, j] > 0]
     assert sorted(map(tuple, ends)) == expected
+
+
+def test_a_clicked_entry_shows_the_products_of_its_query_and_key(
+    open_page: Opened, pair_page: Path
+) -> None:
+    page = opened_head(open_page, pair_page)
+    assert "Click an entry of the matrix" in page.locator("#neurons").inner_text()
+    page = opened_head(open_page, pair_page, "&row=2&column=7")
+    page.locator("#score").wait_for()
+    text = pair_page.read_text("utf-8")
+    query, key = (vectors_on(text, side)["encoder.1"][1] for side in ("queries", "keys"))
+    product = float(query[2] @ key[7])
+    score = f"= {product:.2f}; divided by √5, the score is {product / 5**0.5:.2f}"
+    assert score in page.locator("#score").inner_text()
+    assert page.locator("#neurons rect").count() == 3 * 5
 
 
 def test_a_single_sentence_has_no_choice_of_sentences(open_page: Opened, report: Path) -> None:
