@@ -164,15 +164,15 @@ def tokenize(model: Model, texts: Sequence[Text]) -> tuple[TokenizedText, ...]:
     both = model.both_tokenizers
     sources = list(map(source_of, texts))
     seconds = [text[1] for text in texts if isinstance(text, tuple)]
+    targets: Sequence[Tokens | None] = [None] * len(texts)
     if len(seconds) != len(texts):
-        read, targets = tokens_of(both.source, sources), [None] * len(texts)
+        read = tokens_of(both.source, sources)
     elif model.model.config.is_encoder_decoder:
         read = tokens_of(both.source, sources)
         targets = tokens_of(both.target, seconds, target=True)
     else:
         check_takes_pairs(model)
         read = tokens_of(both.source, sources, seconds=seconds)
-        targets = [None] * len(texts)
     return tuple(
         TokenizedText(text, source, target)
         for text, source, target in zip(texts, read, targets, strict=True)

@@ -23,6 +23,8 @@ from .notebook import first_screen as first_screen
 from .notebook import frame_html as frame_html
 from .notebook import table_html as table_html
 from .notebook import together as together
+from .page.kept_sentences import MOST_PAGE_BYTES as MOST_PAGE_BYTES
+from .page.kept_sentences import MOST_SENTENCE_BYTES as MOST_SENTENCE_BYTES
 from .page.kept_sentences import kept_viewer as kept_viewer
 from .page.rendering import Cell as Cell
 from .page.rendering import HeadMap as HeadMap

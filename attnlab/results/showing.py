@@ -25,7 +25,13 @@ from attnlab.reading import (
     translated,
 )
 from attnlab.results.page.kept_sentences import Facts, kept_viewer
-from attnlab.results.page.rendering import Overview, ViewerData, render_page, stored_vectors
+from attnlab.results.page.rendering import (
+    Overview,
+    StoredVectors,
+    ViewerData,
+    render_page,
+    stored_vectors,
+)
 from attnlab.results.result import Result
 
 # Of the matrices of one text; a page holds far less.
@@ -142,14 +148,17 @@ def _with_vectors(
     viewer: ViewerData, loaded: Model, sentences: Sentences, kept: KeptMatrices
 ) -> ViewerData:
     """The viewer with the queries and keys of every head, or why it has none."""
-    room, vectors = _MOST_VECTOR_BYTES, []
+    room, vectors = _MOST_VECTOR_BYTES, list[StoredVectors]()
+    matrices = {
+        layer_name(site, layer): kept.matrices[0, site, layer] for _, site, layer in kept.matrices
+    }
 
     def receive(layer: Observed) -> None:
         nonlocal room
         room -= layer.query[0].numel() + layer.key[0].numel()
         if room < 0:
             raise _TooLargeError
-        shown = kept.matrices[0, layer.site, layer.layer]
+        shown = matrices[layer_name(layer.site, layer.layer)]
         again = layer.weights[0, :, : shown.shape[1]].to(shown)
         if not torch.allclose(again, shown, atol=TOLERANCES[loaded.model.dtype]) or not bool(
             layer.query.any()

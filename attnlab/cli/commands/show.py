@@ -59,6 +59,6 @@ def show(
     from attnlab.results import show as shown
 
     with quiet():
-        text = sentence if other is None else (sentence, other)
-        shown(source, text, head=head, device=device).write(out)
+        given = sentence if other is None else (sentence, other)
+        shown(source, given, head=head, device=device).write(out)
     messages().print(f"Wrote {out}.", soft_wrap=True)

@@ -28,6 +28,8 @@ from attnlab.questions.analyze.question import SUMMARY
 from attnlab.questions.analyze.summary import roles_of, structure_of_heads, table_of, views_of
 from attnlab.reading import HEADS, OFFSETS, View
 from attnlab.results import (
+    MOST_PAGE_BYTES,
+    MOST_SENTENCE_BYTES,
     VIEW_NAMES,
     Result,
     ViewerData,
@@ -47,20 +49,28 @@ _NEAR = (CONFIRMED, BORDERLINE)
 Facts = dict[str, Any]
 
 
-def viewer_data(result: Result, title: str, **most_bytes: int) -> ViewerData | None:
+def viewer_data(
+    result: Result,
+    title: str,
+    *,
+    most_sentence_bytes: int = MOST_SENTENCE_BYTES,
+    most_page_bytes: int = MOST_PAGE_BYTES,
+) -> ViewerData | None:
     """The sentences of which matrices were kept, with what is known of every head; None without any.
 
     Args:
         result: of an analysis.
         title: of the page.
-        most_bytes: limits of `kept_viewer`.
+        most_sentence_bytes: see `kept_viewer`.
+        most_page_bytes: likewise.
     """
     return kept_viewer(
         result.matrices,
         title,
         partial(head_facts, result),
         outlined=partial(_outlined, result),
-        **most_bytes,
+        most_sentence_bytes=most_sentence_bytes,
+        most_page_bytes=most_page_bytes,
     )
 
 
