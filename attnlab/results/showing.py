@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
+from typing import cast
 
 import torch
 from markupsafe import Markup
@@ -13,6 +14,7 @@ from attnlab.evaluation import versions_in_words
 from attnlab.models import Model, Source, model_of
 from attnlab.reading import (
     TOLERANCES,
+    Audio,
     KeptMatrices,
     Observed,
     Sentences,
@@ -76,7 +78,7 @@ class HeadViewer:
 
 def show(
     source: Source | Result,
-    text: Text | None = None,
+    text: Text | tuple[Audio, str] | None = None,
     *,
     head: str | Head | None = None,
     sentence: int | None = None,
@@ -115,16 +117,24 @@ def show(
     return _of_model(loaded, text, head, height)
 
 
-def _of_model(loaded: Model, text: Text, head: str | Head | None, height: int) -> HeadViewer:
-    texts = [text] if isinstance(text, str) else list(map(str, text))
+def _of_model(
+    loaded: Model, text: Text | tuple[Audio, str], head: str | Head | None, height: int
+) -> HeadViewer:
+    sides = (text,) if isinstance(text, str) else text
+    texts = [side.name if isinstance(side, Audio) else side for side in sides]
     if not all(map(str.strip, texts)):
         msg = "The text is empty; give a sentence."
         raise InputError(msg)
-    sentences = sentences_of(loaded, [lowered(text) if loaded.lowercase else text])
-    if loaded.model.config.is_encoder_decoder and not sentences.paired:
+    if loaded.lowercase:
+        # Of attnlab's own models, which read text alone.
+        text = lowered(cast("Text", text))
+    sentences = sentences_of(loaded, [text])
+    about = {**loaded.facts, **versions_in_words()}
+    if loaded.model.config.is_encoder_decoder and len(texts) == 1 and loaded.model.can_generate():
         sentences = _translated(loaded, sentences)
         ids = sentences.usable[0].target or ()
         texts.append(loaded.both_tokenizers.target.decode(ids, skip_special_tokens=True))
+        about["Translation"] = "by the model itself, greedy"
     kept = matrices_of_text(loaded, sentences, _MOST_BYTES)
     title = f"Attention of {loaded.label}"
     viewer = kept_viewer(
@@ -136,7 +146,6 @@ def _of_model(loaded: Model, text: Text, head: str | Head | None, height: int) -
     )
     assert viewer is not None  # noqa: S101 - a text that is read has matrices
     viewer = _with_vectors(viewer, loaded, sentences, kept)
-    about = {**loaded.facts, **versions_in_words()}
     return _viewer(title, about, viewer, head=head, height=height, texts=tuple(texts))
 
 
@@ -186,9 +195,11 @@ def _with_vectors(
 
 
 def _translated(loaded: Model, sentences: Sentences) -> Sentences:
-    """The sentence with the translation that the model writes greedily; alone where it writes none."""
-    if not loaded.model.can_generate():
-        return sentences
+    """The sentence with the translation that the model writes greedily.
+
+    Raises:
+        InputError: it is empty.
+    """
     with torch.inference_mode():
         written = next(translated(loaded.model, sentences, 1))
     if not written:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from reading.test_audio import noise, whisper
 from torch import Tensor
 from zoo import random_models
 from zoo.analyzed import ANALYZED
@@ -127,6 +128,19 @@ def test_a_run_reads_its_own_greedy_translation_where_none_is_given(small_run: P
     given = attnlab.show(run, (sentence, "Maria dorme."))
     check_equals_capture(given, run, (sentence, "Maria dorme."))
     assert vectors_on(given.page, "queries").keys() == matrices_on(given.page).keys()
+
+
+def test_audio_is_shown_with_its_transcript() -> None:
+    model, given = whisper(), (noise(60), "a dog")
+    shown = attnlab.show(model, given)
+    assert set(facts_on(shown)["sentences"][0]["sites"]) == {"decoder", "cross"}
+    check_equals_capture(shown, model, given)
+
+
+def test_a_recurrent_run_has_weights_and_no_queries_of_their_own(recurrent_run: Path) -> None:
+    page = attnlab.show(recurrent_run, ("Maria sleeps.", "Maria dorme.")).page
+    assert list(matrices_on(page)) == ["cross.0"]
+    assert "The queries and keys of this model cannot be read" in page
 
 
 def test_a_long_text_is_read_layer_by_layer_and_gives_the_same_page(
