@@ -6,6 +6,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,22 @@ def test_a_recurrent_run_has_weights_and_no_queries_of_their_own(recurrent_run: 
     page = attnlab.show(recurrent_run, ("Maria sleeps.", "Maria dorme.")).page
     assert list(matrices_on(page)) == ["cross.0"]
     assert "The queries and keys of this model cannot be read" in page
+
+
+def test_a_model_on_a_device_is_shown_as_on_the_processor(gpu: str) -> None:
+    model = seeded(random_models.ALL["marian"]).eval()
+    there, here = (
+        attnlab.show((model.to(name), tokenizer()), PAIRS[0]).page for name in (gpu, "cpu")
+    )
+    for read in (
+        matrices_on,
+        partial(vectors_on, side="queries"),
+        partial(vectors_on, side="keys"),
+    ):
+        found, expected = read(there), read(here)
+        assert found.keys() == expected.keys()
+        for layer, values in expected.items():
+            torch.testing.assert_close(found[layer], values, atol=0.05, rtol=0)
 
 
 def test_a_long_text_is_read_layer_by_layer_and_gives_the_same_page(
