@@ -120,15 +120,15 @@ def show(
 def _of_model(
     loaded: Model, text: Text | tuple[Audio, str], head: str | Head | None, height: int
 ) -> HeadViewer:
-    sides = (text,) if isinstance(text, str) else text
-    texts = [side.name if isinstance(side, Audio) else side for side in sides]
-    if not all(map(str.strip, texts)):
+    sides = text if isinstance(text, tuple) else (text,)
+    if any(isinstance(side, str) and not side.strip() for side in sides):
         msg = "The text is empty; give a sentence."
         raise InputError(msg)
     if loaded.lowercase:
         # Of attnlab's own models, which read text alone.
         text = lowered(cast("Text", text))
     sentences = sentences_of(loaded, [text])
+    texts = [side.name if isinstance(side, Audio) else side for side in sides]
     about = {**loaded.facts, **versions_in_words()}
     if loaded.model.config.is_encoder_decoder and len(texts) == 1 and loaded.model.can_generate():
         sentences = _translated(loaded, sentences)
@@ -169,9 +169,9 @@ def _with_vectors(
             raise _TooLargeError
         shown = matrices[layer_name(layer.site, layer.layer)]
         again = layer.weights[0, :, : shown.shape[1]].to(shown)
-        if not torch.allclose(again, shown, atol=TOLERANCES[loaded.model.dtype]) or not bool(
-            layer.query.any()
-        ):
+        if not torch.allclose(
+            again, shown, atol=TOLERANCES.get(loaded.model.dtype, 1e-4)
+        ) or not bool(layer.query.any()):
             msg = f"{layer.site} layer {layer.layer} weighs keys otherwise than by their products."
             raise AttnlabError(msg)
         for name, side in (("queries", layer.query), ("keys", layer.key)):

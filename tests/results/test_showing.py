@@ -190,6 +190,8 @@ def test_a_page_is_written_and_shown_in_a_frame(model: Any, tmp_path: Path) -> N
     [
         (attnlab.show, "A model needs a text, as in attnlab.show"),
         (lambda model: attnlab.show(model, " "), "The text is empty; give a sentence."),
+        (lambda model: attnlab.show(model, 5), "Sentence 1 is 5, and sentences are texts or pairs"),
+        (lambda model: attnlab.show(model, ["a", "a"]), "make a pair a tuple"),
         (lambda model: attnlab.show(model, "a", head="encoder.9.9"), "no head encoder.9.9; choose"),
         (lambda model: attnlab.show(model, "a", sentence=1), "takes no number of a sentence"),
         (
@@ -203,7 +205,7 @@ def test_a_page_is_written_and_shown_in_a_frame(model: Any, tmp_path: Path) -> N
     ],
 )
 def test_what_cannot_be_shown_is_refused(
-    ask: Callable[[Any], object], message: str, model: Any
+    ask: Callable[[Any], object], message: str, model: Any, as_users_call_it: None
 ) -> None:
     with pytest.raises(InputError, match=message):
         ask(model)
