@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from attnlab.models import embed, resume, train
     from attnlab.questions.align.aligning import align
     from attnlab.questions.analyze.analysis import analyze
-    from attnlab.questions.analyze.viewer import view
     from attnlab.questions.approximate.approximation import approximate
     from attnlab.questions.check.checking import assert_attends, check
     from attnlab.questions.compare.comparison import compare
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from attnlab.questions.rollout.rolling import rollout
     from attnlab.questions.size.sizing import size
     from attnlab.reading.capture import capture
-    from attnlab.results import Result, load
+    from attnlab.results import Result, load, show
     from attnlab.studies import run_study
 
 __all__ = [
@@ -56,9 +55,9 @@ __all__ = [
     "resume",
     "rollout",
     "run_study",
+    "show",
     "size",
     "train",
-    "view",
 ]
 
 _HOMES = {
@@ -69,8 +68,8 @@ _HOMES = {
     "embed": "attnlab.models.first_embeddings",
     "resume": "attnlab.models.training",
     "run_study": "attnlab.studies.running",
+    "show": "attnlab.results.showing",
     "train": "attnlab.models.training",
-    "view": "attnlab.questions.analyze.viewer",
 }
 _PACKAGES = ("attention", "matrices", "plot")
 

@@ -31,7 +31,7 @@ from attnlab.evaluation.losses import (
     state_distances,
 )
 from attnlab.evaluation.shared_settings import Progress, TextSettings
-from attnlab.evaluation.sources import Texts, first_pairs, model_and_texts
+from attnlab.evaluation.sources import Texts, as_read, first_pairs, model_and_texts
 from attnlab.models import IGNORED_LABEL, Model, Source, Tokenizers, translate_ids
 from attnlab.reading import (
     GREEDY,
@@ -324,7 +324,7 @@ class Evaluator(ShortRepr):
             raise InputError(msg)
         corpus = self.corpus()
         held_out = {source_of(sentence.text) for sentence in self.sentences.texts}
-        texts = first_pairs(corpus, split, count, without=held_out)
+        texts = as_read(self.loaded, first_pairs(corpus, split, count, without=held_out))
         return self.on(texts, f"the {split} part of {corpus.name}")
 
 

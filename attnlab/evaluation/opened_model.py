@@ -19,6 +19,7 @@ from attnlab.evaluation.shared_settings import (
 )
 from attnlab.evaluation.sources import (
     Texts,
+    as_read,
     calibrated_texts,
     first_pairs,
     notes_on_texts,
@@ -86,7 +87,7 @@ def parts_of(
     if not isinstance(validation, int):
         chosen = tuple(text for text in validation if source_of(text) not in used)
     elif texts.corpus is not None:
-        chosen = first_pairs(texts.corpus(), "validation", validation, without=used)
+        chosen = as_read(model, first_pairs(texts.corpus(), "validation", validation, without=used))
     else:
         chosen = texts.validation
     if not chosen:
@@ -143,7 +144,7 @@ def training_texts(
     elif path is not None:
         available = read_texts(path, lowercase=model.lowercase)
     elif texts.corpus is not None:
-        available = first_pairs(texts.corpus(), "train", requested, without=used)
+        available = as_read(model, first_pairs(texts.corpus(), "train", requested, without=used))
     elif texts.training:
         available = texts.training
     else:

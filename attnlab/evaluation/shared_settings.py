@@ -122,7 +122,8 @@ class TextSettings(StudySettings):
         str | Path | None,
         Option(
             "File with one sentence per line, used instead of the run's own corpus (for an "
-            "encoder-decoder: source, tab, translation).",
+            "encoder-decoder: source, tab, translation; for other models a tab stands between the "
+            "sentences of a pair).",
             listed="sentences",
         ),
     ] = None
@@ -365,11 +366,10 @@ class OtherLanguages(Note):
 
 @dataclass(frozen=True)
 class TranslationsUnread(Note):
-    """What stands behind the tabs is left out: the model has one stack, which reads the sentences."""
+    """The translations of a corpus are left out: the model has one stack, which reads the sentences."""
 
     words = (
-        "The model reads what is before the tab of each line, or the first of each pair; it has no decoder "
-        "that could read translations."
+        "The model reads the source of each pair of the corpus; it has no decoder for translations."
     )
 
 

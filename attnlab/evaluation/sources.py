@@ -133,11 +133,11 @@ def model_and_texts(
         msg = "This model brings no sentences of its own; hand them in as sentences=[...]."
         raise InputError(msg)
     texts = replace(texts, corpus=more, notes=tuple(notes_on_tables(text, corpus)))
-    if not gold or texts.gold is not None or not texts.texts:
-        return model, texts
-    brought = text is None and isinstance(sentences, int)
-    name = corpus or (run.settings.corpus.name if run is not None and brought else None)
-    return model, replace(texts, gold=_gold(texts, name, lowercase=model.lowercase))
+    brought = text is None and isinstance(sentences, int) and treebank is None
+    if gold and texts.gold is None and texts.texts:
+        name = corpus or (run.settings.corpus.name if run is not None and brought else None)
+        texts = replace(texts, gold=_gold(texts, name, lowercase=model.lowercase))
+    return model, replace(texts, texts=as_read(model, texts.texts)) if brought else texts
 
 
 def calibrated_texts(source: Source, settings: CalibratedSettings) -> tuple[Model, Texts]:
@@ -261,6 +261,12 @@ def first_pairs(
     return tuple(islice((pair for pair in pairs if pair[0] not in without), count))
 
 
+def as_read(model: Model, pairs: Sequence[Text]) -> tuple[Text, ...]:
+    """Pairs of a parallel corpus, or their sources for a model that reads no translations."""
+    both = model.model.config.is_encoder_decoder
+    return tuple(pairs) if both else tuple(map(source_of, pairs))
+
+
 def read_texts(path: str | Path, *, lowercase: bool = False) -> tuple[Text, ...]:
     """The lines of a file, as pairs where each holds one tab; empty lines are left out.
 
@@ -335,8 +341,9 @@ def notes_on_texts(
     elif isinstance(requested, int) and len(texts.texts) < requested:
         notes.append(FewerThanAsked(requested, texts.origin, len(texts.texts)))
     both = model.model.config.is_encoder_decoder
-    # Of pairs those of one source too: their encoder heads and most of their words are the same.
-    repeated = len(texts.texts) - len({source_of(text) for text in texts.texts})
+    # Of translations those of one source too: their encoder heads and most of their words are the same.
+    different = set(map(source_of, texts.texts)) if both else set(texts.texts)
+    repeated = len(texts.texts) - len(different)
     if repeated >= MANY_REPEATED * len(texts.texts):
         notes.append(RepeatedTexts(repeated, len(texts.texts)))
     paired = isinstance(texts.texts[0], tuple)
@@ -345,6 +352,6 @@ def notes_on_texts(
     if isinstance(model, Run) and texts.languages not in {None, model.settings.corpus.pair}:
         notes.append(OtherLanguages(model.settings.corpus.pair, str(texts.languages)))
     # A run that is a language model reads one side of its own corpus, as it was trained.
-    if paired and not both and not isinstance(model, Run):
+    if texts.corpus is not None and not both and not isinstance(model, Run):
         notes.append(TranslationsUnread())
     return notes

@@ -9,8 +9,10 @@ from .calling import inputs_of as inputs_of
 from .calling import without_cache as without_cache
 from .capture import Reading as Reading
 from .capture import Selection as Selection
+from .capture import matrices_of_text as matrices_of_text
 from .capture import prepare as prepare
 from .capture import selection_of as selection_of
+from .capture import sentences_of as sentences_of
 from .coverage import Consumer as Consumer
 from .coverage import Coverage as Coverage
 from .hooks import few_tokens as few_tokens
@@ -33,6 +35,10 @@ from .observing import most_heads as most_heads
 from .observing import observe as observe
 from .observing import site_rules as site_rules
 from .observing import sites_of as sites_of
+from .own_output import check_generates as check_generates
+from .own_output import first_rows as first_rows
+from .own_output import translated as translated
+from .own_output import written_sentences as written_sentences
 from .reading_notes import KeptInPart as KeptInPart
 from .reading_notes import RowsNotNormalized as RowsNotNormalized
 from .reading_notes import SentencesDropped as SentencesDropped
@@ -43,6 +49,7 @@ from .sentences import TokenizedText as TokenizedText
 from .sentences import Tokens as Tokens
 from .sentences import check_embedded as check_embedded
 from .sentences import input_tables as input_tables
+from .sentences import lowered as lowered
 from .sentences import most_positions as most_positions
 from .sentences import read_sentences as read_sentences
 from .sentences import read_tokens as read_tokens
@@ -61,6 +68,7 @@ from .statistics_columns import OFFSETS as OFFSETS
 from .vocabulary import Vocabulary as Vocabulary
 from .weights import ALL as ALL
 from .weights import CONTENT as CONTENT
+from .weights import TOLERANCES as TOLERANCES
 from .weights import VIEWS as VIEWS
 from .weights import LayerWeights as LayerWeights
 from .weights import PerLayer as PerLayer

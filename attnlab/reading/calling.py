@@ -24,6 +24,8 @@ def inputs_of(model: Any, axes: Mapping[Side, Axis]) -> dict[str, Any]:
     """
     source = axes["source"]
     given: dict[str, Any] = {"input_ids": source.ids, "attention_mask": source.real.long()}
+    if source.types is not None:
+        given["token_type_ids"] = source.types
     if source.features is not None:
         given = {"input_features": source.features.to(model.dtype)}
     if source.outputs is not None:

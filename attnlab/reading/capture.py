@@ -31,6 +31,7 @@ from attnlab.reading.hooks import (
     attentions_of,
     opened,
     probe,
+    probe_in,
     ready_to_show,
     watched,
     with_callers,
@@ -308,11 +309,16 @@ class _Batch:
             with suppress(_AllReadError), opened(hooks, self._take_weights):
                 forward(model, read, with_weights=True)
             return
-        outputs = forward(model, read, with_weights=True)
-        shown = attentions_of(outputs, causal="decoder" in attention_sites.layers)
-        for site, layers in shown.items():
-            for layer, weights in zip(attention_sites.layers[site], layers, strict=True):
-                self._take_weights(site, layer, weights)
+        self.take(forward(model, read, with_weights=True))
+
+    def take(self, outputs: Any) -> None:
+        """Hands on the weights among the outputs of a model."""
+        numbers = self.reading.attention_sites.layers
+        shown = attentions_of(outputs, causal="decoder" in numbers)
+        with suppress(_AllReadError):
+            for site in self.reading.sites:
+                for layer, weights in zip(numbers[site], shown[site], strict=True):
+                    self._take_weights(site, layer, weights)
 
     def read_in_blocks(self) -> None:
         """One forward pass, the weights of a layer computed in blocks of rows."""
@@ -393,7 +399,12 @@ class _Batch:
 Read = Sequence[Text | tuple[Audio, str]]
 
 
-def _sentences(model: Model, given: Read | str) -> Sentences:
+def sentences_of(model: Model, given: Read | str) -> Sentences:
+    """Texts, or audio with transcripts, as the model reads them.
+
+    Raises:
+        InputError: what cannot be used, see `capture`.
+    """
     if isinstance(given, str):
         given = [given]
     # Others are refused where they are read.
@@ -404,14 +415,7 @@ def _sentences(model: Model, given: Read | str) -> Sentences:
         raise InputError(msg)
     if any(heard):
         return read_audio(model, cast("Sequence[tuple[Audio, str]]", given))
-    read = read_sentences(model, cast("Sequence[Text]", given))
-    if isinstance(read.texts[0].text, tuple) and not model.model.config.is_encoder_decoder:
-        msg = (
-            f"{model.label} has one stack, which would read the first text of each pair alone; hand in "
-            "single texts, or give an encoder-decoder."
-        )
-        raise InputError(msg)
-    return read
+    return read_sentences(model, cast("Sequence[Text]", given))
 
 
 CAPTURE_ROWS = "capture some of its rows in Python (rows= of attnlab.capture)"
@@ -447,7 +451,7 @@ def prepare(
     """
     model = model_of(source, scores=False)
     if not isinstance(sentences, Sentences):
-        sentences = _sentences(model, sentences)
+        sentences = sentences_of(model, sentences)
     attention, chosen = probe(model.model, sentences, sites)
     selection.check(attention, chosen, sentences)
     device = input_device(model.model.device)
@@ -466,6 +470,36 @@ def prepare(
     return Reading(
         model, sentences, attention, chosen, selection, bool(parts and attention.callers)
     )
+
+
+# Of a longer text the layers are read one after another.
+_MOST_AT_ONCE = 512
+
+
+def matrices_of_text(model: Model, sentences: Sentences, most_bytes: int) -> KeptMatrices:
+    """The matrices of a text that is read alone, in a single forward pass where it is short.
+
+    Without padding nothing has to be tried on a model first, as `prepare` does.
+
+    Args:
+        model: with its tokenizer.
+        sentences: the text.
+        most_bytes: of a text whose matrices take more, the first queries are kept.
+
+    Raises:
+        InputError: the weights of no site can be read, or those of a long text need more memory.
+        AttnlabError: a layer whose weights are no attention weights.
+    """
+    keeper = MatrixKeeper(1, most_bytes)
+    if sentences.longest()[1] > _MOST_AT_ONCE:
+        prepare(model, sentences, whole=False).feed([keeper])
+        return keeper.kept()
+    with ready_to_show(model.model), torch.inference_mode():
+        axes = encoded(model.model, sentences.axes(sentences.usable, model.model.device))
+        attention, sites, outputs = probe_in(model.model, axes)
+        reading = Reading(model, sentences, attention, sites)
+        _Batch(reading, sentences.usable, dict(axes), [keeper]).take(outputs)
+    return keeper.kept()
 
 
 @dataclass(frozen=True, repr=False)
@@ -520,9 +554,10 @@ def capture(
         source: a run or its folder, a transformers folder, the name of a model on the hub, what
             `attnlab.load` returned, or a pair (model, tokenizer; or an object with tokenizers `.source` and
             `.target`). The model is used where it stands, in eval mode, and left as it was.
-        sentences: a text, a list of texts, or one of pairs (source, target) for the decoder of an
-            encoder-decoder; for Whisper pairs (audio, transcript), see `attnlab.reading.audio_of`. Its own
-            encoder's weights are not read.
+        sentences: a text, a list of texts, or one of pairs: (source, target) for the decoder of an
+            encoder-decoder, two sentences for a model of one stack whose tokenizer has a form for them, and
+            (audio, transcript) for Whisper, see `attnlab.reading.audio_of`. Its own encoder's weights are
+            not read.
         sites: which attention to look at; None for all that the sentences allow.
         layers: numbers of the layers to look at, from 0; None for all. Sites that lack one do without it.
             Layers without attention, as in Qwen3.5 or LFM2, count too.

@@ -523,13 +523,7 @@ def readable_sites(model: Any, sentences: Sentences) -> tuple[AttentionSites, di
         InputError: the model has no weights to show, or changes its attention with the length of a text.
     """
     name = type(model).__name__
-    if any(getattr(part, "attention_type", None) == "block_sparse" for part in model.modules()):
-        msg = (
-            f"{name} attends to drawn blocks of keys (attention_type 'block_sparse') and, from the first "
-            "short text on, to all keys, so its heads cannot be analyzed; load it with "
-            'attention_type="original_full".'
-        )
-        raise InputError(msg)
+    _check_reads_all_keys(model)
     axes = encoded(model, sentences.axes([few_tokens(sentences)], model.device))
     attention = find(model, lambda: forward(model, axes, with_weights=True))
     others = _sites_without_probabilities(model)
@@ -540,11 +534,53 @@ def readable_sites(model: Any, sentences: Sentences) -> tuple[AttentionSites, di
     }
 
 
+def _check_reads_all_keys(model: Any) -> None:
+    if any(getattr(part, "attention_type", None) == "block_sparse" for part in model.modules()):
+        msg = (
+            f"{type(model).__name__} attends to drawn blocks of keys (attention_type 'block_sparse') and, "
+            "from the first short text on, to all keys, so its heads cannot be analyzed; load it with "
+            'attention_type="original_full".'
+        )
+        raise InputError(msg)
+
+
+def probe_in(model: Any, axes: Mapping[Side, Axis]) -> tuple[AttentionSites, tuple[Site, ...], Any]:
+    """The hooks of a model that is ready to show, the sites that can be read, and its outputs, in one pass.
+
+    Args:
+        model: a transformers model.
+        axes: a text without padding.
+
+    Raises:
+        InputError: the model has no weights to show.
+    """
+    _check_reads_all_keys(model)
+    outputs: list[Any] = []
+
+    def run() -> Any:
+        outputs.append(forward(model, axes, with_weights=True))
+        return outputs[0]
+
+    attention = find(model, run)
+    shown = attentions_of(outputs[0], causal="decoder" in attention.layers)
+    others = _sites_without_probabilities(model)
+    for site in attention.layers:
+        sizes = tuple(axis.real.shape[1] for axis in sides_of(site, axes))
+        unfit = [matrix for matrix in shown[site] if matrix.shape[2:] != sizes]
+        if unfit:
+            others[site] = f"{type(model).__name__} {_unfit(site, unfit[0], sizes)}"
+    readable = tuple(site for site in SITES if site in {*attention.layers} - {*others})
+    if not readable:
+        msg = f"{next(iter(others.values()))}, so its heads cannot be shown; give another model."
+        raise InputError(msg)
+    return attention, readable, outputs[0]
+
+
 def few_tokens(sentences: Sentences) -> Sentence:
     """A sentence to try a model on; source and target differ in length to tell the sites apart."""
     first = sentences.usable[0]
     target = None if first.target is None else (first.target * 5)[:5]
-    return replace(first, number=0, source=_cut(first, 3), target=target, labels=())
+    return replace(first, number=0, source=_cut(first, 3), target=target, labels=(), types=())
 
 
 def _cut(sentence: Sentence, tokens: int, times: int = 3) -> tuple[int, ...]:
@@ -592,11 +628,21 @@ def _short_and_long(sentences: Sentences, config: Any) -> tuple[Sentence, Senten
     """A sentence of a few tokens, and one that makes it be padded."""
     first = sentences.usable[0]
     short = replace(
-        first, number=0, source=_cut(first, 3, 1), target=first.target and first.target[:5]
+        first,
+        number=0,
+        source=_cut(first, 3, 1),
+        target=first.target and first.target[:5],
+        types=(),
     )
     most = most_positions(config)
     target = first.target and (first.target[:5] * 3)[:most]
     return short, replace(short, number=1, source=_cut(short, most), target=target)
+
+
+def _unfit(site: Site, matrix: Tensor, sizes: tuple[int, ...]) -> str:
+    """What weights that are none of a query over keys are, in words."""
+    queries, keys = matrix.shape[2:]
+    return f"returns {queries} x {keys} weights in the {site} for {sizes[0]} queries and {sizes[1]} keys"
 
 
 def _no_weights(model: Any, sentences: Sentences, attention: AttentionSites) -> dict[Site, str]:
@@ -618,12 +664,9 @@ def _no_weights(model: Any, sentences: Sentences, attention: AttentionSites) -> 
         for site, layers in shown.items():
             queries, keys = sides_of(site, axes)
             sizes = (queries.real.shape[1], keys.real.shape[1])
-            unfit = [tuple(matrix.shape[2:]) for matrix in layers if matrix.shape[2:] != sizes]
+            unfit = [matrix for matrix in layers if matrix.shape[2:] != sizes]
             if unfit:
-                why[site] = (
-                    f"returns {unfit[0][0]} x {unfit[0][1]} weights in the {site} for {sizes[0]} queries and "
-                    f"{sizes[1]} keys"
-                )
+                why[site] = _unfit(site, unfit[0], sizes)
         return shown
 
     alone, in_batch, again = weights([short]), weights([short, long]), weights([short])

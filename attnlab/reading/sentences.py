@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from inspect import signature
 from typing import Any
 
 import torch
@@ -34,6 +35,11 @@ def source_of(text: Text) -> str:
     return text if isinstance(text, str) else text[0]
 
 
+def lowered(text: Text) -> Text:
+    """The text in lower case, or both of a pair."""
+    return text.lower() if isinstance(text, str) else (text[0].lower(), text[1].lower())
+
+
 @dataclass(frozen=True)
 class Tokens:
     """Tokens of one side of a text.
@@ -41,12 +47,17 @@ class Tokens:
     Attributes:
         ids: their ids, those of special tokens that the tokenizer adds among them.
         special: True where it added one.
-        spans: where each stands in the text, (start, end); None of a tokenizer that cannot tell.
+        spans: where each stands in the text, (start, end); None of a tokenizer that cannot tell. Those of
+            the second text of a pair are counted on behind the first and a space.
+        types: token types of a pair that is read as one text; empty where the tokenizer gives none.
+        second: position of the first token of the second text of such a pair.
     """
 
     ids: tuple[int, ...]
     special: tuple[bool, ...]
     spans: tuple[tuple[int, int], ...] | None
+    types: tuple[int, ...] = ()
+    second: int | None = None
 
 
 @dataclass(frozen=True)
@@ -55,8 +66,8 @@ class TokenizedText:
 
     Attributes:
         text: as it was handed in.
-        source: of the sentence, or of the first of a pair.
-        target: of its translation; None where there is none or the model has no decoder for it.
+        source: of the sentence, of both sentences of a pair that a model of one stack reads, or of the first.
+        target: of the second of a pair, which the decoder reads; None where there is no decoder for it.
     """
 
     text: Text
@@ -64,21 +75,31 @@ class TokenizedText:
     target: Tokens | None
 
 
-def tokens_of(tokenizer: Any, texts: Sequence[str], *, target: bool = False) -> list[Tokens]:
+def tokens_of(
+    tokenizer: Any,
+    texts: Sequence[str],
+    *,
+    target: bool = False,
+    seconds: Sequence[str] | None = None,
+) -> list[Tokens]:
     """Tokens of every text, nothing cut off.
 
     Args:
         tokenizer: of transformers, fast or not.
         texts: sentences.
         target: whether these are translations, which a tokenizer may write unlike sources.
+        seconds: the second text of each pair, where texts are read in pairs.
 
     Raises:
         InputError: the library of the tokenizer panics, as where a regular expression of its file matches a
             text in too many ways.
     """
+    given = {"text_target" if target else "text": list(texts)}
+    if seconds is not None:
+        given["text_pair"] = list(seconds)
     try:
         encoded = tokenizer(
-            **{"text_target" if target else "text": list(texts)},
+            **given,
             return_offsets_mapping=tokenizer.is_fast,
             return_special_tokens_mask=True,
             verbose=False,
@@ -90,6 +111,11 @@ def tokens_of(tokenizer: Any, texts: Sequence[str], *, target: bool = False) -> 
         )
         raise InputError(msg) from error
     spans = encoded["offset_mapping"] if tokenizer.is_fast else [None] * len(texts)
+    if seconds is not None:
+        return [
+            _tokens_of_pair(encoded, number, len(text), spans[number])
+            for number, text in enumerate(texts)
+        ]
     return [
         Tokens(
             tuple(ids),
@@ -102,25 +128,67 @@ def tokens_of(tokenizer: Any, texts: Sequence[str], *, target: bool = False) -> 
     ]
 
 
+def _tokens_of_pair(
+    encoded: Any, number: int, length: int, spans: Sequence[tuple[int, int]] | None
+) -> Tokens:
+    """Tokens of a pair that was tokenized as one text, the first of `length` characters."""
+    ids, special = encoded["input_ids"][number], encoded["special_tokens_mask"][number]
+    types = tuple(encoded["token_type_ids"][number]) if "token_type_ids" in encoded else ()
+    if spans is None:
+        second = types.index(1) if 1 in types else None
+        return Tokens(tuple(ids), tuple(map(bool, special)), None, types, second)
+    sides = encoded.sequence_ids(number)
+    moved = [
+        (start + length + 1, end + length + 1) if side == 1 else (start, end)
+        for side, (start, end) in zip(sides, spans, strict=True)
+    ]
+    second = sides.index(1) if 1 in sides else None
+    return Tokens(tuple(ids), tuple(map(bool, special)), tuple(moved), types, second)
+
+
 def tokenize(model: Model, texts: Sequence[Text]) -> tuple[TokenizedText, ...]:
-    """Tokens of every text, of translations too where all texts have them and the model a decoder.
+    """Tokens of every text, of pairs as the model reads them.
+
+    The decoder of an encoder-decoder reads the second texts, its translations; a model of one stack reads
+    both texts of a pair as one, in the form of its tokenizer, such as `[CLS] a [SEP] b [SEP]`.
 
     Args:
         model: with its tokenizer.
-        texts: sentences, or pairs of source and target.
+        texts: sentences, or pairs of them.
+
+    Raises:
+        InputError: pairs for a model of one stack whose tokenizer has no form for them.
     """
     if not texts:
         return ()
     both = model.both_tokenizers
-    sources = tokens_of(both.source, list(map(source_of, texts)))
-    pairs = [text for text in texts if isinstance(text, tuple)]
+    sources = list(map(source_of, texts))
+    seconds = [text[1] for text in texts if isinstance(text, tuple)]
     targets: Sequence[Tokens | None] = [None] * len(texts)
-    if model.model.config.is_encoder_decoder and len(pairs) == len(texts):
-        targets = tokens_of(both.target, [text for _, text in pairs], target=True)
+    if len(seconds) != len(texts):
+        read = tokens_of(both.source, sources)
+    elif model.model.config.is_encoder_decoder:
+        read = tokens_of(both.source, sources)
+        targets = tokens_of(both.target, seconds, target=True)
+    else:
+        check_takes_pairs(model)
+        read = tokens_of(both.source, sources, seconds=seconds)
     return tuple(
         TokenizedText(text, source, target)
-        for text, source, target in zip(texts, sources, targets, strict=True)
+        for text, source, target in zip(texts, read, targets, strict=True)
     )
+
+
+def check_takes_pairs(model: Model) -> None:
+    """Raises InputError for a model of one stack whose tokenizer puts nothing between two texts."""
+    tokenizer = model.both_tokenizers.source
+    single, pair = (tokenizer.num_special_tokens_to_add(pair=both) for both in (False, True))
+    if pair <= single:
+        msg = (
+            f"The tokenizer of {model.label} has no form for pairs of sentences, and the model no decoder "
+            "for translations; hand in single texts."
+        )
+        raise InputError(msg)
 
 
 Progress = Callable[[int, int], None]
@@ -150,6 +218,7 @@ class Sentence:
         target: what the decoder reads under teacher forcing: the row of a token predicts the next.
         labels: what the rows of the last stack predict; -100 where nothing.
         features: of audio, where the encoder reads that; `source` are its frames then.
+        types: of the tokens of a pair that is read as one text, where the model has an embedding of them.
     """
 
     number: int
@@ -157,6 +226,7 @@ class Sentence:
     target: tuple[int, ...] | None = None
     labels: tuple[int, ...] = ()
     features: Float[Tensor, "mel column"] | None = field(default=None, compare=False, repr=False)
+    types: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -191,6 +261,10 @@ class Sentences:
         features = [sentence.features for sentence in batch if sentence.features is not None]
         if features:
             source = replace(source, features=torch.stack(features).to(device))
+        if any(sentence.types for sentence in batch):
+            length = source.ids.shape[1]
+            types = [[*s.types, *[0] * (length - len(s.types))] for s in batch]
+            source = replace(source, types=torch.tensor(types, device=device))
         axes: dict[Side, Axis] = {"source": source}
         if batch[0].target is not None:
             axes["target"] = self.target.axis([s.target or () for s in batch], device)
@@ -409,11 +483,12 @@ def read_sentences(
 
     Args:
         model: its configuration gives the start token and the length limit.
-        texts: sentences, or pairs of source and target for an encoder-decoder.
+        texts: sentences, or pairs: of source and target for an encoder-decoder, else of sentences.
         origin: where they come from, in words.
 
     Raises:
-        InputError: no texts, see `attnlab.core.texts_of`, or no text that the model can take.
+        InputError: no texts, see `attnlab.core.texts_of`, or no text that the model can take; pairs for a
+            model of one stack whose tokenizer has no form for them.
     """
     if reads_audio(model.model):
         msg = f"{model.label} reads audio, and was given text; give a model that reads text."
@@ -435,10 +510,16 @@ def read_tokens(model: Model, tokenized: Sequence[TokenizedText], origin: str) -
     both, config = model.both_tokenizers, model.model.config
     start = getattr(config, "decoder_start_token_id", None)
     wraps = start is None and config.model_type in _WRAPPING
+    typed = _reads_types(model.model)
     sentences = [
         _sentence(number, sentence, sentence.target.ids[-1] if wraps and sentence.target else start)
         for number, sentence in enumerate(tokenized)
     ]
+    if typed:
+        sentences = [
+            replace(sentence, types=text.source.types)
+            for sentence, text in zip(sentences, tokenized, strict=True)
+        ]
     limit = token_limit(model)
     tables = input_tables(model.model)
     vocabulary = Vocabulary(both.source, table=tables["source"])
@@ -453,6 +534,12 @@ def read_tokens(model: Model, tokenized: Sequence[TokenizedText], origin: str) -
     )
     check_embedded(model, read)
     return read
+
+
+def _reads_types(model: Any) -> bool:
+    """Whether a model tells the two texts of a pair apart by token types."""
+    types = getattr(model.config, "type_vocab_size", 0) or 0
+    return types > 1 and "token_type_ids" in signature(model.forward).parameters
 
 
 def input_tables(model: Any) -> dict[Side, nn.Embedding | None]:

@@ -26,6 +26,7 @@ class Axis:
         punctuation: a content token of punctuation characters only.
         features: of audio, whose frames the tokens are.
         outputs: what the encoder gave for them, see `encoded`.
+        types: to which text of a pair each belongs, where the model is told.
     """
 
     ids: Int[Tensor, "batch token"]
@@ -37,6 +38,7 @@ class Axis:
     punctuation: Bool[Tensor, "batch token"]
     features: Float[Tensor, "batch mel column"] | None = None
     outputs: ModelOutput | None = None
+    types: Int[Tensor, "batch token"] | None = None
 
     def at(self, positions: Int[Tensor, " position"]) -> "Axis":
         """The tokens at these positions alone, the same in all sentences."""

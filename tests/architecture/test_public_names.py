@@ -17,7 +17,7 @@ NAMES = {
         "capture", "check", "compare",
         "detect", "embed", "importance", "inspect", "load", "matrices", "neighbours",
         "plan", "plot", "prune", "resume", "rollout",
-        "run_study", "size", "train", "view",
+        "run_study", "show", "size", "train",
     },
     "attnlab.attention": {
         "AttentionPlan", "Mechanism", "cache_bytes", "calibrate", "install", "install_written",

@@ -10,8 +10,9 @@ import torch
 from browser.planted_page import planted_analysis, remade
 
 from attnlab.core.files import write_text
-from attnlab.questions.analyze import viewer as viewer_module
+from attnlab.questions.analyze.viewer import viewer_data
 from attnlab.reading.keeping import KeptMatrices
+from attnlab.results.page import kept_sentences
 from attnlab.results.page.rendering import EncodedWeights, encode_weights, render_page
 
 LAYERS, HEADS = 12, 12
@@ -42,7 +43,7 @@ def write_large_page(path: Path, tokens: int) -> Path:
         return once if layer is weights else encode_weights(layer)
 
     # All layers are one tensor, which takes seconds to deflate.
-    with patch.object(viewer_module, "encode_weights", encode):
-        data = viewer_module.viewer_data(many, "144 heads")
+    with patch.object(kept_sentences, "encode_weights", encode):
+        data = viewer_data(many, "144 heads")
     write_text(path, render_page("144 heads", {}, [], [], viewer=data))
     return path

@@ -29,7 +29,7 @@ def page(browser: Any) -> Iterator[Any]:
 
 
 def test_a_frame_opens_with_its_head_and_leads_to_the_others(page: Any, analysis: Result) -> None:
-    page.set_content(attnlab.view(analysis, "encoder.0.1", sentence=1)._repr_html_())
+    page.set_content(attnlab.show(analysis, head="encoder.0.1", sentence=1)._repr_html_())
     frame = page.frame_locator("iframe")
     name = frame.locator("#head-name")
     name.filter(has_text="encoder.0.1").wait_for()
@@ -44,7 +44,7 @@ def test_a_frame_opens_with_its_head_and_leads_to_the_others(page: Any, analysis
 
 
 def test_without_a_head_the_frame_opens_with_all(page: Any, analysis: Result) -> None:
-    shown = attnlab.view(analysis)
+    shown = attnlab.show(analysis)
     page.set_content(shown._repr_html_())
     page.frame_locator("iframe").locator("#grid a.thumb").first.wait_for()
     assert not page.frame_locator("iframe").locator("#head-name").is_visible()
@@ -54,10 +54,13 @@ def test_without_a_head_the_frame_opens_with_all(page: Any, analysis: Result) ->
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"head": "encoder.9.9"}, "There is no head encoder.9.9; choose from: encoder.0.0"),
+        (
+            {"head": "encoder.9.9"},
+            "There is no head encoder.9.9; choose from encoder.0.0 to encoder.1.2.",
+        ),
         ({"sentence": 77}, "The matrices of sentence 77 were not kept; choose from: 0"),
     ],
 )
 def test_what_is_not_there_is_named(analysis: Result, asked: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        attnlab.view(analysis, **asked)
+        attnlab.show(analysis, **asked)

@@ -50,7 +50,9 @@ def test_help_is_a_word_too(attnlab, words: list[str]) -> None:
         assert attnlab("study", "help", *words[1:])[:2] == attnlab(*words, "--help")[:2]
 
 
-@pytest.mark.parametrize("command", ["translate", "generate", "inspect", "rollout", "neighbours"])
+@pytest.mark.parametrize(
+    "command", ["translate", "generate", "inspect", "rollout", "neighbours", "show"]
+)
 def test_a_text_before_the_run_is_told_the_order(
     attnlab, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ COMMANDS = (
     "neighbours RUN cat",
     "inspect RUN cat",
     "rollout RUN cat",
+    "show RUN cat --out OUT",
     "check RUN",
     "detect RUN",
     "train RUN --resume",

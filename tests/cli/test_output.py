@@ -23,10 +23,10 @@ from attnlab.cli.output import Output, Terminal, print_json
 from attnlab.cli.progress import Announced, Lines
 from attnlab.evaluation.shared_settings import Steps
 
-NO_TABLES = {"train", "embed", "translate", "generate", "export"}
+NO_TABLES = {"train", "embed", "translate", "generate", "show", "export"}
 ON_A_DEVICE = {
     "demo", "train", "translate", "score", "analyze", "importance", "compare", "plan",
-    "prune", "inspect", "rollout", "generate", "align", "check", "detect",
+    "prune", "inspect", "rollout", "generate", "align", "check", "detect", "show",
 }  # fmt: skip
 
 

@@ -148,6 +148,7 @@ ALONE = {
     "report": "report OUT",
     "rollout": "rollout RUN cat",
     "score": "score RUN",
+    "show": "show RUN cat --out OUT",
     "size": "size RUN",
     "table": "table a.csv",
     "translate": "translate RUN -",

@@ -126,17 +126,6 @@ def test_importance_of_heads_alone_is_drawn_without_what_is_left_below() -> None
     assert alone.get_figheight() < both.get_figheight()
 
 
-@pytest.mark.parametrize(
-    "source", ["runs/demo", 5, random_models.bert(), (random_models.bert(), None)]
-)
-def test_a_source_in_place_of_an_analysis_says_what_to_type(source: Any) -> None:
-    with pytest.raises(
-        InputError, match=r"has no viewer; .* view\(analyze\(source, sentences="
-    ) as refused:
-        attnlab.view(source, "a dog")
-    assert "\n" not in str(refused.value)
-
-
 def test_a_table_without_rows_is_refused() -> None:
     for draw in (lambda: plot.importance(HEADS[:0], CUMULATIVE), lambda: plot.pareto(PRICED[:0])):
         with pytest.raises(InputError, match="has no rows to draw; give"):

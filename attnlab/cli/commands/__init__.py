@@ -77,6 +77,13 @@ COMMANDS = (
         tables=False,
     ),
     CommandEntry(
+        name="show",
+        panel="Heads",
+        help="Draw all attention heads of a model on one sentence, as a page that needs no network.",
+        file="show",
+        tables=False,
+    ),
+    CommandEntry(
         name="export",
         panel="What could replace them",
         help="Write a model with a plan so that plain transformers runs it.\n\n"

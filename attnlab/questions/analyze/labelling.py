@@ -92,7 +92,8 @@ class Labeller:
         self.reading = reading
         self.tokenizers = reading.loaded.both_tokenizers
         texts = reading.sentences.texts
-        self.gold = gold if reading.sentences.paired else gold.without_target()
+        # The second texts of pairs are read by a decoder, or with the first as one text.
+        self.gold = gold if isinstance(texts[0].text, tuple) else gold.without_target()
         self.corpus_known = type_counts is not None
         self.type_counts = list(type_counts or _counted(self.tokenizers, texts))
         self.functions, self.unaligned = self._functions(self.gold, texts)
@@ -105,7 +106,7 @@ class Labeller:
         """A counter for these sentences, and why some of them cannot be aligned."""
         counts = self.type_counts[0], self.type_counts[-1]
         if not gold.trees:
-            target = None if gold.target is None else TextSide(counts[1])
+            target = TextSide(counts[1]) if self.reading.sentences.paired else None
             return HeadFunctions(TextSide(counts[0]), target), {}
         sources = align_corpus(self.tokenizers.source, gold.source, [text.source for text in texts])
         source = TextSide(counts[0], gold.source, sources.alignments)

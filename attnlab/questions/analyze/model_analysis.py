@@ -41,12 +41,7 @@ from attnlab.questions.analyze.analysis_notes import (
     TooManyToAblate,
     TrainingSentences,
 )
-from attnlab.questions.analyze.generation import (
-    check_generates,
-    compare_generated,
-    first_rows,
-    written_sentences,
-)
+from attnlab.questions.analyze.generation import compare_generated
 from attnlab.questions.analyze.labelling import Labeller, ablate_for_labels
 from attnlab.questions.analyze.measuring import measure, result_of
 from attnlab.questions.analyze.question import MOST_HEADS_ABLATED, ROWS, AnalysisSettings
@@ -58,12 +53,15 @@ from attnlab.reading import (
     Sentences,
     SentenceStatistics,
     View,
+    check_generates,
     few_tokens,
+    first_rows,
     forward,
     prepare,
     read_sentences,
     ready_to_show,
     source_of,
+    written_sentences,
 )
 from attnlab.results import Result
 

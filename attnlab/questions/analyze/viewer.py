@@ -1,64 +1,46 @@
-"""What the viewer of a page is given: sentences, weights as text, and facts of every head."""
+"""What the viewer of the page of an analysis is given: its kept sentences, and facts of every head."""
 
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from markupsafe import Markup
 
 from attnlab.core import (
     HEAD_COLUMNS,
     LOSS_CHANGE,
     Head,
-    InputError,
     Site,
-    briefly,
-    layer_name,
     rounded,
-    shown,
 )
-from attnlab.figures import plain
 from attnlab.labels import (
     BORDERLINE,
     CONFIRMED,
     CONTROLS,
-    OTHER_MARKS,
-    START_MARKS,
 )
 from attnlab.matrices import FAMILIES
 from attnlab.questions.analyze.head_table import SHOWN, head_rows, named_label
 from attnlab.questions.analyze.kept_facts import MEASURES, offset_profiles
-from attnlab.questions.analyze.question import QUESTION, SUMMARY
+from attnlab.questions.analyze.question import SUMMARY
 from attnlab.questions.analyze.summary import roles_of, structure_of_heads, table_of, views_of
-from attnlab.reading import HEADS, OFFSETS, KeptMatrices, View
+from attnlab.reading import HEADS, OFFSETS, View
 from attnlab.results import (
-    SITE_NAMES,
+    MOST_PAGE_BYTES,
+    MOST_SENTENCE_BYTES,
     VIEW_NAMES,
-    CutQueries,
     Result,
-    Stored,
     ViewerData,
-    block_maxima,
     columns_named,
-    encode_weights,
     family_words,
-    head_names,
+    kept_viewer,
     readable,
-    render_page,
-    rows_keeping_largest,
 )
 
-MOST_SENTENCE_BYTES = 8_000_000
-MOST_PAGE_BYTES = 24_000_000
-# Small pictures of longer sentences have this many pixels along the longer side.
-SMALL = 64
 # Of the best sentences of a head.
 _MOST_NAMED = 3
-_CONTINUED, _CONTINUES, _ENDS = OTHER_MARKS
 _STATISTICS = ("normalised_entropy", "confidence", "mean_offset", "mass_on_special")
 _LINES = ("role_figure", "control_figure", "shape")
 _CONTROLS = ("label", "value", "threshold", "untrained_value", "shuffled_value", "significance")
@@ -74,119 +56,22 @@ def viewer_data(
     most_sentence_bytes: int = MOST_SENTENCE_BYTES,
     most_page_bytes: int = MOST_PAGE_BYTES,
 ) -> ViewerData | None:
-    """The sentences of which matrices were kept, with what is known of every head; None without any."""
-    kept = result.matrices
-    blocks: dict[int, int] = {}
-    room, weights, left_out = most_page_bytes, [], []
-    for number in kept.sentences:
-        block, stored = _encoded(kept, number, most_sentence_bytes)
-        size = sum(len(layer.encoded.text) for layer in stored)
-        # A page without any matrix would show nothing of what heads do.
-        if size > room and blocks:
-            left_out.append(number)
-            continue
-        room -= size
-        blocks[number] = block
-        weights += stored
-    if not blocks:
-        return None
-    facts = {
-        "title": shown(title),
-        "sites": SITE_NAMES,
-        "heads": head_facts(result, list(blocks)),
-        "sentences": [_sentence(result, number, block) for number, block in blocks.items()],
-    }
-    return ViewerData(
-        script_json(facts),
-        tuple(weights),
-        {number: block for number, block in blocks.items() if block > 1},
-        tuple(left_out),
-        _largest_kept(kept, blocks),
-        tuple(
-            CutQueries(number, SITE_NAMES[site], len(kept.tokens[number, site][0]), count)
-            for (number, site), count in kept.all_queries.items()
-            if number in blocks
-        ),
+    """The sentences of which matrices were kept, with what is known of every head; None without any.
+
+    Args:
+        result: of an analysis.
+        title: of the page.
+        most_sentence_bytes: see `kept_viewer`.
+        most_page_bytes: likewise.
+    """
+    return kept_viewer(
+        result.matrices,
+        title,
+        partial(head_facts, result),
+        outlined=partial(_outlined, result),
+        most_sentence_bytes=most_sentence_bytes,
+        most_page_bytes=most_page_bytes,
     )
-
-
-def script_json(value: Any) -> str:
-    """JSON of which no text can end its script element, every character to be seen."""
-    text = json.dumps(_printable(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c")
-
-
-def _printable(value: Any) -> Any:
-    if isinstance(value, str):
-        return shown(value)
-    if isinstance(value, dict):
-        return {name: _printable(item) for name, item in value.items()}
-    return [_printable(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _layers(kept: KeptMatrices, number: int) -> Iterator[tuple[Site, int, Any]]:
-    for (sentence, site, layer), matrix in kept.matrices.items():
-        if sentence == number:
-            yield site, layer, matrix
-
-
-def _encoded(kept: KeptMatrices, number: int, most_bytes: int) -> tuple[int, list[Stored]]:
-    """The layers of a sentence, as maxima of the smallest blocks that fit the limit."""
-    block = 1
-    while True:
-        stored = [
-            Stored(
-                f"weights.{number}.{layer_name(site, layer)}",
-                encode_weights(block_maxima(matrix, block)),
-            )
-            for site, layer, matrix in _layers(kept, number)
-        ]
-        if (
-            block >= SMALL
-            or sum(len(layer_stored.encoded.text) for layer_stored in stored) <= most_bytes
-        ):
-            return block, [*stored, *_small(kept, number)]
-        block *= 2
-
-
-def _small(kept: KeptMatrices, number: int) -> list[Stored]:
-    pictures = []
-    for site, layer, matrix in _layers(kept, number):
-        block = -(-max(matrix.shape[1:]) // SMALL)
-        if block > 1:
-            small = encode_weights(block_maxima(matrix, block))
-            pictures.append(Stored(f"small.{number}.{layer_name(site, layer)}", small))
-    return pictures
-
-
-def _largest_kept(kept: KeptMatrices, numbers: dict[int, int]) -> tuple[int, int]:
-    pairs = [
-        rows_keeping_largest(matrix)
-        for number, block in numbers.items()
-        if block == 1
-        for _, _, matrix in _layers(kept, number)
-    ]
-    return sum(same for same, _ in pairs), sum(rows for _, rows in pairs)
-
-
-def _sentence(result: Result, number: int, block: int) -> dict[str, Any]:
-    kept, sites = result.matrices, {}
-    for (sentence, site), (queries, keys) in kept.tokens.items():
-        if sentence != number:
-            continue
-        kinds = kept.kinds.get((number, site), ("w" * len(queries), "w" * len(keys)))
-        sites[site] = {
-            "queries": [plain(token) for token in queries],
-            "keys": [plain(token) for token in keys],
-            "queryWords": None,
-            "keyWords": None,
-            **_merged(queries, keys, kinds),
-            "queryKinds": kinds[0],
-            "keyKinds": kinds[1],
-            "block": block,
-            "fits": _outlined(result, number, site),
-        }
-    return {"number": number, "text": sentence_text(kept, number), "sites": sites}
 
 
 def _outlined(result: Result, number: int, site: Site) -> dict[str, list[list[dict[str, Any]]]]:
@@ -207,104 +92,6 @@ def _outlined(result: Result, number: int, site: Site) -> dict[str, list[list[di
                 for fits in heads
             ]
     return outlined
-
-
-def _merged(
-    queries: Sequence[str], keys: Sequence[str], kinds: tuple[str, str]
-) -> dict[str, dict[str, Any]]:
-    """The words of both sides where some word of either is more than one token."""
-    sides = {"queryWords": words_of(queries, kinds[0]), "keyWords": words_of(keys, kinds[1])}
-    if len(sides["queryWords"].starts) == len(queries) and len(sides["keyWords"].starts) == len(
-        keys
-    ):
-        return {}
-    return {
-        name: {"starts": side.starts, "names": [plain(word) for word in side.names]}
-        for name, side in sides.items()
-    }
-
-
-def sentence_text(kept: KeptMatrices, number: int) -> str:
-    """The tokens of a sentence as one line: of each site's keys that were not there before."""
-    sides = []
-    for (sentence, site), (_, keys) in kept.tokens.items():
-        if sentence == number:
-            kinds = kept.kinds.get((number, site), ("", "w" * len(keys)))[1]
-            words = [key for key, kind in zip(keys, kinds, strict=True) if kind in "wp"]
-            text = joined(words or keys)
-            if text not in sides:
-                sides.append(text)
-    return shown(" / ".join(sides))
-
-
-def joined(tokens: Sequence[str]) -> str:
-    """Tokens as running text: marks of word starts are spaces, marks of continued words are taken away.
-
-    >>> joined(["▁the", "▁cat", "s", "."]), joined(["the", "cat", "##s"]), joined(["a", "b"])
-    ('the cats.', 'the cats', 'a b')
-    """
-    marks = [mark for mark in "▁Ġ" if any(token.startswith(mark) for token in tokens)]
-    if marks:
-        return "".join(tokens).replace(marks[0], " ").strip()
-    return " ".join(tokens).replace(" ##", "")
-
-
-@dataclass(frozen=True)
-class Words:
-    """Words of a sentence in order, those of one token among them.
-
-    Attributes:
-        starts: index of the first token of each.
-        names: as they are written, without marks.
-    """
-
-    starts: tuple[int, ...]
-    names: tuple[str, ...]
-
-
-def words_of(tokens: Sequence[str], kinds: str) -> Words:
-    """The words of a sentence; special tokens and punctuation stand alone.
-
-    Args:
-        tokens: as the tokenizer writes them.
-        kinds: a letter of `attnlab.reading.keeping.LETTERS` per token.
-
-    >>> words_of(["▁the", "▁cat", "s", ".", "</s>"], "wwwpc")
-    Words(starts=(0, 1, 3, 4), names=('the', 'cats', '.', '</s>'))
-    >>> words_of(["the", "cat", "##s"], "www").names, words_of(["ca@@", "ts", "sit"], "www").names
-    (('the', 'cats'), ('cats', 'sit'))
-    """
-    marked = any(token.startswith(START_MARKS) for token in tokens)
-    ended = any(token.endswith(_ENDS) for token in tokens)
-    starts = [
-        index
-        for index, (token, kind) in enumerate(zip(tokens, kinds, strict=True))
-        if index == 0
-        or kind != "w"
-        or kinds[index - 1] != "w"
-        or not _continues(tokens[index - 1], token, marked=marked, ended=ended)
-    ]
-    ends = [*starts[1:], len(tokens)]
-    names = (
-        tokens[start] if kinds[start] in "ocs" else "".join(map(_plain, tokens[start:end]))
-        for start, end in zip(starts, ends, strict=True)
-    )
-    return Words(tuple(starts), tuple(names))
-
-
-def _continues(before: str, token: str, *, marked: bool, ended: bool) -> bool:
-    """Whether a token goes on with the word of the one before it."""
-    if marked:
-        return not token.startswith(START_MARKS)
-    if ended:
-        return not before.endswith(_ENDS)
-    return token.startswith(_CONTINUED) or before.endswith(_CONTINUES)
-
-
-def _plain(token: str) -> str:
-    for mark in START_MARKS:
-        token = token.removeprefix(mark)
-    return token.removeprefix(_CONTINUED).removesuffix(_CONTINUES).removesuffix(_ENDS)
 
 
 def head_facts(result: Result, sentences: Sequence[int]) -> list[Facts]:
@@ -442,76 +229,3 @@ def _offsets(profile: np.ndarray[Any, np.dtype[np.float64]]) -> list[tuple[int, 
 
 def _head(row: Mapping[Any, Any]) -> Head:
     return Head(*(row[name] for name in HEAD_COLUMNS))
-
-
-@dataclass(frozen=True)
-class HeadViewer:
-    """A page of heads that a notebook shows in a frame.
-
-    Attributes:
-        page: as HTML; it needs nothing else.
-        shown: the name of the head that it opens with, or none.
-        height: of the frame, in pixels.
-    """
-
-    page: str
-    shown: str | None
-    height: int
-
-    def __repr__(self) -> str:
-        what = self.shown or "all heads"
-        return f"HeadViewer({what}, {len(self.page) / 2**20:.1f} MiB)"
-
-    def _repr_html_(self) -> str:
-        frame = Markup(
-            '<iframe srcdoc="{}" sandbox="allow-scripts allow-downloads" title="Attention heads" '
-            'style="width:100%;height:{}px;border:0"></iframe>'
-        )
-        return str(frame.format(self.page, self.height))
-
-
-def view(
-    result: Result, head: str | Head | None = None, *, sentence: int = 0, height: int = 820
-) -> HeadViewer:
-    """The heads of an analysis as its report page shows them, for the cell of a notebook.
-
-    Args:
-        result: of `analyze`, with matrices that were kept.
-        head: the one to begin with, such as `encoder.0.3`; without it all of them.
-        sentence: number of a sentence whose matrices were kept, from 0.
-        height: of the frame, in pixels.
-
-    Raises:
-        InputError: it is of another question, no matrices were kept, or there is no such head or sentence.
-    """
-    question = getattr(result, "question", None)
-    if question != QUESTION.name:
-        given = " ".join(briefly(result).split()) if question is None else f"A result of {question}"
-        msg = (
-            f"{given} has no viewer; give a result of {QUESTION.name}, as in "
-            "view(analyze(source, sentences=['A text.'], keep_matrices=1))."
-        )
-        raise InputError(msg)
-    kept = sorted({number for number, _ in result.matrices.tokens})
-    if not kept:
-        msg = "No matrices were kept; analyze with keep_matrices of at least 1."
-        raise InputError(msg, options=["keep_matrices"])
-    if sentence not in kept:
-        numbers = ", ".join(map(str, kept))
-        msg = f"The matrices of sentence {sentence} were not kept; choose from: {numbers}."
-        raise InputError(msg)
-    name = None if head is None else str(head)
-    names = head_names(result.heads)
-    if name is not None and name not in names:
-        msg = f"There is no head {name}; choose from: {', '.join(names)}."
-        raise InputError(msg)
-    shown = viewer_data(result, "Attention heads")
-    if shown is None or sentence in shown.left_out:
-        msg = f"Sentence {sentence} is too long for a page; choose a shorter one, or analyze fewer."
-        raise InputError(msg)
-    start = "" if name is None else f"head={name}&"
-    page = render_page(
-        "Attention heads", result.about, [], [],
-        viewer=shown, start=f"#{start}sentence={sentence}",
-    )  # fmt: skip
-    return HeadViewer(page, name, height)

@@ -23,7 +23,7 @@ from attnlab.questions.inspect.question import (
     NoCommonWord,
     UnknownWords,
 )
-from attnlab.reading import HeadStatistics, prepare, tokens_of
+from attnlab.reading import HeadStatistics, Text, lowered, prepare, source_of, tokens_of
 from attnlab.results import Result
 
 # The vectors of each word of a text, in every layer.
@@ -45,12 +45,14 @@ class Word:
     unknown: bool = False
 
 
-def words_of(tokenizer: Any, text: str) -> tuple[Word, ...]:
+def words_of(tokenizer: Any, given: Text) -> tuple[Word, ...]:
     """The words of a text between white space and punctuation marks, with the tokens that they are cut into.
 
     Without a fast tokenizer, which alone knows where tokens stand, each token is a word.
     """
-    tokens = tokens_of(tokenizer, [text])[0]
+    seconds = None if isinstance(given, str) else [given[1]]
+    tokens = tokens_of(tokenizer, [source_of(given)], seconds=seconds)[0]
+    text = _joined(given)
     forms = tokenizer.convert_ids_to_tokens(list(tokens.ids))
     lacking = [number == tokenizer.unk_token_id for number in tokens.ids]
     words: list[Word] = []
@@ -78,6 +80,10 @@ def words_of(tokenizer: Any, text: str) -> tuple[Word, ...]:
             words.append(Word(bare.lower(), (*marks, position), lacking[position]))
         end, marks = stop, ()
     return tuple(words)
+
+
+def _joined(text: Text) -> str:
+    return text if isinstance(text, str) else " ".join(text)
 
 
 def check_pair_count(words: Sequence[Sequence[Word]]) -> None:
@@ -139,7 +145,7 @@ def moves(
 
 @options_of(InspectionSettings)
 def inspect(source: Source, settings: InspectionSettings) -> Result:
-    """What the model at `source` makes of one or two texts, each read by itself.
+    """What the model at `source` makes of one or two texts, each read by itself; a text can be a pair.
 
     A word that stands in both texts, or twice in the only one, has a vector in each context: the mean
     over its tokens. How far it moves is the cosine between them, layer by layer. Beside it stands the
@@ -157,13 +163,16 @@ def inspect(source: Source, settings: InspectionSettings) -> Result:
         `vectors`, [text, layer, token, dim], NaN where a text is padded.
 
     Raises:
-        InputError: no such model, it has no tokenizer, a text is empty, too long for it or repeats words
-            too often, or the device cannot be used.
+        InputError: no such model, it has no tokenizer or none with a form for pairs, a text is empty, too
+            long for it or repeats words too often, or the device cannot be used.
     """
     loaded = _model(source)
     model, tokenizer = loaded.model, loaded.both_tokenizers.source
     loaded.move_to_named(settings.device, source)
-    read = [text.lower() if loaded.lowercase else text for text in settings.texts]
+    read = [lowered(text) if loaded.lowercase else text for text in settings.texts]
+    if model.config.is_encoder_decoder and not isinstance(read[0], str):
+        msg = f"{loaded.label} has an encoder that reads one text at a time; give single sentences."
+        raise InputError(msg)
     words = tuple(words_of(tokenizer, text) for text in read)
     check_pair_count(words)
     reading = prepare(loaded, read, whole=False)
@@ -193,7 +202,7 @@ def inspect(source: Source, settings: InspectionSettings) -> Result:
         },
         {
             **loaded.facts,
-            **{f"Text {number}": text for number, text in enumerate(read)},
+            **{f"Text {number}": _joined(text) for number, text in enumerate(read)},
             **versions_in_words(),
         },
         tuple(_notes(words, set(moved["word"]))),
@@ -223,7 +232,7 @@ def _model(source: Source) -> Model:
 
 
 def _states(
-    model: Any, tokenizer: Any, texts: Sequence[str], padding: int
+    model: Any, tokenizer: Any, texts: Sequence[Text], padding: int
 ) -> tuple[dict[str, Tensor], tuple[Tensor, ...]]:
     """The texts as a padded batch, and the states between layers."""
     own = tokenizer.pad_token
@@ -231,7 +240,14 @@ def _states(
         # Behind a text, where no real token looks: any token will do, since the mask says so.
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
     # Tokenizers of generating models may pad in front, which would move positions.
-    encoded = tokenizer(list(texts), padding=True, padding_side="right", return_tensors="pt")
+    seconds = [text[1] for text in texts if isinstance(text, tuple)]
+    encoded = tokenizer(
+        list(map(source_of, texts)),
+        seconds or None,
+        padding=True,
+        padding_side="right",
+        return_tensors="pt",
+    )
     tokenizer.pad_token = own
     stack = model.get_encoder() if model.config.is_encoder_decoder else model.base_model
     training = stack.training

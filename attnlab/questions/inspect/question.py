@@ -70,6 +70,11 @@ class NoCommonWord(Note):
     words = "No word is in both texts."
 
 
+def _sentence_or_pair(typed: str) -> str | tuple[str, str]:
+    first, tab, second = typed.partition("\t")
+    return (first, second) if tab else typed
+
+
 @dataclass(frozen=True, kw_only=True)
 class InspectionSettings(DeviceSettings):
     """What `attnlab inspect` can be told.
@@ -78,20 +83,28 @@ class InspectionSettings(DeviceSettings):
         InputError: a text is empty.
     """
 
-    sentence: Annotated[str, Option("A sentence.", argument=True)] = field(kw_only=False)
+    sentence: Annotated[
+        str | tuple[str, str],
+        Option(
+            "A sentence, or two that are read as one text, with a tab between them.",
+            argument=True,
+            read=_sentence_or_pair,
+        ),
+    ] = field(kw_only=False)
     other: Annotated[
-        str | None, Option("Another one that shares some of its words.", argument=True)
+        str | tuple[str, str] | None,
+        Option("Another one that shares some of its words.", argument=True, read=_sentence_or_pair),
     ] = field(kw_only=False, default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for number, text in enumerate(self.texts, start=1):
-            if not text.strip():
+            if not all(map(str.strip, (text,) if isinstance(text, str) else text)):
                 msg = f"Text {number} is empty; give a sentence."
                 raise InputError(msg)
 
     @property
-    def texts(self) -> tuple[str, ...]:
+    def texts(self) -> tuple[str | tuple[str, str], ...]:
         """The one text, or both."""
         return (self.sentence,) if self.other is None else (self.sentence, self.other)
 

@@ -160,6 +160,8 @@ def page_table(frame: pd.DataFrame, columns: Sequence[Column], caption: str = ""
 
 
 LEVELS = 255
+# Of vectors, on either side of 0.
+_MOST_LEVEL = 127
 
 
 @dataclass(frozen=True)
@@ -191,6 +193,23 @@ class Stored:
 
 
 @dataclass(frozen=True)
+class StoredVectors:
+    """Queries or keys of the heads of one layer and sentence as they stand in the page.
+
+    Attributes:
+        address: sentence, site and layer, after `queries.` or `keys.`.
+        text: base64 of the deflated bytes, one per entry, ordered by head, token and dimension.
+        shape: heads, tokens and dimensions.
+        scales: by head, what a level stands for.
+    """
+
+    address: str
+    text: str
+    shape: tuple[int, int, int]
+    scales: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class CutQueries:
     """A sentence of which only the first queries are kept at a site.
 
@@ -213,19 +232,27 @@ class ViewerData:
 
     Attributes:
         facts: JSON that may stand within a script element.
+        heads: names of the heads.
         weights: of every sentence, site and layer, and small pictures of long sentences.
         blocks: tokens per entry along each side, of the sentences too large to be stored whole.
         left_out: sentences for which there was no room.
         largest_kept: rows whose largest weight is still the largest, and all rows.
         cut: what is kept of sentences that are too large to be kept whole.
+        analyzed: whether more is known of the heads than their matrices.
+        vectors: queries and keys.
+        without_vectors: why there are none, in words; empty where nobody asks.
     """
 
     facts: str
+    heads: tuple[str, ...]
     weights: tuple[Stored, ...]
     blocks: dict[int, int]
     left_out: tuple[int, ...]
     largest_kept: tuple[int, int]
     cut: tuple[CutQueries, ...] = ()
+    analyzed: bool = True
+    vectors: tuple[StoredVectors, ...] = ()
+    without_vectors: str = ""
 
 
 def encode_weights(weights: Float[Tensor, "head query key"]) -> EncodedWeights:
@@ -238,6 +265,20 @@ def encode_weights(weights: Float[Tensor, "head query key"]) -> EncodedWeights:
     deflated = zlib.compress(quantised(weights, scale).numpy().tobytes(), 6)
     heads, queries, keys = weights.shape
     return EncodedWeights(base64.b64encode(deflated).decode(), (heads, queries, keys), scale)
+
+
+def stored_vectors(address: str, vectors: Float[Tensor, "head token dim"]) -> StoredVectors:
+    """Each entry as the nearest of 255 levels, the largest of which is the largest entry of the head.
+
+    It is off by at most half a level, 1/254 of that entry.
+    """
+    largest = vectors.abs().amax((1, 2)).clamp_min(torch.finfo(vectors.dtype).tiny)
+    levels = (vectors / largest[:, None, None] * _MOST_LEVEL).round().to(torch.int8)
+    # They are noise to a compressor: more effort saves nothing.
+    text = base64.b64encode(zlib.compress(levels.contiguous().numpy().tobytes(), 1)).decode()
+    scales = tuple(round(scale, 8) for scale in (largest / _MOST_LEVEL).tolist())
+    heads, tokens, dim = vectors.shape
+    return StoredVectors(address, text, (heads, tokens, dim), scales)
 
 
 def decode_weights(encoded: EncodedWeights) -> Float[Tensor, "head query key"]:
@@ -282,6 +323,8 @@ SCRIPTS = (
     "theme",
     "canvas",
     "lines",
+    "overlay",
+    "neurons",
     "grid",
     "budget",
     "head_matrix",

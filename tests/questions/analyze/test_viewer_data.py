@@ -16,11 +16,12 @@ from attnlab.core.errors import InputError
 from attnlab.labels.verdict import NOT_COMPARED
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.overview import highlights_of, overview_of
-from attnlab.questions.analyze.viewer import view, viewer_data
+from attnlab.questions.analyze.viewer import viewer_data
 from attnlab.reading.keeping import KeptMatrices
 from attnlab.reading.reading_notes import KeptInPart
 from attnlab.results.page.rendering import decode_weights, render_page
 from attnlab.results.result import Result
+from attnlab.results.showing import show
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +58,8 @@ def test_nothing_kept_nothing_shown(analysis: Result) -> None:
     empty = replace(analysis, matrices=KeptMatrices())
     assert viewer_data(empty, "t") is None
     with pytest.raises(InputError, match="No matrices were kept; analyze with keep_matrices"):
-        view(empty)
-    assert repr(view(analysis, "encoder.0.1")).startswith("HeadViewer(encoder.0.1, ")
+        show(empty)
+    assert repr(show(analysis, head="encoder.0.1")).startswith("HeadViewer(encoder.0.1, ")
 
 
 def test_what_the_loss_is_without_a_head_is_said_once_and_where_it_was_measured(
@@ -107,7 +108,7 @@ def test_a_sentence_beyond_its_limit_is_stored_as_block_maxima(analysis: Result)
         f"Of sentence 0 only the largest weight of every {block} by {block} tokens is stored"
         in page
     )
-    assert "room. An empty cell" in page
+    assert "room. Attention is not explanation" in page
 
 
 def test_rows_are_counted_only_where_all_weights_are_stored(analysis: Result) -> None:

@@ -411,7 +411,10 @@ def test_ranks_and_orders() -> None:
         ({"replacements": ["zero"], "bleu": ["mean"]}, "BLEU of mean needs mean among"),
         ({"sentences": 3}, "Importance needs at least 4 sentences, not 3"),
         ({"sentences": [*PAIRS[:3], ("", "")]}, "Only 3 sentences can be used"),
-        ({"source": "llama", "sites": ["cross"]}, "The model has no cross attention; it has: deco"),
+        (
+            {"source": "llama", "sites": ["cross"], "sentences": SENTENCES},
+            "The model has no cross attention; it has: deco",
+        ),
     ],
 )
 def test_what_cannot_be_studied_is_refused(options: dict[str, object], words: str) -> None:

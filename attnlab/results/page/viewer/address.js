@@ -12,6 +12,8 @@
  * @property {number} lines weight from which a line is drawn
  * @property {boolean} words whether tokens are merged to words
  * @property {string | null} theme light, dark or system; null where the address does not say
+ * @property {number[]} also heads of the layer whose lines are laid over those of the head
+ * @property {string} sides of a pair, the sentence of the queries and that of the keys whose lines are drawn, a or b; or all
  * @property {boolean} full whether block maxima are left for all values
  */
 
@@ -19,7 +21,7 @@ export const THEMES = ["system", "light", "dark"];
 
 /** @returns {State} */
 export function plainState() {
-  return { head: "", sentence: 0, row: null, column: null, sink: true, outline: "none", keys: 2, lines: 0.15, full: false, words: false, theme: null };
+  return { head: "", sentence: 0, row: null, column: null, sink: true, outline: "none", keys: 2, lines: 0.15, full: false, words: false, also: [], sides: "all", theme: null };
 }
 
 /** @param {string} hash @returns {State | null} null where it is an anchor of the page */
@@ -35,6 +37,8 @@ export function parseAddress(hash) {
   state.sink = fields.get("sink") !== "off";
   state.full = fields.get("full") === "on";
   state.words = fields.get("level") === "words";
+  state.also = (fields.get("with") ?? "").split(",").map(whole).filter((head) => head !== null);
+  state.sides = fields.get("sides") ?? state.sides;
   const theme = fields.get("theme") ?? "";
   if (THEMES.includes(theme)) state.theme = theme;
   state.outline = fields.get("outline") ?? state.outline;
@@ -56,6 +60,8 @@ export function addressOf(state) {
   if (state.outline !== plain.outline) fields.push(`outline=${state.outline}`);
   if (state.keys !== plain.keys) fields.push(`keys=${state.keys}`);
   if (state.lines !== plain.lines) fields.push(`lines=${state.lines}`);
+  if (state.also.length) fields.push(`with=${state.also.join(",")}`);
+  if (state.sides !== plain.sides) fields.push(`sides=${state.sides}`);
   if (state.full) fields.push("full=on");
   if (state.words) fields.push("level=words");
   if (state.theme && state.theme !== THEMES[0]) fields.push(`theme=${state.theme}`);

@@ -119,7 +119,7 @@ export class Grid {
 /** @param {HeadFacts} head @param {string} address @returns {HTMLElement} */
 function thumb(head, address) {
   const canvas = make("canvas", { width: SIDE, height: SIDE, "aria-hidden": "true" });
-  return make("a", { class: "thumb", href: address, title: `${head.name}: ${head.short}`, "data-head": head.name }, [
+  return make("a", { class: "thumb", href: address, title: [head.name, head.short].filter(Boolean).join(": "), "data-head": head.name }, [
     canvas,
     make("span", { class: "number", text: `${head.head}` }),
     make("span", { class: "short", text: head.short }),

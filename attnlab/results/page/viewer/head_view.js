@@ -6,7 +6,9 @@ import { byId, make, percent } from "./elements.js";
 import { evidenceOf } from "./evidence.js";
 import { shownMatrix, sinksOf } from "./head_matrix.js";
 import { Lines } from "./lines.js";
+import { betweenSides, colourOfHead, othersOf, Overlay } from "./overlay.js";
 import { columnOf, largest, rowOf, sum } from "./matrix.js";
+import { showNeurons } from "./neurons.js";
 
 /**
  * @typedef {import("./address.js").State} State
@@ -30,6 +32,7 @@ export class HeadView {
     this.change = change;
     this.canvas = /** @type {HTMLCanvasElement} */ (byId("matrix"));
     this.lines = new Lines(byId("lines"), (lit) => this.hover(lit), (lit) => this.lock(lit));
+    this.overlay = new Overlay(change);
     /** @type {Lit} */
     this.hovered = NOTHING;
     /** @type {Shown | null} */
@@ -88,7 +91,7 @@ export class HeadView {
     this.head = head;
     this.sentence = sentence;
     this.state = state;
-    const wanted = [head.name, sentence.number, state.sink, state.full, state.words].join(" ");
+    const wanted = [head.name, sentence.number, state.sink, state.full, state.words, state.also, state.sides].join(" ");
     if (wanted !== this.wanted) {
       const layer = await this.weights.layer(sentence, head.site, head.layer);
       if (state !== this.state) return;
@@ -109,11 +112,17 @@ export class HeadView {
     byId("kept").hidden = !there;
     byId("not-kept").hidden = Boolean(there);
     this.shown = there ? shownMatrix(layer, side, head, state) : null;
-    if (!this.shown || !side) return;
+    if (!this.shown || !layer || !side) return;
     this.picture = pictureOf(this.shown.matrix);
     byId("words-row").hidden = !side.queryWords || side.block > 1;
     byId("sink-row").hidden = !sinksOf(side).some(Boolean) || side.block > 1;
-    this.lines.show(this.shown.matrix, this.shown.queries, this.shown.keys);
+    const others = othersOf(head.head, layer.heads, state).map((number) => ({
+      matrix: betweenSides(shownMatrix(layer, side, { ...head, head: number }, state), side, state.sides),
+      colour: colourOfHead(number),
+    }));
+    const own = { matrix: betweenSides(this.shown, side, state.sides), colour: others.length ? colourOfHead(head.head) : "" };
+    this.lines.show(this.shown.matrix, this.shown.queries, this.shown.keys, [...others, own]);
+    this.overlay.show(head.head, layer.heads, side, state);
     setOptions(byId("outline"), { ...KINDS, ...Object.fromEntries(this.shown.fits.map((one) => [one.name, `fitted: ${one.words}`])) });
   }
 
@@ -131,6 +140,7 @@ export class HeadView {
     showParts(byId("parts"), shown.matrix, this.outline, fitted);
     showBudget(byId("budget"), shown.matrix, keys, this.outline, shown.block > 1);
     this.canvas.setAttribute("aria-label", `Attention matrix of ${this.head.name}, ${shown.matrix.rows} queries, ${shown.matrix.columns} keys`);
+    if (this.sentence) void showNeurons(this.head, this.sentence.number, shown, state);
     this.light();
   }
 

@@ -12,6 +12,12 @@ import { columnOf, rowOf } from "./matrix.js";
  * @property {number | null} column
  */
 
+/**
+ * @typedef {object} Laid lines of a head
+ * @property {Matrix} matrix
+ * @property {string} colour empty for that of the page
+ */
+
 const ROW = 22;
 const WIDTH = 110;
 const MOST_LINES = 1000;
@@ -34,6 +40,8 @@ export class Lines {
     box.replaceChildren(this.queries.list, this.svg, this.keys.list);
     /** @type {{threshold: number, drawn: SVGElement[], more: number} | null} the lines where no token is lit */
     this.whole = null;
+    /** @type {Laid[]} */
+    this.laid = [];
     box.addEventListener("pointerover", (event) => hover(this.at(event) ?? NOBODY));
     box.addEventListener("pointerleave", () => hover(NOBODY));
     box.addEventListener("click", (event) => {
@@ -47,9 +55,10 @@ export class Lines {
     return this.queries.at(event.target) ?? this.keys.at(event.target);
   }
 
-  /** @param {Matrix} matrix @param {string[]} queries @param {string[]} keys */
-  show(matrix, queries, keys) {
+  /** @param {Matrix} matrix @param {string[]} queries @param {string[]} keys @param {Laid[]} laid lines over each other */
+  show(matrix, queries, keys, laid) {
     this.matrix = matrix;
+    this.laid = laid;
     this.whole = null;
     const height = ROW * Math.max(queries.length, keys.length);
     for (const [name, value] of Object.entries({ width: WIDTH, height, viewBox: `0 0 ${WIDTH} ${height}` })) {
@@ -72,14 +81,14 @@ export class Lines {
     this.keys.colour(lit.row === null ? null : rowOf(this.matrix, lit.row));
     this.queries.mark(lit.row, locked.row);
     this.keys.mark(lit.column, locked.column);
-    return this.draw(this.matrix, lit, threshold);
+    return this.draw(this.laid, lit, threshold);
   }
 
-  /** @param {Matrix} matrix @param {Lit} lit @param {number} threshold @returns {number} lines for which there is no room */
-  draw(matrix, lit, threshold) {
+  /** @param {Laid[]} laid @param {Lit} lit @param {number} threshold @returns {number} lines for which there is no room */
+  draw(laid, lit, threshold) {
     const all = lit.row === null && lit.column === null;
     const kept = all && this.whole?.threshold === threshold ? this.whole : null;
-    const { drawn, more } = kept ?? drawnLines(matrix, lit, threshold);
+    const { drawn, more } = kept ?? linesOfAll(laid, lit, threshold);
     if (all) this.whole = { threshold, drawn, more };
     this.svg.replaceChildren(...drawn);
     return more;
@@ -153,16 +162,23 @@ class Tokens {
   }
 }
 
+/** @param {Laid[]} laid @param {Lit} lit @param {number} threshold @returns {{drawn: SVGElement[], more: number}} */
+function linesOfAll(laid, lit, threshold) {
+  const each = laid.map((one) => drawnLines(one, lit, threshold, Math.ceil(MOST_LINES / laid.length)));
+  return { drawn: each.flatMap((one) => one.drawn), more: each.reduce((sum, one) => sum + one.more, 0) };
+}
+
 /**
  * Lines of like weight as one path, so that many cost no more than few.
- * @param {Matrix} matrix
+ * @param {Laid} laid
  * @param {Lit} lit
  * @param {number} threshold
+ * @param {number} most
  * @returns {{drawn: SVGElement[], more: number}}
  */
-function drawnLines(matrix, lit, threshold) {
+function drawnLines({ matrix, colour }, lit, threshold, most) {
   const entries = chosenEntries(matrix, lit, threshold);
-  const shown = entries.slice(-MOST_LINES);
+  const shown = entries.slice(-most);
   /** @type {string[]} */
   const paths = [];
   for (const { row, column, weight } of shown) {
@@ -171,7 +187,7 @@ function drawnLines(matrix, lit, threshold) {
   }
   const drawn = paths.flatMap((path, step) => {
     const weight = (step + 0.5) / STEPS;
-    return makeSvg("path", { d: path, "stroke-width": (0.5 + 3 * weight).toFixed(2), "stroke-opacity": Math.min(1, 0.15 + weight).toFixed(2) });
+    return makeSvg("path", { d: path, "stroke-width": (0.5 + 3 * weight).toFixed(2), "stroke-opacity": Math.min(1, 0.15 + weight).toFixed(2), style: colour && `stroke: ${colour}` });
   });
   return { drawn, more: entries.length - shown.length };
 }

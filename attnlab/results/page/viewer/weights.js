@@ -14,6 +14,7 @@
  * @property {string} keyKinds
  * @property {Words | null} queryWords words that are more than one token, null where there are none on either side
  * @property {Words | null} keyWords
+ * @property {number} [second] position of the first token of the second sentence of a pair that is read as one text
  * @property {number} block how many tokens an entry stands for along each side
  * @property {Record<string, import("./budget.js").Fitted[][]>} fits by layer, of every head
  *

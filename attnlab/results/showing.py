@@ -1,0 +1,273 @@
+"""All attention heads of a model on one sentence, as one page: computed for it, or kept by an analysis."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import cast
+
+import torch
+from markupsafe import Markup
+
+from attnlab.core import AttnlabError, Head, InputError, layer_name, write_text
+from attnlab.evaluation import versions_in_words
+from attnlab.models import Model, Source, model_of
+from attnlab.reading import (
+    TOLERANCES,
+    Audio,
+    KeptMatrices,
+    Observed,
+    Sentences,
+    Text,
+    lowered,
+    matrices_of_text,
+    observe,
+    ready_to_show,
+    sentences_of,
+    translated,
+)
+from attnlab.results.page.kept_sentences import Facts, kept_viewer
+from attnlab.results.page.rendering import (
+    Overview,
+    StoredVectors,
+    ViewerData,
+    render_page,
+    stored_vectors,
+)
+from attnlab.results.result import Result
+
+# Of the matrices of one text; a page holds far less.
+_MOST_BYTES = 2**29
+# Of its queries and keys, a byte each.
+_MOST_VECTOR_BYTES = 4_000_000
+
+
+@dataclass(frozen=True)
+class HeadViewer:
+    """A page of heads, which a notebook shows in a frame.
+
+    Attributes:
+        page: as HTML; it needs nothing else.
+        shown: the name of the head that it opens with, or none.
+        height: of the frame, in pixels.
+    """
+
+    page: str
+    shown: str | None
+    height: int
+
+    def __repr__(self) -> str:
+        what = self.shown or "all heads"
+        return f"HeadViewer({what}, {len(self.page) / 2**20:.1f} MiB)"
+
+    def _repr_html_(self) -> str:
+        frame = Markup(
+            '<iframe srcdoc="{}" sandbox="allow-scripts allow-downloads" title="Attention heads" '
+            'style="width:100%;height:{}px;border:0"></iframe>'
+        )
+        return str(frame.format(self.page, self.height))
+
+    def write(self, path: str | Path) -> None:
+        """Writes the page to a file.
+
+        Raises:
+            AttnlabError: it could not be written.
+        """
+        write_text(Path(path), self.page)
+
+
+def show(
+    source: Source | Result,
+    text: Text | tuple[Audio, str] | None = None,
+    *,
+    head: str | Head | None = None,
+    sentence: int | None = None,
+    device: str | None = None,
+    height: int = 820,
+) -> HeadViewer:
+    """All attention heads of a model on one text, or those of an analysis, as a page that a notebook shows.
+
+    Cost: a forward pass, and of an encoder-decoder without a translation what it takes to write one.
+
+    Args:
+        source: a run or its folder, a transformers folder, the name of a model on the hub, what
+            `attnlab.load` returned, a pair (model, tokenizer), or a result of `analyze` with kept matrices.
+        text: a text, or a pair: (text, translation) for an encoder-decoder, (audio, transcript) for
+            Whisper, two sentences for a model of one stack whose tokenizer has a form for them. Without a
+            translation an encoder-decoder reads its own greedy one.
+        head: the one to begin with, such as `encoder.0.3`; without it all of them.
+        sentence: of an analysis, the number of the sentence to begin with, from 0.
+        device: the name of a device; None: a GPU if there is one and the model is read here.
+        height: of the frame in a notebook, in pixels.
+
+    Raises:
+        InputError: a text that the model cannot read, or the result of another question or without kept
+            matrices, or no such head, sentence or device.
+    """
+    if isinstance(source, Result):
+        if text is not None:
+            msg = "A result shows the sentences that it kept; leave text out, or hand in the model."
+            raise InputError(msg)
+        return _of_result(source, head, sentence or 0, height)
+    if text is None or sentence is not None:
+        msg = "A model needs a text, as in attnlab.show(model, 'A text.'), and takes no number of a sentence."
+        raise InputError(msg)
+    loaded = model_of(source, scores=False)
+    loaded.move_to_named(device, source)
+    return _of_model(loaded, text, head, height)
+
+
+def _of_model(
+    loaded: Model, text: Text | tuple[Audio, str], head: str | Head | None, height: int
+) -> HeadViewer:
+    sides = text if isinstance(text, tuple) else (text,)
+    if any(isinstance(side, str) and not side.strip() for side in sides):
+        msg = "The text is empty; give a sentence."
+        raise InputError(msg)
+    if loaded.lowercase:
+        # Of attnlab's own models, which read text alone.
+        text = lowered(cast("Text", text))
+    sentences = sentences_of(loaded, [text])
+    texts = [side.name if isinstance(side, Audio) else side for side in sides]
+    about = {**loaded.facts, **versions_in_words()}
+    if loaded.model.config.is_encoder_decoder and len(texts) == 1 and loaded.model.can_generate():
+        sentences = _translated(loaded, sentences)
+        ids = sentences.usable[0].target or ()
+        texts.append(loaded.both_tokenizers.target.decode(ids, skip_special_tokens=True))
+        about["Translation"] = "by the model itself, greedy"
+    kept = matrices_of_text(loaded, sentences, _MOST_BYTES)
+    title = f"Attention of {loaded.label}"
+    viewer = kept_viewer(
+        kept,
+        title,
+        lambda _: list(_heads(kept)),
+        analyzed=False,
+        second=sentences.texts[0].source.second,
+    )
+    assert viewer is not None  # noqa: S101 - a text that is read has matrices
+    viewer = _with_vectors(viewer, loaded, sentences, kept)
+    return _viewer(title, about, viewer, head=head, height=height, texts=tuple(texts))
+
+
+class _TooLargeError(Exception):
+    """Queries and keys take more room than a page has for them."""
+
+
+def _with_vectors(
+    viewer: ViewerData, loaded: Model, sentences: Sentences, kept: KeptMatrices
+) -> ViewerData:
+    """The viewer with the queries and keys of every head, or why it has none."""
+    room, vectors = _MOST_VECTOR_BYTES, list[StoredVectors]()
+    matrices = {
+        layer_name(site, layer): kept.matrices[0, site, layer] for _, site, layer in kept.matrices
+    }
+
+    def receive(layer: Observed) -> None:
+        nonlocal room
+        room -= layer.query[0].numel() + layer.key[0].numel()
+        if room < 0:
+            raise _TooLargeError
+        shown = matrices[layer_name(layer.site, layer.layer)]
+        again = layer.weights[0, :, : shown.shape[1]].to(shown)
+        if not torch.allclose(
+            again, shown, atol=TOLERANCES.get(loaded.model.dtype, 1e-4)
+        ) or not bool(layer.query.any()):
+            msg = f"{layer.site} layer {layer.layer} weighs keys otherwise than by their products."
+            raise AttnlabError(msg)
+        for name, side in (("queries", layer.query), ("keys", layer.key)):
+            address = f"{name}.0.{layer_name(layer.site, layer.layer)}"
+            vectors.append(stored_vectors(address, side[0].cpu()))
+
+    sites = list(dict.fromkeys(site for _, site, _ in kept.matrices))
+    try:
+        with ready_to_show(loaded.model):
+            observe(loaded.model, sentences, sites, receive)
+    except _TooLargeError:
+        most = f"{_MOST_VECTOR_BYTES / 1e6:g} MB"
+        told = (
+            f"Queries and keys are left out, since they take more than {most}; show a shorter text."
+        )
+        return replace(viewer, without_vectors=told)
+    except AttnlabError:
+        told = "The queries and keys of this model cannot be read, so their products are not shown."
+        return replace(viewer, without_vectors=told)
+    return replace(viewer, vectors=tuple(vectors))
+
+
+def _translated(loaded: Model, sentences: Sentences) -> Sentences:
+    """The sentence with the translation that the model writes greedily.
+
+    Raises:
+        InputError: it is empty.
+    """
+    with torch.inference_mode():
+        written = next(translated(loaded.model, sentences, 1))
+    if not written:
+        msg = "The model writes an empty translation of this text; give one beside it."
+        raise InputError(msg)
+    return replace(sentences, usable=tuple(written))
+
+
+def _heads(kept: KeptMatrices) -> Iterator[Facts]:
+    """Facts of heads of which nothing is known, see `HeadFacts` of viewer/weights.js."""
+    for (_, site, layer), matrices in kept.matrices.items():
+        for number in range(len(matrices)):
+            head = Head(site, layer, number)
+            yield {
+                **head._asdict(), "name": str(head), "short": "", "phrase": "", "lines": [],
+                "controls": {"columns": [], "rows": []}, "bits": [], "offsets": [], "nearest": [], "best": [],
+                "bestBy": "",
+            }  # fmt: skip
+
+
+def _of_result(result: Result, head: str | Head | None, sentence: int, height: int) -> HeadViewer:
+    if not result.asked.keeps_matrices:
+        msg = (
+            f"A result of {result.question} keeps no matrices; give a result of analyze, or the model with a "
+            "text, as in attnlab.show(model, 'A text.')."
+        )
+        raise InputError(msg)
+    kept = sorted({number for number, _ in result.matrices.tokens})
+    if not kept:
+        msg = "No matrices were kept; analyze with keep_matrices of at least 1."
+        raise InputError(msg, options=["keep_matrices"])
+    if sentence not in kept:
+        numbers = ", ".join(map(str, kept))
+        msg = f"The matrices of sentence {sentence} were not kept; choose from: {numbers}."
+        raise InputError(msg)
+    made = result.contents().viewer
+    viewer = None if made is None else made()
+    if viewer is None or sentence in viewer.left_out:
+        msg = f"Sentence {sentence} is too long for a page; choose a shorter one, or analyze fewer."
+        raise InputError(msg)
+    return _viewer(
+        "Attention heads", result.about, viewer, head=head, sentence=sentence, height=height
+    )
+
+
+def _heads_in_words(names: Sequence[str]) -> str:
+    """The first and the last head of each site."""
+    sites = [list(heads) for _, heads in groupby(names, lambda name: name.partition(".")[0])]
+    return ", ".join(f"{heads[0]} to {heads[-1]}" for heads in sites)
+
+
+def _viewer(
+    title: str,
+    about: Mapping[str, str],
+    viewer: ViewerData,
+    *,
+    head: str | Head | None,
+    height: int,
+    sentence: int = 0,
+    texts: tuple[str, ...] = (),
+) -> HeadViewer:
+    name = None if head is None else str(head)
+    if name is not None and name not in viewer.heads:
+        msg = f"There is no head {name}; choose from {_heads_in_words(viewer.heads)}."
+        raise InputError(msg)
+    start = "" if name is None else f"head={name}&"
+    page = render_page(
+        title, about, [], [],
+        overview=Overview(answers=texts), viewer=viewer, start=f"#{start}sentence={sentence}",
+    )  # fmt: skip
+    return HeadViewer(page, name, height)
