@@ -18,6 +18,8 @@ from forks import Forks
 from grids import mark_rest_of_grids
 from hypothesis import HealthCheck, settings
 
+# Before torch is loaded, here and in whatever a test starts: test processes share the processors.
+os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 # Before anything of attnlab is imported, which is then decorated.
 jaxtyping.jaxtyped = shape_checks.jaxtyped
 # How long an example takes says how busy the machine is.
@@ -100,14 +102,6 @@ def heard_signals() -> None:
     ):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, usual)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread() -> None:
-    """Two test processes share two cores."""
-    import torch
-
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")

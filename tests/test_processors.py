@@ -13,6 +13,7 @@ from attnlab.core import (
     processor_times,
     thread_variables,
     usable_processors,
+    variables_to_set,
 )
 from attnlab.core.processors import processor_quota
 
@@ -84,6 +85,23 @@ def test_processors_are_rounded_down_and_at_least_one(
     assert thread_variables(None, busy=False, given={}, proc=proc) == dict.fromkeys(
         ("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(expected)
     )
+
+
+@pytest.mark.parametrize(
+    ("quota", "busy", "expected"),
+    [
+        ("50000", False, {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}),
+        ("50000", True, {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY"}),
+        ("max", True, {"OMP_WAIT_POLICY"}),
+        ("max", False, set()),
+    ],
+)
+def test_in_python_only_what_libraries_do_not_know_is_to_be_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str, busy: bool, expected: set[str]
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    proc = written(tmp_path, {"a": f"{quota} 100000"}, version=V2, root="/", path="/a")
+    assert set(variables_to_set(busy=busy, proc=proc)) == expected
 
 
 def test_a_system_that_says_nothing_has_no_quota(tmp_path: Path) -> None:

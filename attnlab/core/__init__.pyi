@@ -134,6 +134,7 @@ from .processors import others_share as others_share
 from .processors import processor_times as processor_times
 from .processors import thread_variables as thread_variables
 from .processors import usable_processors as usable_processors
+from .processors import variables_to_set as variables_to_set
 from .representations import ShortRepr as ShortRepr
 from .signals import BETWEEN_LINES as BETWEEN_LINES
 from .signals import FIRST_LINE as FIRST_LINE

@@ -96,6 +96,19 @@ def thread_variables(
     return made
 
 
+def variables_to_set(*, busy: bool, proc: str | Path = PROC) -> dict[str, str]:
+    """What is to be set before torch is loaded, where no command does: libraries know no quota.
+
+    Args:
+        busy: whether other processes keep the processors busy.
+        proc: where the system tells of its processes.
+    """
+    variables = thread_variables(None, busy=busy, given={}, proc=proc)
+    if usable_processors(proc) < len(_allowed()):
+        return variables
+    return {name: value for name, value in variables.items() if name not in COUNTS}
+
+
 def _allowed() -> set[int]:
     # Only Linux says.
     if hasattr(os, "sched_getaffinity"):

@@ -99,7 +99,7 @@ class HeadStructure(PerLayer[tuple[Site, int, View], LabelSums]):
     def _coded(self, keys: View) -> list[tuple[Site, int, LabelSums, Labels]]:
         mine = [item for item in self.sums.items() if item[0][2] == keys]
         ordered = sorted(mine, key=lambda item: (site_order(item[0][0]), item[0][1]))
-        return [(site, layer, sums, sums.labels()) for (site, layer, _), sums in ordered]
+        return [(site, layer, sums, sums.labels) for (site, layer, _), sums in ordered]
 
 
 def _sums(

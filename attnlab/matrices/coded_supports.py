@@ -19,8 +19,10 @@ from attnlab.matrices.offsets import band_entries, real_band
 from attnlab.matrices.priced import real_columns
 from attnlab.matrices.supports import block_columns, sides
 
-# 2^-40 is far below any noise share that a corpus could tell from 0.
-_HALVINGS = 40
+# Far below any noise share that a corpus could tell from 0.
+_SMALLEST = 2.0**-41
+# Each at least halves the distance to the next eta at which a row's code breaks down; a few are enough.
+_MOST_STEPS = 80
 
 
 @dataclass(frozen=True)
@@ -55,30 +57,60 @@ def shortest_code(
         bits(eta) = - sum_i c_i log2((1 - eta) / m_i + eta / n_i) - sum_i (r_i - c_i) log2(eta / n_i)
 
     c_i is the mass of row i on its support of m_i keys and r_i its whole mass. A row without support is
-    coded as uniform. The function is convex in eta, so bisection of its slope finds the minimum; where
-    supports hold all keys (`diffuse`) every eta costs the same, and all is called noise, eta = 1.
-    Source: math.md section 5. Cost: 40 passes over the rows.
+    coded as uniform. The function is convex in eta, see `_best_noise`; where supports hold all keys
+    (`diffuse`) every eta costs the same, and all is called noise, eta = 1.
+    Source: math.md section 5. Cost: a few passes over the rows.
     """
     supported = support > 0
     m = support.clamp(min=1).to(captured.dtype)
     inside = captured * supported
     outside = (rows.total - captured).clamp(min=0) * supported
-    low = torch.zeros_like(captured[..., 0])
-    high = torch.ones_like(low)
-    missed = outside.sum(-1)
-    for _ in range(_HALVINGS):
-        eta = (low + high) / 2
-        e = eta[..., None]
-        slope = (inside * (m - rows.keys) / ((1 - e) * rows.keys + e * m)).sum(-1) + missed / eta
-        # More noise helps while the slope of the likelihood is positive.
-        low, high = torch.where(slope > 0, eta, low), torch.where(slope > 0, high, eta)
-    every_key = ((inside == 0) | (m == rows.keys)).all(-1)
-    eta = torch.where(every_key, 1.0, (low + high) / 2)
+    eta = _best_noise(inside * (1 - m / rows.keys), 1 - m / rows.keys, outside.sum(-1))
     e = eta[..., None]
     bits = -(inside * ((1 - e) / m + e / rows.keys).log2()).sum(-1)
     bits = bits - (outside * (e / rows.keys).log2()).sum(-1)
     unsupported = (rows.total * rows.keys.log2() * ~supported).sum(-1)
     return CodeLength(bits + unsupported, eta)
+
+
+def _best_noise(
+    gained: Float[Tensor, "*batch row"],
+    missing: Float[Tensor, "*#batch row"],
+    outside: Float[Tensor, "*batch"],
+) -> Float[Tensor, "*batch"]:
+    """The share of noise at which the code is shortest.
+
+    With u_i = 1 - m_i / n_i, eta times the slope of the likelihood is concave and falls from what lies
+    outside all supports::
+
+        g(eta) = outside - eta * sum_i gained_i / (1 - eta u_i)        gained_i = c_i u_i
+
+    From the right of its root Newton's steps fall to it, and from the left the first one leads there; a step
+    that leaves what is known of the root halves that instead. Where g(1) >= 0 all is noise.
+
+    Args:
+        gained: c u of each row, 0 where a row has no support.
+        missing: u of each row.
+        outside: mass of the rows with a support that is off it.
+    """
+    low, high = torch.zeros_like(outside), torch.ones_like(outside)
+    # The root, were all rows alike.
+    eta = outside / (outside + gained.sum(-1)).clamp(min=_SMALLEST)
+    done = outside >= (gained / (1 - missing).clamp(min=_SMALLEST)).sum(-1)
+    eta = torch.where(done, 1.0, eta.clamp(_SMALLEST, 1.0))
+    for _ in range(_MOST_STEPS):
+        if bool(done.all()):
+            break
+        room = 1 - eta[..., None] * missing
+        share = gained / room
+        value = outside - eta * share.sum(-1)
+        low, high = torch.where(value > 0, eta, low), torch.where(value > 0, high, eta)
+        step = eta + value / (share / room).sum(-1)
+        step = torch.where((step > low) & (step < high), step, (low + high) / 2)
+        # What has converged stays, whatever else is in the batch.
+        step = torch.where(done, eta, step)
+        done, eta = done | ((step - eta).abs() <= _SMALLEST), step
+    return eta.clamp(min=_SMALLEST)
 
 
 def log2_choose(n: Float[Tensor, "*shape"], k: Float[Tensor, "*#shape"]) -> Float[Tensor, "*shape"]:
@@ -146,7 +178,7 @@ class Candidate:
 
 def candidates(
     H: Float[Tensor, "*batch sentence query key"],
-    sizes: Int[Tensor, "*batch sentence 2"],
+    sizes: Int[Tensor, "*#batch sentence 2"],
     search: Search,
     positions: Positions | None = None,
 ) -> Iterator[Candidate]:
@@ -154,7 +186,7 @@ def candidates(
 
     Args:
         H: matrices with zeros in the padding, at least as large as a block (`with_room`).
-        sizes: real queries and keys of each matrix, `[*batch sentence 2]`.
+        sizes: real queries and keys of each matrix; supports broadcast as they do.
         search: which members are tried.
         positions: of the rows, where they are not all queries. A family whose members are chosen over all
             rows at once has none then.
@@ -204,6 +236,7 @@ def rare_columns(
     """Blocks of rows that attend one key, where they capture most; placed over all rows at once."""
     if positions is not None:
         return
+    sizes = sizes.expand(*H.shape[:-2], 2)
     for block_rows in range(2, search.window + 1):
         anchors = 1 if search.causal else block_rows
         near = near_diagonal(H, [block_rows])
@@ -252,36 +285,41 @@ def columns_and_bands(
     row = positions_of(H, positions)
     single = [(at, at) for at in range(-left, right + 1) if at]
     bands = [(-back, ahead) for back in range(left + 1) for ahead in range(right + 1)]
+    parts = {
+        (first, last): (..., slice(first + left, last + left + 1))
+        for first, last in (*single, *bands)
+    }
+    # The same beside every column.
+    sums = {ends: (entries[part].sum(-1), inside[part].sum(-1)) for ends, part in parts.items()}
     for position, column in _positions(H, sizes, search):
         weight, real = _column_weights(H, column, sizes, search, positions)
         distance = column - row
-        for first, last in (*single, *bands):
-            part = (..., slice(first + left, last + left + 1))
+        for (first, last), (captured, support) in sums.items():
             # A key that the band holds already is not counted twice.
             alone = (distance < first) | (distance > last)
             parameters = {"first_offset": first, "last_offset": last, **position}
-            captured = entries[part].sum(-1) + weight * alone
             yield Candidate(
-                "column_band", parameters, captured, inside[part].sum(-1) + real * alone
+                "column_band", parameters, captured + weight * alone, support + real * alone
             )
 
 
 def _positions(
     H: Tensor, sizes: Tensor, search: Search
-) -> Iterator[tuple[dict[str, int], Int[Tensor, "*batch query"]]]:
+) -> Iterator[tuple[dict[str, int], Int[Tensor, "*#batch query"]]]:
     """The first and the last keys, each as the column of every row."""
     for from_end in (0, 1):
         for position in range(search.column_positions):
             key = sizes[..., 1] - 1 - position if from_end else sizes[..., 1] * 0 + position
-            yield {"position": position, "from_end": from_end}, key[..., None].expand(H.shape[:-1])
+            column = key[..., None].expand(*key.shape, H.shape[-2])
+            yield {"position": position, "from_end": from_end}, column
 
 
 def _column_weights(
     H: Tensor, column: Tensor, sizes: Tensor, search: Search, positions: Positions | None
-) -> tuple[Tensor, Int[Tensor, "*batch query"]]:
+) -> tuple[Tensor, Int[Tensor, "*#batch query"]]:
     """Each row's weight on one key, and 1 where that key is real and visible."""
     real = real_columns(column, H, sizes, causal=search.causal, positions=positions)
-    index = column.clamp(0, H.shape[-1] - 1)[..., None]
+    index = column.clamp(0, H.shape[-1] - 1).expand(H.shape[:-1])[..., None]
     return H.gather(-1, index)[..., 0] * real, real.long()
 
 

@@ -6,6 +6,7 @@ The structural label of a corpus that is streamed: sums from which the same code
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 
 import torch
@@ -252,8 +253,9 @@ class LabelSums:
             self.sentences + other.sentences,
         )
 
+    @cached_property
     def labels(self) -> Labels:
-        """What `label_heads` finds on all the sentences at once."""
+        """What `label_heads` finds on all the sentences at once; computed once."""
         keys = self.groups % _MOST_KEYS
         support = self.groups // _MOST_KEYS % _MOST_SUPPORT
         rows = Rows(
@@ -301,12 +303,14 @@ def sum_labels(
     """
     H = checked_weights(H, sizes, dimensions=4).double().movedim(1, 0)
     H, at = _padded_or_placed(H, search, positions)
-    sizes = sizes[None, :, 0].expand(*H.shape[:-2], 2)
-    keys = keys_of_rows(H, sizes, causal=search.causal, positions=at)
+    # The same for all heads, and so are most supports.
+    sizes = sizes[None, :, 0]
+    keys = keys_of_rows(H[:1], sizes, causal=search.causal, positions=at).flatten(1)
     mass = H.sum(-1)
+    kinds = keys.unique(return_inverse=True)
     # One candidate at a time: there are hundreds, each as large as all rows.
     summed = [
-        _summed(number, candidate, mass, keys)
+        _summed(number, candidate, mass, kinds)
         for number, candidate in enumerate(candidates(H, sizes, search, at))
     ]
     rows, filled = int(sizes[0, :, 0].sum()), (mass > 0).sum((-2, -1)).cpu()
@@ -334,26 +338,42 @@ class _CandidateSums:
     naming_bits: Float[Tensor, " head"]
 
 
-def _summed(number: int, candidate: Candidate, mass: Tensor, keys: Tensor) -> _CandidateSums:
-    names, index = _groups(number, candidate, keys).unique(return_inverse=True)
+def _summed(
+    number: int, candidate: Candidate, mass: Tensor, kinds: tuple[Tensor, Tensor]
+) -> _CandidateSums:
+    """The sums of one candidate.
+
+    Args:
+        number: of the candidate.
+        candidate: its masses and supports.
+        mass: of each row.
+        kinds: the numbers of keys that occur, rising, and which of them each row of a head has.
+    """
+    lengths, length_of_row = kinds
+    support = candidate.support.flatten(1)
+    index = support * len(lengths) + length_of_row
+    count = (int(support.max()) + 1) * len(lengths)
+    # Supports and lengths are few, so that all their pairs are a shorter way than to sort the rows.
+    present = torch.zeros(count, dtype=torch.bool, device=mass.device)
+    present[index.flatten()] = True
+    groups = present.nonzero()[:, 0]
+    names = number * _MOST_SUPPORT + groups // len(lengths)
 
     def added(values: Tensor) -> Tensor:
-        return (
-            values.new_zeros(len(mass), len(names)).scatter_add_(1, index, values.flatten(1)).cpu()
-        )
+        sums, values = mass.new_zeros(len(mass), count), values.flatten(1)
+        if len(index) == 1:
+            sums.index_add_(1, index[0], values)
+        else:
+            sums.scatter_add_(1, index, values)
+        return sums[:, groups].cpu()
 
     naming_bits = (
         mass.new_zeros(mass.shape[:2]) if candidate.naming_bits is None else candidate.naming_bits
     )
     return _CandidateSums(
         (candidate.family, tuple(candidate.parameters.items())),
-        names.cpu(),
+        (names * _MOST_KEYS + lengths[groups % len(lengths)]).cpu(),
         added(candidate.captured * (candidate.support > 0)),
         added(mass),
         naming_bits.sum(1).cpu(),
     )
-
-
-def _groups(number: int, candidate: Candidate, keys: Tensor) -> Int[Tensor, "head row"]:
-    support = candidate.support.expand_as(candidate.captured).long()
-    return ((number * _MOST_SUPPORT + support) * _MOST_KEYS + keys).flatten(1)

@@ -206,13 +206,13 @@ def fill_columns(
 
 
 def real_columns(
-    column: Int[Tensor, "*batch query"],
+    column: Int[Tensor, "*#batch query"],
     H: Float[Tensor, "*batch query key"],
     sizes: Sizes | None,
     *,
     causal: bool,
     positions: Positions | None = None,
-) -> Bool[Tensor, "*batch query"]:
+) -> Bool[Tensor, "*#batch query"]:
     """True where row and column are both real, and the column is not ahead when causal."""
     row = torch.arange(H.shape[-2], device=H.device)
     real = sizes_of(H, sizes)

@@ -4,6 +4,7 @@ import math
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,12 +165,16 @@ class Run(Model):
         return self.model
 
     def corpus(self) -> ParallelCorpus:
-        """The corpus that the run was trained on, loaded again.
+        """The corpus that the run was trained on, loaded once.
 
         Raises:
             InputError: the corpus is no longer where it was.
             AttnlabError: the text is no longer the same as in training.
         """
+        return self._corpus
+
+    @cached_property
+    def _corpus(self) -> ParallelCorpus:
         corpus = recorded_corpus(self.folder, self.settings)
         if corpus.checksum != self.record["corpus"]["checksum"]:
             msg = (

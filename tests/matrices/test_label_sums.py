@@ -48,14 +48,14 @@ def test_sums_of_any_batches_give_the_labels_of_the_whole(causal: bool) -> None:
         total = cut[-1]
         for one in cut[:-1]:
             total = total + one
-        same(total.labels(), whole)
+        same(total.labels, whole)
         assert (total.rows, total.sentences) == (int(sizes[:, 0].sum()), 5)
 
 
 def test_sentences_shorter_than_a_block_are_coded_alike() -> None:
     sizes = torch.tensor([[3, 3], [2, 2]])
     H = corpus(sizes)
-    found = sum_labels(H, sizes[:, None], Search(window=5)).labels()
+    found = sum_labels(H, sizes[:, None], Search(window=5)).labels
     same(found, label_heads(H.movedim(1, 0), window=5, sizes=sizes[None]))
 
 

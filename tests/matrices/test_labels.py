@@ -51,6 +51,31 @@ def test_eta_and_bits_are_those_of_a_plain_minimisation() -> None:
     assert float(found.eta) == pytest.approx(expected.x, abs=1e-4)
 
 
+def test_the_share_of_noise_is_that_of_halving_and_of_each_head_alone() -> None:
+    generator = torch.Generator().manual_seed(3)
+    shape, drawn = (40, 9), {"generator": generator, "dtype": torch.float64}
+    # From a few keys to a million, and from all mass on the support to none.
+    keys = (10 ** (6 * torch.rand(shape, **drawn))).ceil()
+    support = (keys * torch.rand(shape, **drawn) ** 3).long()
+    total = torch.rand(shape, **drawn)
+    captured = total * torch.rand((40, 1), **drawn).mul(3).sub(1).clamp(0, 1) * (support > 0)
+    found = shortest_code(Rows(total, keys), captured, support)
+    for head in range(40):
+        low, high = 0.0, 1.0
+        for _ in range(60):
+            eta, slope = (low + high) / 2, 0.0
+            row = (of[head].tolist() for of in (captured, total, keys, support))
+            for c, r, n, m in zip(*row, strict=True):
+                if m > 0:
+                    slope += c * (m - n) / ((1 - eta) * n + eta * m) + (r - c) / eta
+            low, high = (eta, high) if slope > 0 else (low, eta)
+        assert float(found.eta[head]) == pytest.approx(high, abs=1e-11)
+        alone = shortest_code(Rows(total[[head]], keys[[head]]), captured[[head]], support[[head]])
+        assert float(alone.eta) == float(found.eta[head])
+    assert 0 < int((found.eta == 1).sum()) < 30
+    assert 0 < int((found.eta < 1e-12).sum()) < 30
+
+
 def test_log2_choose() -> None:
     for n in range(9):
         for k in range(n + 1):
@@ -65,7 +90,7 @@ def test_log2_choose() -> None:
 def test_rows_of_any_kind_are_coded_as_one_at_a_time(H: torch.Tensor) -> None:
     found = label_heads(H, window=1, num_pos=1, column_positions=1)
     streamed = sum_labels(H.movedim(0, 1), torch.tensor(H.shape[-2:]).expand(3, 1, 2),
-                          Search(window=1, num_pos=1, column_positions=1)).labels()  # fmt: skip
+                          Search(window=1, num_pos=1, column_positions=1)).labels  # fmt: skip
     queries, keys = H.shape[-2:]
     for head in range(2):
         rows = H[head].flatten(0, 1).tolist()

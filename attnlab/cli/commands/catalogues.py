@@ -18,6 +18,7 @@ from attnlab.core import (
     new_table,
     print_table,
     usable_processors,
+    variables_to_set,
     version_of,
     versions,
 )
@@ -185,10 +186,9 @@ def doctor() -> None:
         f"Processor threads: {facts['threads']}; {counted(facts['processors'], 'processor')} may be used, of "
         f"which other processes have {facts['busy']:.0%}"
     )
-    if facts["busy"] >= BUSY_SHARE:
-        console.print(
-            "In Python set OMP_WAIT_POLICY=PASSIVE before torch is imported; commands do."
-        )
+    if facts["set_in_python"]:
+        variables = " ".join(f"{name}={value}" for name, value in facts["set_in_python"].items())
+        console.print(f"In Python set {variables} before torch is imported; commands do.")
     console.print(f"Free disk here: {facts['free_gib']:.0f} GiB\n")
     optional = new_table("optional part", "version", "for", "extra", prose=("for",))
     for part in facts["optional"]:
@@ -201,14 +201,15 @@ def doctor() -> None:
 
 
 def _facts() -> dict[str, Any]:
-    optional = {part.name for part in OPTIONAL}
+    optional, busy = {part.name for part in OPTIONAL}, busy_share()
     libraries = {name: version_of(name) for name in LIBRARIES if name not in optional}
     return {
         "versions": versions(()) | libraries,
         "devices": _devices() if libraries["torch"] else ["none: torch is missing"],
         "threads": _threads() if libraries["torch"] else 0,
         "processors": usable_processors(),
-        "busy": busy_share(),
+        "busy": busy,
+        "set_in_python": variables_to_set(busy=busy >= BUSY_SHARE),
         "free_gib": shutil.disk_usage(".").free / 2**30,
         "optional": [vars(part) | {"version": version_of(part.name)} for part in OPTIONAL],
     }

@@ -18,7 +18,7 @@ from attnlab.models import SEED
 from attnlab.questions.analyze.question import QUICK
 
 if TYPE_CHECKING:
-    from attnlab.models import RunSettings
+    from attnlab.models import Run, RunSettings
 
 DEFAULT_FOLDER = Path("runs/demo")
 DEMO_SETTINGS: dict[str, dict[str, Any]] = {
@@ -71,6 +71,7 @@ def demo(
 
     from attnlab.cli.commands.questions import print_result
     from attnlab.core import quiet
+    from attnlab.models import load
     from attnlab.questions.analyze.analysis import analyze
     from attnlab.results import PAGE
 
@@ -84,10 +85,11 @@ def demo(
         say(f"This takes one to two minutes on two processor cores{_busy_machine()}")
     with quiet():
         _train(folder, settings, say, begun=begun, overwrite=overwrite)
-        scores = _translate(folder, settings, say)
+        run = load(folder)
+        scores = _translate(run, settings, say)
         say("Looking at every attention head on held-out sentences")
         with progress_bars() as tell:
-            analysis = analyze(folder, quick=settings.quick, device=settings.device, progress=tell)
+            analysis = analyze(run, quick=settings.quick, device=settings.device, progress=tell)
             analysis.save(folder / ANALYSIS, overwrite=begun or overwrite)
     page = folder / ANALYSIS / PAGE
     print_result(analysis, folder / ANALYSIS, run=folder, scores=scores, report=page)
@@ -164,13 +166,12 @@ def _train(
         raise typer.Exit(INTERRUPTED)
 
 
-def _translate(folder: Path, settings: DemoSettings, say: Callable[[str], None]) -> dict[str, Any]:
+def _translate(run: "Run", settings: DemoSettings, say: Callable[[str], None]) -> dict[str, Any]:
     """Scores of the test sentences, told with the translation of another one."""
     from attnlab.core import usable_device
-    from attnlab.models import load, score_run, translate
+    from attnlab.models import score_run, translate
 
     say("Translating the held-out test sentences")
-    run = load(folder)
     run.model.to(usable_device(settings.device))
     with progress_bars() as tell:
         scores, _ = score_run(run, beams=1, progress=tell)

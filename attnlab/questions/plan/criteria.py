@@ -98,20 +98,22 @@ def _of_output(
     cases = [(unit, one.specification) for unit, own in shortlist.items() for one in own]
     found = dict.fromkeys(cases, 0.0)
     counted = steps("Trying candidates", len(cases) * len(reading.batches))
-
-    def replaced(case: tuple[Unit, Specification], batch: ScoredBatch) -> Tensor:
-        own_heads = {str(head): case[1] for head in case[0]}
-        with use(reading.model, AttentionPlan({**(context or {}), **own_heads})):
-            reading.model.eval()
-            return untouched(reading, batch)
-
+    batches = list(zip(reading.batches, encoded.batches, strict=True))
+    # Scores of all types are large, so that they are kept of one batch at a time, and losses of all.
+    at_once = len(batches) if criterion == "loss" else 1
     with torch.inference_mode():
-        for batch, kept in zip(reading.batches, encoded.batches, strict=True):
-            before = untouched(reading, batch)
-            for case in cases:
-                own = batch if context or case[0][0].site == "encoder" else kept
-                after = counted.of(partial(replaced, case, own))()
-                found[case] += float(apart(before, after, batch).sum())
+        for first in range(0, len(batches), at_once):
+            part = batches[first : first + at_once]
+            before = [untouched(reading, batch) for batch, _ in part]
+            for unit, specification in cases:
+                own_heads = {str(head): specification for head in unit}
+                reads_anew = context or unit[0].site == "encoder"
+                with use(reading.model, AttentionPlan({**(context or {}), **own_heads})):
+                    reading.model.eval()
+                    for (batch, kept), as_it_was in zip(part, before, strict=True):
+                        own = batch if reads_anew else kept
+                        after = counted.of(partial(untouched, reading, own))()
+                        found[unit, specification] += float(apart(as_it_was, after, batch).sum())
     return {case: total / tokens for case, total in found.items()}
 
 
