@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from itertools import combinations
 
+import pandas as pd
 import pytest
 from answered import Answered
 
@@ -63,13 +64,26 @@ def test_questions_with_a_row_per_head_are_known() -> None:
     assert {name for name, keys in first.items() if keys == tuple(HEAD_COLUMNS)} == set(OF_HEADS)
 
 
+@pytest.mark.parametrize("on", [None, HEAD_COLUMNS], ids=["by defaults", "on heads"])
 @pytest.mark.parametrize(("one", "other"), list(combinations(OF_HEADS, 2)))
-def test_tables_of_heads_join(one: str, other: str, answer: Callable[[str, str], Answered]) -> None:
+def test_tables_of_heads_join(
+    one: str, other: str, on: list[str] | None, answer: Callable[[str, str], Answered]
+) -> None:
     first, second = (answer(name, "run").result.table for name in (one, other))
-    both = first.merge(second, on=HEAD_COLUMNS, validate="one_to_one")
+    both = pd.merge(first, second, on=on, validate="one_to_one")
     assert len(both) == len(first) == len(second) == 6
+    assert set(both) == {*first, *second}
     if {one, other} == {"analyze", "importance"}:
-        assert both["loss_change_x"].tolist() == pytest.approx(both["loss_change_y"], abs=1e-6)
+        assert both["ablation_loss_change"].tolist() == pytest.approx(both["loss_change"], abs=1e-6)
+
+
+def test_scores_of_alignment_join_heads_of_an_analysis(
+    answer: Callable[[str, str], Answered],
+) -> None:
+    aligned = answer("align", "run").result.heads
+    alone = aligned[aligned["row"] == aligned["row"].iloc[0]]
+    for first in (answer("analyze", "run").result.table, answer("importance", "run").result.table):
+        assert len(alone) == (first["site"] == "cross").sum() == len(pd.merge(first, alone))
 
 
 def test_columns_that_are_made_of_fits_and_structure_are_the_declared_ones(

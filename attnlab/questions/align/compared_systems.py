@@ -184,6 +184,7 @@ def head_rows(calibration: Part, report: Part, chosen: Chosen) -> pd.DataFrame:
         properties, alike = head_properties(words), alike_shares(calibration, row)
         of_row = [
             {
+                "site": "cross",
                 "layer": head // report.per_layer,
                 "head": head % report.per_layer,
                 "row": row,
@@ -210,6 +211,7 @@ def step_rows(calibration: Part, report: Part) -> pd.DataFrame:
             {
                 "row": row,
                 "heads_averaged": count,
+                "site": "cross",
                 "layer": head // report.per_layer,
                 "head": head % report.per_layer,
                 "calibration_aer": path.aers[count - 1],

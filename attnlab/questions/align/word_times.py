@@ -331,6 +331,7 @@ def _head_rows(report: _Part, file: AlignmentHeads) -> pd.DataFrame:
     means = paired_differences(None, list(report.alone), ratio)
     rows = [
         {
+            "site": "cross",
             "layer": head // file.heads_per_layer,
             "head": head % file.heads_per_layer,
             "row": file.row,

@@ -9,7 +9,6 @@ from attnlab.budget import LEVEL
 from attnlab.core import (
     HEAD,
     HEAD_KEYS,
-    LOSS_CHANGE,
     SENTENCE_COUNT,
     SHARED_COLUMNS,
     Column,
@@ -80,6 +79,7 @@ GENERATED = Table(
     ),
     keys=(*HEAD_KEYS, "statistic"),
 )
+ABLATION_CHANGE = Estimate(COLUMNS["ablation_loss_change"])
 SUMMARY = Table(
     "summary.csv",
     "head",
@@ -99,7 +99,7 @@ SUMMARY = Table(
             "tie",
             f"Whether the next family needs less than {TIE_BITS_PER_ROW:g} bits per row more.",
         ),
-        *LOSS_CHANGE,
+        *ABLATION_CHANGE,
         COLUMNS["output"],
     ),
     keys=HEAD_KEYS,
