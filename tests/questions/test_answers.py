@@ -69,7 +69,7 @@ def planned(
     summary = pd.DataFrame(rows).astype({"budget": "Int64"})
     if not bleu:
         summary = summary.drop(columns="bleu_change")
-    heads = pd.DataFrame({"budget": 3, "family": ["none"] * 8 + ["ends"] * 4})
+    heads = pd.DataFrame({"budget": 3, "mechanism_family": ["none"] * 8 + ["ends"] * 4})
     heads["empty_fraction"] = [1.0] * 8 + [empty] * 2 + [0.0] * 2
     return planning_answers(summary, heads)
 
@@ -135,7 +135,7 @@ def pruning(measure: str, pruned: list[float], random: list[float | None]) -> pd
         [curve.assign(split="test"), curve.assign(split="validation", **{measure: 0.0})]
     )
     blank = {"bleu": math.nan, "loss": 1.0, "loss_change": 9.0, "bleu_change": -9.0}
-    return both.assign(heads=6, heads_left=3, **{k: v for k, v in blank.items() if k != measure})
+    return both.assign(head_count=6, heads_left=3, **{k: v for k, v in blank.items() if k != measure})
 
 
 @pytest.mark.parametrize(

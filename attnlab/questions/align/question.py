@@ -78,7 +78,7 @@ SYSTEMS = Table(
     "systems.csv",
     "way to align",
     (
-        *COLUMNS.of("system kind row heads pairs links_given"),
+        *COLUMNS.of("system system_kind row heads pairs links_given"),
         *_SCORES,
         *AER_CHANGE,
         COLUMNS["words"],
@@ -492,7 +492,7 @@ QUESTION = Question(
     figures=("heads", "pair_*", "calibration"),
     shows=(
         "system",
-        "kind",
+        "system_kind",
         AER.name,
         AER_CHANGE.name,
         START_ERROR.name,

@@ -47,7 +47,7 @@ _TEXTS = dict.fromkeys(
     ("matrix", "family", "values", "member", "structure", "structure_runner_up"), "string"
 )
 _COUNTS = dict.fromkeys(
-    ("window_left", "window_right", "num_pos", "error_nnz", "budget", "nnz"), "Int64"
+    ("window_left", "window_right", "num_pos", "error_nnz", "max_entries", "nnz"), "Int64"
 )
 
 
@@ -160,7 +160,7 @@ def _approximated(
         results.append((name, X, {"kl": kl, "seconds": seconds}))
     for name, (fit, seconds) in fits.items():
         cells = _cells(name, settings, rows) | {
-            "budget": fit.budget.tolist(),
+            "max_entries": fit.budget.tolist(),
             "member": [fit.parameters.described(index) for index in range(len(flat))],
             "kl": fit.kl.tolist() if stochastic and fit.kl is not None else None,
             "seconds": seconds,

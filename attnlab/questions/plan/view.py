@@ -134,7 +134,7 @@ def _price(row: Mapping[Any, Any]) -> str:
 
 def _without_keys(heads: pd.DataFrame) -> str:
     """How many heads have no keys, or none in most of their rows; empty where all have some."""
-    nothing = heads["family"] == NOTHING
+    nothing = heads["mechanism_family"] == NOTHING
     empty = heads[EMPTY.name] > _MOSTLY
     without, mostly = int(nothing.sum()), int((empty & ~nothing).sum())
     told = [f"{without} {'is' if without == 1 else 'are'} left out ({NOTHING})"] if without else []

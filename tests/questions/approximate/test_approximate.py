@@ -136,11 +136,11 @@ def test_all_families_have_one_budget(shape: tuple[int, int], causal: bool) -> N
             "families": ("band", "additive", "union"),
         }
         table = approximate(H, **settings).table
-        fits = table[table["budget"].notna()]
+        fits = table[table["max_entries"].notna()]
         assert set(fits["family"]) == {"band", "additive", "union"}
-        assert (fits["budget"] <= budget * rows + error_nnz).all()
-        assert (fits["nnz"] <= fits["budget"]).all()
-        band = fits.loc[fits["family"] == "band", "budget"]
+        assert (fits["max_entries"] <= budget * rows + error_nnz).all()
+        assert (fits["nnz"] <= fits["max_entries"]).all()
+        band = fits.loc[fits["family"] == "band", "max_entries"]
         inside = int(band_dimension(torch.tensor(shape), 3, causal=causal))
         assert (band == min(budget * rows, inside) + error_nnz).all()
 
