@@ -255,6 +255,7 @@ def options_of(
     ) -> Callable[Concatenate[Source, Keywords], Result]:
         def call(source: Source, /, *args: Keywords.args, **keywords: Keywords.kwargs) -> Result:
             check_keywords(study.__name__, keywords, settings)
+            _check_positions(study.__name__, args, settings)
             converters = {field.name: field.several for field in option_fields(settings)}  # type: ignore[arg-type]
             order = [*inspect.signature(settings).parameters]
             first: Any = [converters[name](value) if name in converters else value
@@ -282,6 +283,19 @@ def options_of(
         return call
 
     return decorate
+
+
+def _check_positions(name: str, values: Sequence[Any], settings: Any) -> None:
+    """Raises TypeError for a value behind the source that must be named, saying how to write it."""
+    parameters = inspect.signature(settings).parameters.values()
+    positional = [one for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+    if len(values) > len(positional):
+        given = values[len(positional)]
+        names = [one.name for one in parameters]
+        texts = isinstance(given, list | tuple) and "sentences" in names
+        hint = "sentences=[...]" if texts else f"NAME=..., such as {names[len(positional)]}=...,"
+        msg = f"{name}() takes options by name; write {hint} for {briefly(given)}."
+        raise TypeError(msg)
 
 
 # Options of commands that in Python belong to what a function returns.

@@ -131,7 +131,7 @@ class Result:
     def contents(self) -> Contents:
         """What its page shows."""
         contents: Contents = self.asked.contents(self)
-        return contents
+        return replace(contents, answers=self.answers)
 
     @property
     def answers(self) -> tuple[str, ...]:

@@ -143,7 +143,7 @@ def test_the_command_answers_the_same(
     asked: Answered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the path, with the tables in a folder and the first of them as JSON."""
-    monkeypatch.setattr(Result, "contents", lambda _: Contents([], (), {}, ()))
+    monkeypatch.setattr(Result, "contents", lambda _: Contents((), {}, ()))
     words = [*asked.words(), "--out", str(tmp_path), "--json"]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     assert done.exit_code == 0, done.output

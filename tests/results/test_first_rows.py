@@ -13,7 +13,9 @@ COLUMNS = [HEAD[-1], SHAPE, HEAD_COUNT, LOSS_CHANGE.column, BLEU_CHANGE.column]
 
 def frame(rows: int = 3) -> pd.DataFrame:
     heads = pd.DataFrame({"site": "encoder", "layer": 0, "head": range(rows)})
-    heads = heads.assign(shape=["band", "column", "band"][:rows], heads=8, bleu_change=math.nan)
+    heads = heads.assign(
+        shape=["band", "column", "band"][:rows], head_count=8, bleu_change=math.nan
+    )
     changes = [0.1234567, -0.5, math.nan][:rows]
     heads = heads.assign(
         loss_change=changes, loss_change_low=[one - 0.04 for one in changes],

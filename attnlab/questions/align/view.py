@@ -48,7 +48,7 @@ def contents(result: Result) -> Contents:
     facts = {"Chosen": f"{heads}, of {details['layers']} x {details['heads_per_layer']}"}
     facts |= _configuration(details["configuration"], details["row"])
     parts = [*_pairs(result), *_curve(result)]
-    return Contents(tuple(answers(result)), list(_map(result)), facts, parts=parts)
+    return Contents(list(_map(result)), facts, parts=parts)
 
 
 def answers(result: Result) -> Iterator[str]:

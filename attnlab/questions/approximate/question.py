@@ -5,7 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from attnlab.core import SHARED_COLUMNS, InputError, Option, Settings, Table, read_columns
+from attnlab.core import (
+    HEAD,
+    HEAD_KEYS,
+    SHARED_COLUMNS,
+    InputError,
+    Option,
+    Settings,
+    Table,
+    read_columns,
+)
 from attnlab.evaluation import Progress
 from attnlab.labels import BEST_FAMILY, BITS_PER_ROW, FAMILY, FAMILY_MARGIN, MEMBER
 from attnlab.matrices import ERROR_BOUND, FAMILIES, FITTED, NUM_POS, WINDOW
@@ -14,12 +23,16 @@ from attnlab.reading import AXES_OPTION, check_axes
 from attnlab.results import Question
 
 COLUMNS = read_columns(__file__)
+# Columns that say which matrix it is, where the file does.
+ADDRESS = ("sentence", *HEAD_KEYS)
 
 APPROXIMATION = Table(
     "approximation.csv",
     "matrix and family",
     (
         COLUMNS["matrix"],
+        SHARED_COLUMNS["sentence"],
+        *HEAD,
         FAMILY,
         *COLUMNS.of("values window_left window_right num_pos dropout error_nnz error_bound"),
         SHARED_COLUMNS["max_entries"],

@@ -287,4 +287,6 @@ QUESTION = Question(
     run="attnlab.questions.detect.detecting:detect",
     figures=("detectors_*",),
     printed=2,
+    shows=("head", *(one.name for one in DETECTORS), GATE.name),
+    leading=INDUCTION.name,
 )

@@ -42,7 +42,7 @@ def contents(result: Result) -> Contents:
         "Model": str(result.about["Model"]),
         "Words": " and ".join(str(len(words)) for words in result.details["words"]),
     }
-    return Contents(answers(result), figures, facts)
+    return Contents(figures, facts)
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:

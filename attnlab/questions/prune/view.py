@@ -66,7 +66,7 @@ def contents(result: Result) -> Contents:
         "Loss": str(result.about["loss"]),
         "Seed": str(curve["seed"].iloc[0]),
     }
-    return Contents(answers(result), [figure], facts)
+    return Contents([figure], facts)
 
 
 def rows(result: Result) -> pd.DataFrame:
@@ -81,12 +81,8 @@ def legend(result: Result) -> list[str]:
 
 
 def answers(result: Result) -> list[str]:
-    """The smallest model, and where random heads do as well."""
-    return curve_answers(result.curve)
-
-
-def curve_answers(curve: pd.DataFrame) -> list[str]:
     """The smallest model, and where random heads do as well, as sentences."""
+    curve = result.curve
     penalties = no_better_than_random(curve)
     if not penalties:
         return [smallest_model(curve)]

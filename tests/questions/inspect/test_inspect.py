@@ -176,7 +176,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
         attnlab.inspect((model, tokenizer), "a cat", "  ")
     with pytest.raises(TypeError, match="'sentence'"):
         attnlab.inspect((model, tokenizer))
-    with pytest.raises(TypeError, match="positional arguments"):
+    with pytest.raises(TypeError, match="takes options by name; write NAME=..., such as "):
         attnlab.inspect((model, tokenizer), *TEXTS, "a third")
     model.save_pretrained(tmp_path)
     with pytest.raises(InputError, match="it holds no tokenizer"):
