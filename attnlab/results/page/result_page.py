@@ -20,6 +20,7 @@ from attnlab.results.page.rendering import (
     page_table,
     render_page,
 )
+from attnlab.results.provenance import call_in_words
 from attnlab.results.records import ResultRecord, read_record, read_tables
 from attnlab.results.result_files import PAGE
 from attnlab.results.terminal_tables import TerminalTable
@@ -190,7 +191,7 @@ def write_contents(
         record.title,
         {
             name.replace("_", " "): _in_words(value)
-            for name, value in record.about.items()
+            for name, value in {**record.about, **call_in_words(record.call, record.making)}.items()
             if value != ""
         },
         list(map(str, record.notes)),
