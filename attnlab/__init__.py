@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from attnlab.reading.capture import capture
     from attnlab.results import Result, load
     from attnlab.studies import run_study
+    from attnlab.using_models import export, score, translate
 
 __all__ = [
     "Result",
@@ -45,6 +46,7 @@ __all__ = [
     "compare",
     "detect",
     "embed",
+    "export",
     "importance",
     "inspect",
     "load",
@@ -56,8 +58,10 @@ __all__ = [
     "resume",
     "rollout",
     "run_study",
+    "score",
     "size",
     "train",
+    "translate",
     "view",
 ]
 
@@ -67,9 +71,12 @@ _HOMES = {
     "capture": "attnlab.reading.capture",
     "load": "attnlab.results.load_any",
     "embed": "attnlab.models.first_embeddings",
+    "export": "attnlab.using_models",
     "resume": "attnlab.models.training",
     "run_study": "attnlab.studies.running",
+    "score": "attnlab.using_models",
     "train": "attnlab.models.training",
+    "translate": "attnlab.using_models",
     "view": "attnlab.questions.analyze.viewer",
 }
 _PACKAGES = ("attention", "matrices", "plot")
