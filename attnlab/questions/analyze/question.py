@@ -208,7 +208,8 @@ class AnalysisSettings(CorpusTextSettings):
     show: Annotated[
         Sequence[str] | None,
         Option(
-            "Sentence, among those that are read, to keep and show before others. Repeat for several."
+            "Sentence to keep and show before others; one that is not among those that are read is shown and "
+            "counted nowhere. Repeat for several."
         ),
     ] = None
     fit_sentences: Annotated[
