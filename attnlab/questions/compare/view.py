@@ -118,14 +118,14 @@ def legend(result: Result) -> list[str]:
     shown = rows(result)
     names = " ".join(shown["mechanism"])
     meanings = {
-        ORACLE: "chosen from what it replaces, no method",
+        ORACLE: "chosen from what it replaces",
         MORE_KEYS: "than the budget, on these sentences",
         "sigma": "a band with chosen keys",
         "fixed": "the best pattern of one key",
     }
     widths = shown["replaced_heads"]
     fewer = widths[widths > 0].nunique() > 1
-    below = ["rows of fewer sites stand below"] if fewer else []
+    below = ["rows of fewer sites below"] if fewer else []
     return below + [f"{name}: {meaning}" for name, meaning in meanings.items() if name in names]
 
 
