@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from attnlab.reading.capture import capture
     from attnlab.results import Result, load, show
     from attnlab.studies import run_study
+    from attnlab.using_models import export, score, translate
 
 __all__ = [
     "Result",
@@ -44,6 +45,7 @@ __all__ = [
     "compare",
     "detect",
     "embed",
+    "export",
     "importance",
     "inspect",
     "load",
@@ -55,9 +57,11 @@ __all__ = [
     "resume",
     "rollout",
     "run_study",
+    "score",
     "show",
     "size",
     "train",
+    "translate",
 ]
 
 _HOMES = {
@@ -66,10 +70,13 @@ _HOMES = {
     "capture": "attnlab.reading.capture",
     "load": "attnlab.results.load_any",
     "embed": "attnlab.models.first_embeddings",
+    "export": "attnlab.using_models",
     "resume": "attnlab.models.training",
     "run_study": "attnlab.studies.running",
+    "score": "attnlab.using_models",
     "show": "attnlab.results.showing",
     "train": "attnlab.models.training",
+    "translate": "attnlab.using_models",
 }
 _PACKAGES = ("attention", "matrices", "plot")
 

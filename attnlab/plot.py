@@ -17,6 +17,7 @@ from attnlab.figures import draw_scaling as scaling
 from attnlab.figures import draw_spectrum as spectrum
 from attnlab.figures import draw_training as training
 from attnlab.figures import save_figure as save
+from attnlab.questions.analyze.figures import draw_head as head
 from attnlab.questions.analyze.figures import draw_heads as heads
 from attnlab.questions.analyze.figures import draw_offsets as offsets
 from attnlab.questions.analyze.figures import draw_windows as windows
@@ -30,6 +31,7 @@ __all__ = [
     "PAGE",
     "comparison",
     "embedding_map",
+    "head",
     "heads",
     "importance",
     "matrices",

@@ -13,7 +13,7 @@ import torch
 from small_run import snapshot
 
 import attnlab
-from attnlab.core.options import option_fields
+from attnlab.core.options import option_fields, words_typed
 from attnlab.results import Question, Result, own_question
 
 TEXT = "the old cat sees the red bird ."
@@ -88,24 +88,9 @@ class Answered:
 
     def words(self) -> list[str]:
         """What one types to ask the same."""
-        arguments, flags = [self.question.name, str(self.source)], []
-        for field in option_fields(self.question.settings):
-            if field.name not in self.options:
-                continue
-            value = self.options[field.name]
-            several = isinstance(value, list | tuple)
-            if several and field.option.read is not None:
-                value, several = ",".join(map(str, value)) or field.option.none, False
-            values = list(map(str, value)) if several else [str(value)]
-            if field.option.argument:
-                arguments += values
-            else:
-                flag = (*field.option.flags, f"--{field.name.replace('_', '-')}")[0]
-                if isinstance(value, bool):
-                    flags.append(flag.split("/")[0 if value else 1])
-                else:
-                    flags += [word for one in values for word in (flag, one)]
-        return [*arguments, *flags]
+        words = words_typed(self.question.settings(**self.options))
+        assert words is not None
+        return [self.question.name, str(self.source), *words]
 
 
 def answered(question: str, kind: str, source: Path, folder: Path) -> Answered:

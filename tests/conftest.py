@@ -160,7 +160,7 @@ def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     from attnlab.results.page.result_page import Contents
     from attnlab.results.result import Result
 
-    monkeypatch.setattr(Result, "contents", lambda _: Contents([], (), {}, ()))
+    monkeypatch.setattr(Result, "contents", lambda _: Contents((), {}, ()))
 
 
 @pytest.fixture(autouse=True)

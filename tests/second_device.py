@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from torch.utils import backend_registration as registration
 from torch.utils._python_dispatch import TorchDispatchMode
 
-NAME = "gpu"
+NAME = "second"
 aten = torch.ops.aten
 COPIES = {aten.copy_.default, aten._to_copy.default}
 # Their indices may lie on the CPU.

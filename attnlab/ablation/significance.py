@@ -374,7 +374,7 @@ def rank_agreement(measures: pd.DataFrame, *, seed: int | None = None) -> pd.Dat
 
     Returns:
         One row per pair: `measure`, `other`, `spearman`, with a seed `spearman_low` and `spearman_high`, and
-        `heads`.
+        `head_count`.
     """
     rows: list[dict[str, Any]] = []
     names = list(measures)
@@ -385,9 +385,9 @@ def rank_agreement(measures: pd.DataFrame, *, seed: int | None = None) -> pd.Dat
             row |= {"spearman": float(_spearman(both[:, None])[0]) if both.shape[1] > 1 else np.nan}
             if seed is not None:
                 row |= dict(zip(("spearman_low", "spearman_high"), _ends(both, seed), strict=True))
-            rows.append(row | {"heads": both.shape[1]})
+            rows.append(row | {"head_count": both.shape[1]})
     ends = () if seed is None else ("spearman_low", "spearman_high")
-    return pd.DataFrame(rows, columns=["measure", "other", "spearman", *ends, "heads"])
+    return pd.DataFrame(rows, columns=["measure", "other", "spearman", *ends, "head_count"])
 
 
 def _ends(both: Float[np.ndarray, "2 head"], seed: int) -> tuple[float, float]:

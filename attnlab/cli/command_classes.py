@@ -132,8 +132,11 @@ class Command(_PlainHelp, TyperCommand):
             rest = super().parse_args(ctx, args)
         except Exception as error:
             # The class of wrong words is not public in every typer. It counts dashes as likeness.
-            if getattr(error, "possibilities", None):
-                error.possibilities = _near(error.option_name, error.possibilities)  # type: ignore[attr-defined]
+            if hasattr(error, "possibilities"):
+                names = [
+                    name for param in self.params for name in (*param.opts, *param.secondary_opts)
+                ]
+                error.possibilities = _near(error.option_name, names)  # type: ignore[attr-defined]
             if first_of_several():
                 raise
             raise SystemExit(getattr(error, "exit_code", 2)) from error
@@ -208,13 +211,20 @@ _LIKE = 0.7
 
 
 def _near(option: str, others: list[str]) -> list[str]:
-    """The options whose names are nearly the same.
+    """The options whose names are the same but for dashes, begin alike or are nearly the same.
 
     >>> _near("--text", ["--quiet", "--texts"]), _near("--quick", ["--quiet", "--texts"])
     (['--texts'], [])
+    >>> _near("--output", ["-n", "--out", "--outer"]), _near("--n", ["-n", "--out"])
+    (['--out'], ['-n'])
     """
-    by_name = {other.strip("-"): other for other in others}
-    return [by_name[name] for name in get_close_matches(option.strip("-"), by_name, cutoff=_LIKE)]
+    by_name = {other.strip("-"): other for other in others if other.startswith("-")}
+    name = option.strip("-")
+    if name in by_name:
+        return [by_name[name]]
+    within = [one for one in by_name if len(one) > 1 and (one in name or name in one)]
+    begins = [one for one in within if name.startswith(one) or one.startswith(name)]
+    return [by_name[one] for one in begins or get_close_matches(name, by_name, cutoff=_LIKE)]
 
 
 def _interruption_message(written: list[Path]) -> str:

@@ -119,6 +119,7 @@ from .options import OptionField as OptionField
 from .options import Settings as Settings
 from .options import option_fields as option_fields
 from .options import options_of as options_of
+from .options import words_typed as words_typed
 from .pretrained import MECHANISM_NAME as MECHANISM_NAME
 from .pretrained import READ_WITH_PLAN as READ_WITH_PLAN
 from .pretrained import read_pretrained as read_pretrained

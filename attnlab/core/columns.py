@@ -287,7 +287,7 @@ HEAD = (
 )
 HEAD_KEYS = tuple(column.name for column in HEAD)
 KEYS = Column("keys", "keys", "`all` keys, or `content`: special tokens are left out as keys.")
-HEAD_COUNT = Column("heads", "heads", "Number of heads that the row is over.")
+HEAD_COUNT = Column("head_count", "heads", "Number of heads that the row is over.")
 SENTENCE_COUNT = SHARED_COLUMNS["sentences"]
 LOSS = SHARED_COLUMNS["loss"]
 LOSS_CHANGE = Estimate(SHARED_COLUMNS["loss_change"])

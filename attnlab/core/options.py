@@ -14,6 +14,7 @@ import inspect
 import math
 from collections import abc
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path, PurePath
@@ -32,7 +33,7 @@ from typing import (
 
 from attnlab.core.errors import InputError
 from attnlab.core.limits import LARGEST_NUMBER
-from attnlab.core.texts import briefly, check_characters, nearest, texts_of
+from attnlab.core.texts import briefly, check_characters, nearest, read_lines, texts_of
 
 # Sentences in one forward pass, where nothing else is said.
 BATCH_SIZE = 32
@@ -148,16 +149,24 @@ class OptionField:
         several = get_origin(self.kind) in (Union, UnionType)
         return list(get_args(self.kind)) if several else [self.kind]
 
+    def is_given(self, value: Any) -> bool:
+        """Whether a value is another than the default."""
+        # Of arrays `==` is no truth.
+        return not (type(value) is type(self.default) and value == self.default)
+
     def several(self, value: Any) -> Any:
         """A value as a sequence, where one is wanted.
 
         A number alone is a sequence of one, a text is read as on the command line, and sentences are as
-        `texts_of` gives them.
+        `texts_of` gives them, or the lines of a file, source and translation with a tab between.
 
         Raises:
             InputError: what should be sentences is something else.
         """
         if any(tuple[str, str] in _inner_kinds(kind) for kind in self.kinds()):
+            if _names_file(value):
+                rows = [tuple(line.split("\t")) for line in read_lines(value) if line.strip()]
+                value = [row[0] if len(row) == 1 else row for row in rows]
             return value if value is None or isinstance(value, Real) else texts_of(value, self.name)
         kinds = [kind for kind in self.kinds() if _inner_kinds(kind)]
         if len(kinds) < len([kind for kind in self.kinds() if kind is not type(None)]):
@@ -236,6 +245,33 @@ def _read_fields(settings: type[Settings]) -> tuple[OptionField, ...]:
     return tuple(fields)
 
 
+def words_typed(settings: Settings) -> list[str] | None:
+    """What one types for the options that differ from their defaults; None where one of them is a list.
+
+    A list of texts can be handed in only in Python.
+    """
+    arguments: list[str] = []
+    flags: list[str] = []
+    for field in option_fields(type(settings)):
+        value, option = getattr(settings, field.name), field.option
+        if not field.is_given(value):
+            continue
+        several = isinstance(value, Sequence) and not isinstance(value, str)
+        if several and any(tuple[str, str] in _inner_kinds(kind) for kind in field.kinds()):
+            return None
+        if several and option.read is not None:
+            value, several = ",".join(map(str, value)) or option.none, False
+        words = [str(one) for one in (value if several else (value,)) if one is not None]
+        flag = (*option.flags, f"--{field.name.replace('_', '-')}")[0]
+        if option.argument:
+            arguments += words
+        elif isinstance(value, bool):
+            flags.append(flag.split("/")[0 if value else -1])
+        else:
+            flags += [word for one in words for word in (flag, one)]
+    return [*arguments, *flags]
+
+
 def options_of(
     settings: Callable[Keywords, Chosen],
 ) -> Callable[
@@ -255,6 +291,7 @@ def options_of(
     ) -> Callable[Concatenate[Source, Keywords], Result]:
         def call(source: Source, /, *args: Keywords.args, **keywords: Keywords.kwargs) -> Result:
             check_keywords(study.__name__, keywords, settings)
+            _check_positions(study.__name__, args, settings)
             converters = {field.name: field.several for field in option_fields(settings)}  # type: ignore[arg-type]
             order = [*inspect.signature(settings).parameters]
             first: Any = [converters[name](value) if name in converters else value
@@ -264,7 +301,11 @@ def options_of(
                 for name, value in keywords.items()
             }
             rest: Any = args[len(order) :]
-            return study(source, settings(*first, *rest, **named))
+            made = settings(*first, *rest, **named)
+            result = study(source, made)
+            # A `Result` keeps how it was asked for.
+            remember = getattr(result, "remembering", None)
+            return result if remember is None else remember(study.__name__, source, made)
 
         functools.update_wrapper(call, study)
         study_signature = inspect.signature(study)
@@ -282,6 +323,19 @@ def options_of(
         return call
 
     return decorate
+
+
+def _check_positions(name: str, values: Sequence[Any], settings: Any) -> None:
+    """Raises TypeError for a value behind the source that must be named, saying how to write it."""
+    parameters = inspect.signature(settings).parameters.values()
+    positional = [one for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+    if len(values) > len(positional):
+        given = values[len(positional)]
+        names = [one.name for one in parameters]
+        texts = isinstance(given, list | tuple) and "sentences" in names
+        hint = "sentences=[...]" if texts else f"NAME=..., such as {names[len(positional)]}=...,"
+        msg = f"{name}() takes options by name; write {hint} for {briefly(given)}."
+        raise TypeError(msg)
 
 
 # Options of commands that in Python belong to what a function returns.
@@ -313,11 +367,18 @@ def _documented(text: str, settings: Any) -> str:
     """The docstring with a line for each option instead of `SETTINGS_LINE`."""
     lines = [
         f"    {field.name}: {field.option.help}"
-        + (" Or a list of them." if _counts_or_lists(field) else "")
+        + (" Or a list of them, or the path of a file of them." if _counts_or_lists(field) else "")
         + (f" None: {field.option.shown}." if field.option.shown else "")
         for field in option_fields(settings)
     ]
     return text.replace(SETTINGS_LINE, "\n".join(lines))
+
+
+def _names_file(value: Any) -> bool:
+    """Whether a value is a path, or a text that names a file."""
+    with suppress(OSError, ValueError):  # no name of a file
+        return isinstance(value, Path) or (isinstance(value, str) and Path(value).is_file())
+    return False
 
 
 def _counts_or_lists(field: OptionField) -> bool:

@@ -239,7 +239,8 @@ def texts_of(given: Any, name: str = "sentences") -> list[str | tuple[str, str]]
     ['a dog', 'a cat']
     """
     if isinstance(given, str):
-        msg = f"{name} must be a list of texts, not the text {briefly(given)}; write [{briefly(given)}]."
+        text = briefly(given)
+        msg = f"{name} must be a list of texts, not the text {text}; write {name}=[{text}]."
         raise InputError(msg)
     if not isinstance(given, Iterable) or isinstance(given, bytes | Mapping):
         msg = f"{name} must be a list of texts or of pairs (source, target), not {briefly(given)}."

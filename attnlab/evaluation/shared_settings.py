@@ -76,6 +76,13 @@ class DeviceSettings(Settings):
         ),
     ] = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        kind, colon, number = (self.device or "").partition(":")
+        if kind.lower() == "gpu":
+            msg = f"device must be a name of torch, and '{self.device}' is none; write cuda{colon}{number}."
+            raise InputError(msg)
+
 
 @dataclass(frozen=True, kw_only=True)
 class StudySettings(DeviceSettings):

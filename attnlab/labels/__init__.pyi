@@ -17,6 +17,7 @@ from .label_columns import CONTROL as CONTROL
 from .label_columns import CONTROL_KIND as CONTROL_KIND
 from .label_columns import CONTROLS as CONTROLS
 from .label_columns import DETAIL as DETAIL
+from .label_columns import FAMILY as FAMILY
 from .label_columns import FAMILY_MARGIN as FAMILY_MARGIN
 from .label_columns import LABELS as LABELS
 from .label_columns import LINKS as LINKS
@@ -26,6 +27,7 @@ from .label_columns import NO_STRUCTURE_MEANS as NO_STRUCTURE_MEANS
 from .label_columns import POSITIONAL as POSITIONAL
 from .label_columns import RELATIONS as RELATIONS
 from .label_columns import SHUFFLED_WORDS as SHUFFLED_WORDS
+from .label_columns import SIGNIFICANT as SIGNIFICANT
 from .label_columns import SINK as SINK
 from .label_columns import STATISTIC as STATISTIC
 from .label_columns import STRENGTH as STRENGTH

@@ -54,7 +54,7 @@ POINTS = f"{100 * LINKS.threshold:.0f} points"
 NO_STRUCTURE = FAMILIES[NO_FAMILY].label
 NO_STRUCTURE_MEANS = "no family of matrices needs fewer bits than equal weights"
 STRUCTURE_SAID = f"{NO_STRUCTURE} (diffuse in files): {NO_STRUCTURE_MEANS}"
-LABEL = Column("label", "label", "What the head does by the rule of that label.")
+LABEL = COLUMNS["label"]
 DETAIL = COLUMNS["detail"]
 COUNTED = COLUMNS["counted"]
 NEEDED = COLUMNS["needed"]
@@ -147,6 +147,7 @@ BEST_FAMILY = Column(
     "The family that describes the matrices in the fewest bits, with the keys of the view where there is "
     f"one: what they look like, not what for; {STRUCTURE_SAID}.",
 )
+FAMILY = COLUMNS["family"]
 MEMBER = COLUMNS["member"]
 BITS_PER_ROW = COLUMNS["bits_per_row"]
 FAMILY_MARGIN = COLUMNS.of("structure_runner_up structure_margin_bits_per_row")
@@ -216,13 +217,13 @@ STRUCTURE = Table(
     (
         *HEAD,
         KEYS,
-        COLUMNS["family"],
+        FAMILY,
         BITS_PER_ROW,
         COLUMNS["noise_fraction"],
         MEMBER,
         COLUMNS["chosen"],
         SENTENCE_COUNT,
-        *COLUMNS.of("rows rows_left_out"),
+        *COLUMNS.of("rows_coded rows_left_out"),
     ),
     keys=(*HEAD_KEYS, "keys", "family"),
 )

@@ -33,7 +33,7 @@ FIRST = "first"
 # As much as a head must follow a relation more often than chance.
 ABOVE_EVEN = LINKS.threshold
 # What tables call the kinds of keys.
-SINK_WORDS = {
+_WORDS = {
     "opening": "first token",
     FIRST: "first token",
     "closing": "end token",
@@ -107,7 +107,7 @@ def decide_sink(counts: SinkCounts, rule: Rule = SINK, seed: int = 0) -> list[Ve
     return verdicts_of(
         "sink",
         rule,
-        [counts.kinds[kind] for kind in chosen.tolist()],
+        [_WORDS.get(counts.kinds[kind], counts.kinds[kind]) for kind in chosen.tolist()],
         [
             ratio_condition(
                 "mean_mass_fraction",
@@ -154,8 +154,7 @@ def _count(view: LayerView) -> SinkCounts:
     marked = torch.stack([first if kind == FIRST else getattr(keys, kind) for kind in kinds], -1)
     if view.keys == CONTENT:
         marked = marked & keys.content[..., None]
-    names = tuple(SINK_WORDS[kind] for kind in kinds)
-    return count_sink(view.layer.wide, view.facts.scope, names, marked, view.mass)
+    return count_sink(view.layer.wide, view.facts.scope, kinds, marked, view.mass)
 
 
 SINK_LABEL = HeadLabel(

@@ -87,8 +87,8 @@ class HeadStructure(PerLayer[tuple[Site, int, View], LabelSums]):
         """One row per head and family: what its best member costs, in the order of `CODED`.
 
         Families that were left out have no row. Columns `site, layer, head, family, bits_per_row,
-        noise_fraction, member, chosen, sentences, rows, rows_left_out`; `noise_fraction` is eta of math.md
-        section 5, `member` the parameters of the best code, `rows_left_out` how many rows had
+        noise_fraction, member, chosen, sentences, rows_coded, rows_left_out`; `noise_fraction` is eta of
+        math.md section 5, `member` the parameters of the best code, `rows_left_out` how many rows had
         no weight on any of the keys.
         """
         tables = [
@@ -184,7 +184,7 @@ def _families(site: Site, layer: int, sums: LabelSums, found: Labels) -> pd.Data
                 "member": _members(found, family),
                 "chosen": (found.chosen == index).tolist(),
                 "sentences": sums.sentences,
-                "rows": (sums.rows - sums.empty_rows).tolist(),
+                "rows_coded": (sums.rows - sums.empty_rows).tolist(),
                 "rows_left_out": sums.empty_rows.tolist(),
             }
         )

@@ -72,6 +72,9 @@ ARCHITECTURE = (
 )  # fmt: skip
 
 
+Progress = Callable[[str, int, int], None]
+
+
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Run(Model):
     """A trained model with its tokenizers and everything that is needed to repeat it."""
@@ -201,6 +204,24 @@ class Run(Model):
         return translate(
             self.translator, self.tokenizers, texts, beams=beams, max_tokens=max_tokens
         )
+
+    def score(
+        self, *, split: str = "test", beams: int = 5, progress: Progress | None = None
+    ) -> dict[str, Any]:
+        """BLEU and chrF on a part of its corpus; of a language model loss, perplexity and bits.
+
+        Args:
+            split: the part: train, validation or test.
+            beams: how many hypotheses are kept at each step; 1 is greedy.
+            progress: called with (what is being done, done, in all).
+
+        Raises:
+            InputError: there is no such part, or no text of it is short enough.
+            AttnlabError: the corpus is no longer the one of the training.
+        """
+        if isinstance(self.model, LanguageModel):
+            return score_language_model(self, split=split, progress=progress)
+        return score_run(self, split=split, beams=beams, progress=progress)[0]
 
     def metrics(self) -> list[dict[str, Any]]:
         """Losses and scores of each evaluation during training, oldest first."""
@@ -404,7 +425,6 @@ def new_record(
 
 
 # Called with (what is being done, done, in all).
-Progress = Callable[[str, int, int], None]
 
 
 def translate(

@@ -5,8 +5,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
+import pandas as pd
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from attnlab.attention import AttentionCall
@@ -17,7 +18,9 @@ from attnlab.core import (
     ShortRepr,
     Side,
     Site,
+    briefly,
     input_device,
+    layer_name,
     layers_in_words,
     sides_of,
 )
@@ -512,6 +515,30 @@ class Capture(ShortRepr):
     coverage: Coverage
     statistics: HeadStatistics
     kept: KeptMatrices = field(default_factory=KeptMatrices)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per head, see `HeadStatistics.heads`."""
+        return self.statistics.heads()
+
+    def __repr__(self) -> str:
+        return repr(self.table)
+
+    def _repr_html_(self) -> str:
+        return self.table.to_html()
+
+    def __getitem__(self, layer: tuple[Site, int]) -> list[Float[Tensor, "head query key"]]:
+        """Kept matrices of a layer, such as `("decoder", 3)`, by sentence.
+
+        Raises:
+            InputError: no matrices of it were kept.
+        """
+        found = [matrix for at, matrix in self.kept.matrices.items() if at[1:] == layer]
+        if not found:
+            kept = ", ".join(sorted({layer_name(*at[1:]) for at in self.kept.matrices})) or "none"
+            msg = f"No matrices of {briefly(layer)} were kept, of layers: {kept}; set keep_matrices higher."
+            raise InputError(msg)
+        return found
 
     def __add__(self, other: "Capture") -> "Capture":
         return Capture(

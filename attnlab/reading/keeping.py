@@ -77,6 +77,17 @@ class KeptMatrices(ShortRepr):
             self.heads,
         )
 
+    def at(self, number: int) -> "KeptMatrices":
+        """The same of its only sentence under another number, as one that was chosen."""
+        return replace(
+            self,
+            matrices={(number, *at[1:]): matrix for at, matrix in self.matrices.items()},
+            tokens={(number, site): sides for (_, site), sides in self.tokens.items()},
+            kinds={(number, site): sides for (_, site), sides in self.kinds.items()},
+            all_queries={(number, site): count for (_, site), count in self.all_queries.items()},
+            chosen=(number,),
+        )
+
     @property
     def sentences(self) -> tuple[int, ...]:
         """Numbers of the sentences, the chosen ones first."""

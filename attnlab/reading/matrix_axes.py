@@ -35,6 +35,11 @@ class AxesTaken(Note):
     shape: tuple[int, ...]
     arrays: tuple[str, ...] = ()
 
+    @property
+    def batch(self) -> tuple[str, ...]:
+        """Names of the axes before query and key, in the order in which they are kept."""
+        return tuple(name for name in AXES[:3] if name in self.axes)
+
     def __str__(self) -> str:
         axes = f"axes, {' x '.join(map(str, self.shape))},"
         names = f"{', '.join(self.axes)} (option axes)"

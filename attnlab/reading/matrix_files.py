@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -105,11 +105,12 @@ def _stacked(path: Path, arrays: dict[str, Tensor]) -> Tensor:
 
 def load_arrays(
     path: str | Path, *, array: str | None = None, axes: Sequence[str] | None = None
-) -> tuple[dict[str, Tensor], AxesTaken | None]:
+) -> tuple[dict[str, Tensor], AxesTaken | None, dict[str, dict[str, Any]]]:
     """The matrices of a file by the name of their array, `[*batch query key]`, and what axes were taken for.
 
     A file of an analysis gives all its arrays, which say themselves what they are; another one that of each
-    layer, or one array, with an empty name.
+    layer, or one array, with an empty name. Last comes what is known of each array: `sentence`, `site` and
+    `layer`, as far as the file says them.
 
     Raises:
         InputError: as `load_matrices` and `axes_of`.
@@ -120,13 +121,21 @@ def load_arrays(
         layered = layers_among([*arrays]) is not None
         taken = _axes_taken(path, arrays, axes, layered=layered)
         arranged = {name: _arranged(values, taken.axes) for name, values in arrays.items()}
-        return arranged if layered else {"": next(iter(arranged.values()))}, taken
+        if not layered:
+            return {"": next(iter(arranged.values()))}, taken, {}
+        layers = layers_among([*arrays]) or {}
+        return arranged, taken, {name: {"layer": layer} for name, layer in layers.items()}
     _check_no_axes(path, axes)
     kept = load_kept_matrices(path).matrices
-    return {
-        f"{n}.{layer_name(site, layer)}": matrix.double()
-        for (n, site, layer), matrix in kept.items()
-    }, None
+    names = {at: f"{at[0]}.{layer_name(*at[1:])}" for at in kept}
+    return (
+        {names[at]: matrix.double() for at, matrix in kept.items()},
+        None,
+        {
+            name: dict(zip(("sentence", "site", "layer"), at, strict=True))
+            for at, name in names.items()
+        },
+    )
 
 
 def _check_no_axes(path: Path, axes: Sequence[str] | None) -> None:

@@ -301,8 +301,8 @@ def _latex_cell(text: str) -> str:
 
 
 ADDITIVE = (
-    "additive splits the same number between whole diagonals around offset 0, whole columns and E as "
-    "is best"
+    "additive, a sum of diagonals and columns, splits the same number between whole diagonals around "
+    "offset 0, whole columns and the sparse error as is best"
 )
 BAND = "The band holds the diagonals and the blocks in its reach, so it is never farther away"
 HEAD_NAME = Column("head_name", "head", "Site, layer and head, each counted from 0.")

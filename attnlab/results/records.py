@@ -54,6 +54,8 @@ class ResultRecord:
         tables: kind of every column, by file.
         weights: checksum of the weights of the run that it is of; None where it is of no run.
         rows: how many each table has, by file.
+        call: how it was asked for, see `attnlab.results.provenance.call_of`.
+        making: when and on what it was made; results that are compared may differ in it.
     """
 
     result: str
@@ -64,6 +66,8 @@ class ResultRecord:
     tables: Mapping[str, Mapping[str, Kind]] = field(default_factory=dict)
     weights: str | None = None
     rows: Mapping[str, int] = field(default_factory=dict)
+    call: Mapping[str, Any] = field(default_factory=dict)
+    making: Mapping[str, Any] = field(default_factory=dict)
 
 
 def write_record(
@@ -85,6 +89,8 @@ def write_record(
         "tables": {name: _by_kind(columns) for name, columns in kinds.items()},
         "rows": {name: len(frame) for name, frame in tables.items()},
         "weights": record.weights,
+        "call": dict(record.call),
+        "making": dict(record.making),
     }
     write_json(Path(folder) / RECORD, values)
 
@@ -165,6 +171,8 @@ class _StoredRecord:
     tables: dict[str, dict[Kind, tuple[str, ...]]]
     rows: dict[str, Annotated[int, Field(ge=0)]]
     weights: str | None
+    call: dict[str, Any] = field(default_factory=dict)
+    making: dict[str, Any] = field(default_factory=dict)
 
 
 _READING_NOTES = ("attnlab.corpora.table_notes", "attnlab.reading.reading_notes")
@@ -191,6 +199,8 @@ def _record(values: Any) -> ResultRecord:
         {name: _by_column(kinds) for name, kinds in found.tables.items()},
         found.weights,
         found.rows,
+        found.call,
+        found.making,
     )
 
 

@@ -12,8 +12,10 @@ from torch import Tensor
 
 from attnlab.core import (
     Column,
+    Head,
     InputError,
     Note,
+    Settings,
     briefly,
     is_terminal,
     read_tensors,
@@ -24,8 +26,10 @@ from attnlab.core import (
 )
 from attnlab.reading import KeptMatrices, load_kept_matrices
 from attnlab.results.export import columns_chosen, declared_columns, formatted
+from attnlab.results.head_evidence import HeadEvidence, evidence_of
 from attnlab.results.notebook import first_screen
 from attnlab.results.page.result_page import Contents, write_contents
+from attnlab.results.provenance import call_of, making_of
 from attnlab.results.question import (
     ARRAYS,
     MATRICES,
@@ -56,6 +60,8 @@ class Result:
         weights: checksum of the weights of the run that was studied; None for other models.
         extra: what it has beside its tables, such as models, by its path in the folder of the result.
         matrices: attention matrices of some sentences, with their tokens.
+        call: how it was asked for, see `attnlab.results.provenance.call_of`; empty where that is not known.
+        making: when and on what it was made.
 
     Raises:
         InputError: there is no such question, it declares no table or array of a name, or the first table is
@@ -72,6 +78,8 @@ class Result:
     weights: str | None = None
     extra: Extra = field(default_factory=dict)
     matrices: KeptMatrices = field(default_factory=KeptMatrices)
+    call: Mapping[str, Any] = field(default_factory=dict)
+    making: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         tables = [table.name for table in self.asked.tables]
@@ -100,6 +108,14 @@ class Result:
         msg = f"A result of {question} has no {briefly(name)}; {there}."
         raise AttributeError(msg)
 
+    def __getitem__(self, head: str | Head) -> HeadEvidence:
+        """The rows of a head, such as `encoder.0.2`, in all tables.
+
+        Raises:
+            InputError: there is no such head.
+        """
+        return evidence_of(self.tables, head)
+
     def __dir__(self) -> list[str]:
         return sorted({*object.__dir__(self), *self.tables, *self.arrays})
 
@@ -112,6 +128,10 @@ class Result:
         if own is not None:
             return str(own(self))
         return first_screen(self._first_rows(MOST_ROWS), self.notes)
+
+    def remembering(self, question: str, source: object, settings: Settings) -> "Result":
+        """The same result, which says how it was asked for."""
+        return replace(self, call=call_of(question, source, settings), making=making_of(settings))
 
     @property
     def asked(self) -> Question:
@@ -131,7 +151,7 @@ class Result:
     def contents(self) -> Contents:
         """What its page shows."""
         contents: Contents = self.asked.contents(self)
-        return contents
+        return replace(contents, answers=self.answers)
 
     @property
     def answers(self) -> tuple[str, ...]:
@@ -237,6 +257,8 @@ class Result:
             matrices=load_kept_matrices(Path(folder) / MATRICES)
             if question.keeps_matrices
             else KeptMatrices(),
+            call=record.call,
+            making=record.making,
         )
 
     def terminal(self) -> Iterator[TerminalTable]:
@@ -332,6 +354,8 @@ class Result:
             self.notes,
             self.details,
             weights=self.weights,
+            call=self.call,
+            making=self.making,
         )
 
     def _explanation(self) -> str:

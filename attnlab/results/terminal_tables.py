@@ -21,7 +21,11 @@ from attnlab.results.export import HEAD_NAME, cell, head_names, is_number
 # A longer table scrolls away on a terminal and fills a notebook; the result holds every row.
 MOST_ROWS = 48
 MARK = "*"
-_MARKED = f"{MARK} significant at 5 % after Holm's correction"
+# What a mark says, by the column that gives it: that of a figure with this ending.
+_MARKED = {
+    "significant": f"{MARK} significant at 5 % after Holm's correction",
+    "above_controls": f"{MARK} above controls, by however little",
+}
 
 
 @dataclass(frozen=True)
@@ -105,11 +109,13 @@ def first_rows(
             column = readable(declared, frame) if declared in figures else declared
             cells = _cells(column, rows, ends=column.name == leading)
             shown.append((column, cells, is_number(frame[column.name])))
-    marked = any(
-        frame[Estimate(one).significant].notna().any()
+    tested = {
+        _MARKED[ending]
         for one in figures
-        if Estimate(one).significant in frame
-    )
+        for ending in _MARKED
+        if (name := f"{one.name}_{ending}") in frame and frame[name].notna().any()
+    }
+    marked = "; ".join(sorted(tested))
     explained = [column.brief for column, _, _ in shown if column.digits is not None]
     more = len(frame) - len(rows)
     return TerminalTable(
@@ -120,11 +126,11 @@ def first_rows(
             _heading(column) for column, _, numeric in shown if not numeric and column != HEAD_NAME
         ),
         caption=f"and {counted(more, 'more row')} in {file}" if more else None,
-        legend="; ".join([*explained, *legend, *([_MARKED] if marked else [])]) + "."
+        legend="; ".join([*explained, *legend, *([marked] if marked else [])]) + "."
         if explained or legend or marked
         else None,
         columns=tuple(column for column, _, _ in shown),
-        marked=_MARKED if marked else "",
+        marked=marked,
     )
 
 
@@ -168,7 +174,8 @@ def _estimated(estimate: Estimate, row: Mapping[Any, Any], *, ends: bool) -> str
     if pd.isna(row[estimate.name]):
         return ""
     value, _, interval = estimate.shown(row, signed=estimate.column.signed).partition(" ")
-    mark = MARK if row.get(estimate.significant) is True else " " * (estimate.significant in row)
+    marks = [row[name] for end in _MARKED if (name := f"{estimate.name}_{end}") in row]
+    mark = MARK if any(one is True for one in marks) else " " * len(marks)
     return f"{value}{mark} {interval}".rstrip(" " if interval else "") if ends else f"{value}{mark}"
 
 

@@ -148,7 +148,7 @@ def study_contents(record: ResultRecord, tables: Tables) -> Contents:
         ShownTable(CELLS, "Cells and their times", own=names),
     )
     answers = best_rows(table, _keys(table, settings), study)
-    return Contents([*answers, _finished(cells, table)], _figures(table), facts, shown)
+    return Contents(_figures(table), facts, shown, answers=[*answers, _finished(cells, table)])
 
 
 def means_over_seeds(table: pd.DataFrame, settings: Sequence[str]) -> pd.DataFrame:

@@ -61,7 +61,7 @@ def _of_bound(systems: pd.DataFrame, calibration: pd.DataFrame) -> Iterator[dict
 
 def _of_others(systems: pd.DataFrame) -> Iterator[dict[str, Any]]:
     rows = {row["system"]: row for row in systems.to_dict("records")}
-    defaults = [row for row in rows.values() if row["kind"] == "default"]
+    defaults = [row for row in rows.values() if row["system_kind"] == "default"]
     others = {
         "nearest default of engines": min(defaults, key=lambda row: row["aer"])["system"],
         FIRST_HEAD: FIRST_HEAD,

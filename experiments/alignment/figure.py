@@ -87,7 +87,7 @@ def _draw_kind(axes: Axes, rows: pd.DataFrame, order: list[str]) -> None:
         place = order.index(row["system"]) + (2 * seeds.index(row["seed"]) - len(seeds) + 1) / (
             -3 * len(seeds)
         )
-        colour = COLOURS[row["kind"]]
+        colour = COLOURS[row["system_kind"]]
         ends = [100 * row["aer_low"], 100 * row["aer_high"]]
         axes.plot(ends, [place, place], color=colour, linewidth=1.2)
         axes.plot(100 * row["aer"], place, "o", color=colour, markersize=3)

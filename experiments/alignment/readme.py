@@ -262,7 +262,7 @@ def by_alike(table: pd.DataFrame) -> dict[str, Any]:
 def near_defaults(systems: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Of each model the best default of engines, where it is less than `NEAR` above the chosen heads."""
     for name, rows in by_model(systems):
-        best = rows[rows["kind"] == "default"].nsmallest(1, "aer").iloc[0]
+        best = rows[rows["system_kind"] == "default"].nsmallest(1, "aer").iloc[0]
         if best["aer_change"] < NEAR:
             shown = points(best.to_dict(), "aer_change")
             yield {"model": name, "system": best["system"], "points": shown}
@@ -373,7 +373,7 @@ def shown_systems(systems: pd.DataFrame) -> pd.DataFrame:
 
 def shown_choices(systems: pd.DataFrame) -> pd.DataFrame:
     """Which heads were chosen of which row of the weights."""
-    chosen = systems[systems["kind"].isin(["choice", "bound"])]
+    chosen = systems[systems["system_kind"].isin(["choice", "bound"])]
     return pd.DataFrame(
         {
             "model": [model_name(key) for key in chosen[MODEL].itertuples(index=False)],

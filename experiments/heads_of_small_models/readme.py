@@ -160,14 +160,14 @@ def measures(models: Models) -> pd.DataFrame:
     rows = []
     for name, folder in models.items():
         for row in read_table(folder, "agreement_of_measures").to_dict("records"):
-            low, high = spearman_interval(row["spearman"], row["heads"])
+            low, high = spearman_interval(row["spearman"], row["head_count"])
             rows.append(
                 {
                     "model": name,
                     "measure": row["measure"],
                     "other": row["other"],
                     "Spearman": f"{row['spearman']:.2f} [{low:.2f}, {high:.2f}]",
-                    "heads": row["heads"],
+                    "heads": row["head_count"],
                 }
             )
     return pd.DataFrame(rows)

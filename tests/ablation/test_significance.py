@@ -238,7 +238,7 @@ def test_agreement_of_ranks_is_that_of_scipy_with_the_textbook_interval(sign: in
     assert ends == pytest.approx([middle - half_width, middle + half_width], abs=0.2 * half_width)
     for heads in (FEWEST_HEADS - 1, FEWEST_HEADS):
         few = rank_agreement(measures[:heads].reindex(measures.index), seed=3).iloc[0]
-        assert few["heads"] == heads
+        assert few["head_count"] == heads
         assert few["spearman"] == pytest.approx(spearmanr(measures[:heads]).statistic)
         assert np.isnan(few["spearman_low"]) == (heads < FEWEST_HEADS)
         assert np.isnan(few["spearman_high"]) == (heads < FEWEST_HEADS)

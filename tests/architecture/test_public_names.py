@@ -15,9 +15,9 @@ NAMES = {
     "attnlab": {
         "Result", "__version__", "align", "analyze", "approximate", "assert_attends", "attention",
         "capture", "check", "compare",
-        "detect", "embed", "importance", "inspect", "load", "matrices", "neighbours",
+        "detect", "embed", "export", "importance", "inspect", "load", "matrices", "neighbours",
         "plan", "plot", "prune", "resume", "rollout",
-        "run_study", "show", "size", "train",
+        "run_study", "score", "show", "size", "train", "translate",
     },
     "attnlab.attention": {
         "AttentionPlan", "Mechanism", "cache_bytes", "calibrate", "install", "install_written",

@@ -90,9 +90,11 @@ def contents(result):
     with style():
         figure = blank(3, 2)
         panel(figure, 0.5, 0.1, 2, 1.5).plot(result.norms["norm"])
-    answer = f"The largest norm is {NORMS['norm'].shown(result.norms['norm'].max())}."
-    figures = [DrawnFigure("norms", figure, "Norms in order.")]
-    return Contents([answer], figures)
+    return Contents([DrawnFigure("norms", figure, "Norms in order.")])
+
+
+def answers(result):
+    return [f"The largest norm is {NORMS['norm'].shown(result.norms['norm'].max())}."]
 
 
 QUESTION = Question(

@@ -29,7 +29,7 @@ def test_writes_the_folder_and_prints_a_summary(model: Path, text: Path) -> None
     table = done.stdout.split("closest role, control: ")[0]
     assert max(map(len, table.splitlines())) <= 80
     written = pd.read_csv(model / "analysis" / "summary.csv")
-    assert {"role", "structure", "strength", "loss_change"} <= set(written)
+    assert {"role", "structure", "strength", "ablation_loss_change"} <= set(written)
     assert not written["confirmed"].any()
     assert "heads have a role that is confirmed" in " ".join(done.output.split())
     assert "nearest" not in done.output

@@ -442,9 +442,14 @@ def test_no_help_text_loses_what_stands_in_brackets() -> None:
 
 
 def test_only_options_that_are_near_are_proposed(attnlab) -> None:
-    for words, proposed in {"check x --text y": False, "check x --token 9": True}.items():
-        status, _, err = attnlab(*words.split())
-        assert (status, "Possible" in err or "Did you mean" in err) == (2, proposed), err
+    near = {"--text y": "", "--token 9": "--tokens", "--output y": "--out", "--q": "-q"}
+    for words, proposed in near.items():
+        status, _, err = attnlab("check", "x", *words.split())
+        assert status == 2
+        assert (
+            re.findall(r"(?:Possible options:|Did you mean) (-+\w+)", err)
+            == [proposed][: bool(proposed)]
+        )
 
 
 def test_an_option_of_one_value_is_given_once(attnlab) -> None:

@@ -16,8 +16,8 @@ from attnlab.matrices.families import CODED
 pytestmark = pytest.mark.usefixtures("no_page")
 
 COLUMNS = (
-    "matrix,family,values,window_left,window_right,num_pos,dropout,error_nnz,error_bound,budget,member,nnz,l1,"
-    "mean_error,relative,frobenius,kl,bits_per_row,structure,structure_margin_bits_per_row,"
+    "matrix,head,family,values,window_left,window_right,num_pos,dropout,error_nnz,error_bound,max_entries,"
+    "member,nnz,l1,mean_error,relative,frobenius,kl,bits_per_row,structure,structure_margin_bits_per_row,"
     "structure_runner_up,seconds"
 )
 
@@ -96,7 +96,7 @@ def test_the_family_that_comes_next_stands_in_the_table(tmp_path: Path) -> None:
     np.save(tmp_path / "peaks.npy", H / H.sum(-1, keepdims=True))
     shown = run(tmp_path / "peaks.npy", "--families", "diagonal")
     title, *lines = shown[shown.index("description length") :].splitlines()
-    row = next(line for line in lines if line.startswith("0 "))
+    row = next(line for line in lines if line.startswith("H.0 "))
     _, structure, runner_up, margin, *bits = row.split()
     assert (title, structure, runner_up) == ("description length, bits per row", "none", "column")
     assert len(bits) == len(CODED)
@@ -124,7 +124,7 @@ def test_nothing_is_cut_in_a_narrow_terminal(heads: Path, monkeypatch: pytest.Mo
         "structure", "bits per row decide",
     ):  # fmt: skip
         assert word in words
-    assert "entries of a member where the matrix itself is exactly 0" in words
+    assert "an entry where the matrix itself is exactly 0" in words
 
 
 def test_zeros_of_dropout_are_no_non_zeros(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def test_structure_is_that_of_the_matrices_without_special_tokens(site: str, lef
         bits = torch.tensor(mine["bits_per_row"].to_list(), dtype=torch.float64)
         torch.testing.assert_close(bits, expected.bits_per_row[0])
         assert set(mine["rows_left_out"]) == {empty}
-        assert set(mine["rows"]) == {int(sizes[:, 0].sum()) - empty}
+        assert set(mine["rows_coded"]) == {int(sizes[:, 0].sum()) - empty}
     assert (families["rows_left_out"] > 0).any(), "a head that looks at special tokens alone"
 
 

@@ -67,7 +67,7 @@ def test_planted_families_are_found_whatever_the_batches() -> None:
     torch.testing.assert_close(bits, whole.bits_per_row)
     margins = found.labels().structure_margin_bits_per_row
     torch.testing.assert_close(torch.tensor(margins.to_list()).double(), whole.margin)
-    assert set(families.rows) == {sum(LENGTHS)}
+    assert set(families.rows_coded) == {sum(LENGTHS)}
     assert set(families.noise_fraction[families.family == "diffuse"]) == {1.0}
     labels = found.labels()
     assert labels.structure_tie.tolist() == (labels.structure_margin_bits_per_row < 0.02).tolist()

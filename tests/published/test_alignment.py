@@ -73,7 +73,7 @@ def _systems(*, first: float, mean: float, unsupervised: float, statistical: flo
     ]  # fmt: skip
     return pd.DataFrame(
         [
-            {"system": name, "kind": kind, "aer": aer, "aer_change": aer - 0.3, "aer_change_low": 0.0,
+            {"system": name, "system_kind": kind, "aer": aer, "aer_change": aer - 0.3, "aer_change_low": 0.0,
              "aer_change_high": 1.0}
             for name, kind, aer in rows
         ]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from itertools import combinations
 
+import pandas as pd
 import pytest
 from answered import Answered
 
@@ -37,21 +38,13 @@ def test_tables_say_in_which_columns_no_two_rows_are_alike(name: str) -> None:
         assert bool(table.keys) == ((name, table.file) not in REPEATED_ROWS), table.file
 
 
-# Names that tables of different questions still use for different things; only to be shortened.
-AMBIGUOUS = set(
-    """
-    budget family heads keys kind label layer rows significant
-    """.split()  # noqa: SIM905 - shorter than a list
-)
-
-
 def test_a_name_of_a_column_means_one_thing() -> None:
     meanings: dict[str, set[str]] = {}
     for question in own_questions().values():
         for table in question.tables:
             for column in table.columns:
                 meanings.setdefault(column.name, set()).add(column.meaning)
-    assert {name for name, said in meanings.items() if len(said) > 1} == AMBIGUOUS
+    assert not {name for name, said in meanings.items() if len(said) > 1}
 
 
 # On the same sentences; see tests/answered.py.
@@ -63,13 +56,26 @@ def test_questions_with_a_row_per_head_are_known() -> None:
     assert {name for name, keys in first.items() if keys == tuple(HEAD_COLUMNS)} == set(OF_HEADS)
 
 
+@pytest.mark.parametrize("on", [None, HEAD_COLUMNS], ids=["by defaults", "on heads"])
 @pytest.mark.parametrize(("one", "other"), list(combinations(OF_HEADS, 2)))
-def test_tables_of_heads_join(one: str, other: str, answer: Callable[[str, str], Answered]) -> None:
+def test_tables_of_heads_join(
+    one: str, other: str, on: list[str] | None, answer: Callable[[str, str], Answered]
+) -> None:
     first, second = (answer(name, "run").result.table for name in (one, other))
-    both = first.merge(second, on=HEAD_COLUMNS, validate="one_to_one")
+    both = pd.merge(first, second, on=on, validate="one_to_one")
     assert len(both) == len(first) == len(second) == 6
+    assert set(both) == {*first, *second}
     if {one, other} == {"analyze", "importance"}:
-        assert both["loss_change_x"].tolist() == pytest.approx(both["loss_change_y"], abs=1e-6)
+        assert both["ablation_loss_change"].tolist() == pytest.approx(both["loss_change"], abs=1e-6)
+
+
+def test_scores_of_alignment_join_heads_of_an_analysis(
+    answer: Callable[[str, str], Answered],
+) -> None:
+    aligned = answer("align", "run").result.heads
+    alone = aligned[aligned["row"] == aligned["row"].iloc[0]]
+    for first in (answer("analyze", "run").result.table, answer("importance", "run").result.table):
+        assert len(alone) == (first["site"] == "cross").sum() == len(pd.merge(first, alone))
 
 
 def test_columns_that_are_made_of_fits_and_structure_are_the_declared_ones(

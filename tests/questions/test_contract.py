@@ -10,8 +10,10 @@ import pandas as pd
 import pytest
 import torch
 from answered import ASKED, NEEDED, Answered
+from markupsafe import escape
 from typer.testing import CliRunner
 
+import attnlab
 from attnlab.cli.app import app
 from attnlab.core.errors import InputError
 from attnlab.core.files import file_checksum
@@ -19,6 +21,7 @@ from attnlab.evaluation.shared_settings import StudySettings
 from attnlab.questions.align.question import START_CHANGE, START_ERROR, WORDS
 from attnlab.results import Result, own_questions, print_shown
 from attnlab.results.page.result_page import Contents
+from attnlab.results.records import read_record
 
 QUESTIONS = sorted(own_questions())
 # Of a learned logit beside the keys (tests/reading/test_statistics.py), of heads without output
@@ -107,6 +110,21 @@ def test_the_result_is_of_the_weights_of_its_run(asked: Answered) -> None:
     assert asked.result.weights == (file_checksum(weights) if a_run else None)
 
 
+@pytest.mark.parametrize("name", ["importance", "inspect", "rollout"])
+def test_a_result_is_made_again_of_its_own_record(
+    name: str, answer: Callable[[str, str], Answered]
+) -> None:
+    asked = answer(name, "run")
+    call = read_record(asked.folder).call
+    again = getattr(attnlab, call["question"])(asked.source, **call["options"])
+    assert again.call == call == asked.result.call
+    assert call["files"]["model.safetensors"] == {"sha256": asked.result.weights}
+    assert_same_tables(again, asked.result)
+    page = (asked.folder / "report.html").read_text(encoding="utf-8")
+    assert call["command"].startswith(f"attnlab {name} ")
+    assert str(escape(call["command"])) in page
+
+
 def test_progress_goes_up_to_the_end(asked: Answered) -> None:
     of_step: dict[str, list[tuple[int, int]]] = {}
     for what, done, total in asked.steps:
@@ -143,7 +161,7 @@ def test_the_command_answers_the_same(
     asked: Answered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the path, with the tables in a folder and the first of them as JSON."""
-    monkeypatch.setattr(Result, "contents", lambda _: Contents([], (), {}, ()))
+    monkeypatch.setattr(Result, "contents", lambda _: Contents((), {}, ()))
     words = [*asked.words(), "--out", str(tmp_path), "--json"]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     assert done.exit_code == 0, done.output

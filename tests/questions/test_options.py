@@ -101,6 +101,12 @@ def toy(source: str, settings: Toy) -> tuple[str, Toy]:
     return source, settings
 
 
+@pytest.mark.parametrize(("device", "name"), [("gpu", "cuda"), ("GPU:1", "cuda:1")])
+def test_a_gpu_is_told_by_its_name_in_torch(device: str, name: str) -> None:
+    with pytest.raises(InputError, match=f"'{device}' is none; write {name}."):
+        DECLARED["check"](device=device)
+
+
 def test_a_function_takes_fields_as_keywords() -> None:
     assert toy("x", share=0.25) == ("x", Toy(share=0.25))
     assert str(inspect.signature(toy)).startswith("(source: str, /, *, names: ")
@@ -109,6 +115,12 @@ def test_a_function_takes_fields_as_keywords() -> None:
     )
     with pytest.raises(TypeError, match="has no option 'size'; its options are: names"):
         toy("x", size=3)
+    with pytest.raises(
+        TypeError, match=r"toy\(\) takes options by name; write NAME=..., such as names=..., for 3"
+    ):
+        toy("x", 3)
+    with pytest.raises(TypeError, match=r"write sentences=\[\.\.\.\] for \['a dog'\]"):
+        attnlab.analyze("x", ["a dog"])
     for name in ("out", "overwrite"):
         with pytest.raises(
             TypeError, match=f"has no option '{name}'; a result is written with its"

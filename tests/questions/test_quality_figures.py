@@ -40,7 +40,7 @@ def curve(*, bleu: bool) -> pd.DataFrame:
         rows, columns=["kind", "penalty", "heads_left", "bleu_change", "loss_change"]
     )
     table = table.assign(
-        split="test", heads=12, encoder_left=table["heads_left"], seed=0, sentences=60,
+        split="test", head_count=12, encoder_left=table["heads_left"], seed=0, sentences=60,
         bleu=30.0 + table["bleu_change"], loss=2.0 + table["loss_change"],
     )  # fmt: skip
     for name, half in (("bleu_change", 3.0), ("loss_change", 0.1)):

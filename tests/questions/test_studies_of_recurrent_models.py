@@ -56,7 +56,7 @@ def test_fits_of_its_matrices(analysis: Result, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["approximate", str(file), *words])
     assert done.exit_code == 0, done.output
     found = pd.DataFrame(json.loads(done.stdout)["approximation"]).set_index("family")
-    assert set(found["matrix"]) == {"0"}, "a single head"
+    assert set(found["matrix"]) == {"H.0"}, "a single head"
     assert found.at["zero", "l1"] == pytest.approx(float(kept[name].sum()), rel=1e-5)
     assert found.at["union", "l1"] <= found.at["band", "l1"] + 1e-9
     assert found.at["band", "l1"] < found.at["zero", "l1"]

@@ -204,7 +204,7 @@ def test_axes_are_those_of_the_rule_or_those_said(
     assert source.notes == (AxesTaken(axes, stored.shape),)
     (words,) = list(map(str, source.notes))
     assert f"are taken for {', '.join(axes)} (option axes)" in words
-    arrays, taken = load_arrays(tmp_path / "a.npy", axes=said)
+    arrays, taken, _ = load_arrays(tmp_path / "a.npy", axes=said)
     np.testing.assert_array_equal(arrays[""], H)
     assert taken == source.notes[0]
 
@@ -227,7 +227,7 @@ def test_an_array_of_each_layer_is_that_layer(
     for layer, matrices in zip(source.layers, source.matrices, strict=True):
         expected = H[numbers.index(layer)].reshape(texts, 2, 5, 5)
         np.testing.assert_array_equal(matrices, expected)
-    arrays, taken = load_arrays(path)
+    arrays, taken, _ = load_arrays(path)
     assert [*arrays] == [f"{prefix}{number}" for number in sorted(numbers)]
     assert taken == source.notes[0]
     assert f"12 arrays {prefix}0 to {prefix}27 are taken for layers" in str(taken)

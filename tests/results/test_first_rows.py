@@ -13,7 +13,9 @@ COLUMNS = [HEAD[-1], SHAPE, HEAD_COUNT, LOSS_CHANGE.column, BLEU_CHANGE.column]
 
 def frame(rows: int = 3) -> pd.DataFrame:
     heads = pd.DataFrame({"site": "encoder", "layer": 0, "head": range(rows)})
-    heads = heads.assign(shape=["band", "column", "band"][:rows], heads=8, bleu_change=math.nan)
+    heads = heads.assign(
+        shape=["band", "column", "band"][:rows], head_count=8, bleu_change=math.nan
+    )
     changes = [0.1234567, -0.5, math.nan][:rows]
     heads = heads.assign(
         loss_change=changes, loss_change_low=[one - 0.04 for one in changes],
@@ -68,13 +70,13 @@ def test_of_many_rows_the_first_are_shown() -> None:
 
 
 def test_a_value_beside_missing_ones_is_shown() -> None:
-    some = frame().assign(heads=[8, None, None])
+    some = frame().assign(head_count=[8, None, None])
     assert "heads" in first_rows(some, COLUMNS, file="heads.csv").headings
 
 
 def test_columns_of_one_heading_stay_apart() -> None:
-    twice = [*COLUMNS[:2], Column("heads", "shape", "Number.", 0)]
-    shown = first_rows(frame().assign(heads=[1, 2, 3]), twice, file="heads.csv")
+    twice = [*COLUMNS[:2], Column("head_count", "shape", "Number.", 0)]
+    shown = first_rows(frame().assign(head_count=[1, 2, 3]), twice, file="heads.csv")
     assert shown.headings == ("head", "shape", "shape")
     assert shown.rows[1] == ("encoder.0.1", "column", "2")
 
@@ -96,3 +98,12 @@ def test_decimals_are_kept_where_nothing_says_which_are_carried() -> None:
     column = LOSS_CHANGE.column
     for values in ([0.0, 0.0], [math.nan], [math.inf]):
         assert readable(column, pd.DataFrame({column.name: values})) == column
+
+
+def test_figures_above_controls_have_a_mark_that_says_so() -> None:
+    above = frame().drop(columns="loss_change_significant")
+    above = above.assign(loss_change_above_controls=[True, False, None])
+    shown = first_rows(above, COLUMNS, file="heads.csv", leading="loss_change")
+    assert shown.rows[0][-1] == "+0.123* [+0.083, +0.163]"
+    assert shown.rows[1][-1] == "-0.500  [-0.540, -0.460]"
+    assert str(shown.legend).endswith("* above controls, by however little.")

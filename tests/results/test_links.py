@@ -43,7 +43,7 @@ def quick_figures(monkeypatch: pytest.MonkeyPatch) -> None:
             write_text(folder / f"{name}.{ending}", "<svg></svg>")
         return "<svg></svg>"
 
-    contents = result_page.Contents([], [result_page.DrawnFigure("fit", Figure(), "")], {}, [])
+    contents = result_page.Contents([result_page.DrawnFigure("fit", Figure(), "")], {}, [])
     monkeypatch.setattr(result_page, "write_figure", written)
     monkeypatch.setattr(Result, "contents", lambda _: contents)
 

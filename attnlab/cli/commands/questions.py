@@ -76,11 +76,10 @@ def command_of(question: Question) -> Callable[..., None]:
             _check_beforehand(question, source, settings, out, overwrite=overwrite)
 
         with last_in_place(written):
-            result = _answer(question, source, settings, check, overwrite=overwrite)
+            result = _answer(question, source, settings, check, out, overwrite=overwrite)
             if result is None:
                 return
             if out is not None:
-                result.save(out, overwrite=overwrite)
                 written += [out, *(out / name for name in result.extra)]
         for path in written:
             messages().print(f"Wrote {path}.", soft_wrap=True)
@@ -116,10 +115,14 @@ def _answer(
     source: str,
     settings: Settings,
     check: Callable[[], None],
+    out: Path | None,
     *,
     overwrite: bool,
 ) -> "Result | None":
-    """The result, after `check`; None in all but the first of several processes that share the work."""
+    """The result, after `check`; None in all but the first of several processes that share the work.
+
+    It is saved in `out`, where that is named: figures and the page of a large model are work too.
+    """
     given = settings.keywords()
     shared = "processes" in given
     # Several processes must be told of a refusal together, which needs their libraries.
@@ -141,12 +144,15 @@ def _answer(
                 check()
             question.check()
             result = question.verb(source, **given | {k: extra[k] for k in extra if k in given})
-    if not isinstance(result, Result):
-        msg = (
-            f"The question '{question.name}' gave an object of the class {type(result).__name__}; "
-            "attnlab.results.result.Result is wanted."
-        )
-        raise InputError(msg)
+            if not isinstance(result, Result):
+                msg = (
+                    f"The question '{question.name}' gave an object of the class {type(result).__name__}; "
+                    "attnlab.results.result.Result is wanted."
+                )
+                raise InputError(msg)
+            if out is not None and processes.first:
+                tell.name("Writing tables, figures and the page")
+                result.save(out, overwrite=overwrite)
     return result if processes.first else None
 
 

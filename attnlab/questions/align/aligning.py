@@ -392,6 +392,7 @@ def _with_given_heads(model: Model, back: Model | None, settings: AlignmentSetti
             add_scores([row], torch.cat(counted.counts)[None])
     table = pd.DataFrame(
         {
+            "site": "cross",
             "layer": [layer for layer, _ in heads.heads],
             "head": [head for _, head in heads.heads],
             "row": heads.row,

@@ -146,7 +146,7 @@ def system_rows(systems: Sequence[System]) -> pd.DataFrame:
     counts = torch.stack([system.counts for system in systems])
     rows = [
         unscored(system.name, len(system.counts), int(system.counts[:, 0].sum()), system.chosen)
-        | {"kind": system.kind}
+        | {"system_kind": system.kind}
         for system in systems
     ]
     add_scores(rows, counts)
@@ -161,7 +161,7 @@ def unscored(system: str, pairs: int, links: int, chosen: Chosen | None = None) 
     """A row of `systems` before any score; links of two models are of no one row, and no one's heads."""
     return {
         "system": system,
-        "kind": "choice",
+        "system_kind": "choice",
         "row": "" if chosen is None else chosen.row,
         "heads": "" if chosen is None else chosen.names,
         "pairs": pairs,
@@ -184,6 +184,7 @@ def head_rows(calibration: Part, report: Part, chosen: Chosen) -> pd.DataFrame:
         properties, alike = head_properties(words), alike_shares(calibration, row)
         of_row = [
             {
+                "site": "cross",
                 "layer": head // report.per_layer,
                 "head": head % report.per_layer,
                 "row": row,
@@ -210,6 +211,7 @@ def step_rows(calibration: Part, report: Part) -> pd.DataFrame:
             {
                 "row": row,
                 "heads_averaged": count,
+                "site": "cross",
                 "layer": head // report.per_layer,
                 "head": head % report.per_layer,
                 "calibration_aer": path.aers[count - 1],

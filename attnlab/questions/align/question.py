@@ -10,6 +10,7 @@ from attnlab.alignment import ENGINE_ROW, FromWord, Row, Symmetrization
 from attnlab.core import (
     BATCH_SIZE,
     HEAD,
+    HEAD_KEYS,
     SHARED_COLUMNS,
     Estimate,
     InputError,
@@ -77,7 +78,7 @@ SYSTEMS = Table(
     "systems.csv",
     "way to align",
     (
-        *COLUMNS.of("system kind row heads pairs links_given"),
+        *COLUMNS.of("system system_kind row heads pairs links_given"),
         *_SCORES,
         *AER_CHANGE,
         COLUMNS["words"],
@@ -91,20 +92,20 @@ HEADS = Table(
     "heads.csv",
     "head and row",
     (
-        *HEAD[1:],
+        *HEAD,
         COLUMNS["row"],
         *_SCORES,
         *START_ERROR,
         *COLUMNS.of("concentration coverage monotonicity agreement score_without_gold alike"),
         COLUMNS["chosen_head"],
     ),
-    keys=("layer", "head", "row"),
+    keys=(*HEAD_KEYS, "row"),
     heading="Every head alone",
 )
 STEPS = Table(
     "steps.csv",
     "head that is added",
-    (*COLUMNS.of("row heads_averaged"), *HEAD[1:], COLUMNS["calibration_aer"], AER.column),
+    (*COLUMNS.of("row heads_averaged"), *HEAD, COLUMNS["calibration_aer"], AER.column),
     keys=("row", "heads_averaged"),
     heading="Heads that are added one after another",
 )
@@ -491,7 +492,7 @@ QUESTION = Question(
     figures=("heads", "pair_*", "calibration"),
     shows=(
         "system",
-        "kind",
+        "system_kind",
         AER.name,
         AER_CHANGE.name,
         START_ERROR.name,

@@ -48,7 +48,7 @@ def contents(result: Result) -> Contents:
     facts = {"Chosen": f"{heads}, of {details['layers']} x {details['heads_per_layer']}"}
     facts |= _configuration(details["configuration"], details["row"])
     parts = [*_pairs(result), *_curve(result)]
-    return Contents(tuple(answers(result)), list(_map(result)), facts, parts=parts)
+    return Contents(list(_map(result)), facts, parts=parts)
 
 
 def answers(result: Result) -> Iterator[str]:
@@ -82,7 +82,7 @@ def _is_known(table: pd.DataFrame, estimate: Estimate) -> bool:
 
 def _beside_default(systems: pd.DataFrame, estimate: Estimate, change: Estimate) -> str:
     """How the chosen heads do beside the best ones that engines take; empty where these are not known."""
-    defaults = systems[(systems["kind"] == "default") & systems[estimate.name].notna()]
+    defaults = systems[(systems["system_kind"] == "default") & systems[estimate.name].notna()]
     if defaults.empty:
         return ""
     default = defaults.sort_values(estimate.name, kind="stable").iloc[0].to_dict()
@@ -326,9 +326,11 @@ def _lines(systems: pd.DataFrame | None) -> Iterator[tuple[str, float, Any]]:
     """Name, AER and stroke of each line: the defaults, the highest first, and the bound below them."""
     if systems is None or AER.name not in systems:
         return
-    check_table(systems, ["system", "kind", AER.name], f"align(...).systems or {SYSTEMS.file}")
+    check_table(
+        systems, ["system", "system_kind", AER.name], f"align(...).systems or {SYSTEMS.file}"
+    )
     ordered = systems.dropna(subset=[AER.name]).sort_values(AER.name, ascending=False)
-    for index, row in enumerate(ordered[ordered["kind"] == "default"].to_dict("records")):
+    for index, row in enumerate(ordered[ordered["system_kind"] == "default"].to_dict("records")):
         yield row["system"], row[AER.name], _SHAPES[index % len(_SHAPES)]
-    for row in ordered[ordered["kind"] == "bound"].to_dict("records"):
+    for row in ordered[ordered["system_kind"] == "bound"].to_dict("records"):
         yield row["system"], row[AER.name], "-"

@@ -311,7 +311,7 @@ def _system_rows(
             0,
             Chosen(_row(settings), system.heads, per_layer) if system.heads else None,
         )
-        | {"kind": system.kind, "words": int(system.errors[:, 1].sum())}
+        | {"system_kind": system.kind, "words": int(system.errors[:, 1].sum())}
         | START_ERROR.cells(mean.change, mean.low, mean.high)
         for system, mean in zip(systems, means, strict=True)
     ]
@@ -331,6 +331,7 @@ def _head_rows(report: _Part, file: AlignmentHeads) -> pd.DataFrame:
     means = paired_differences(None, list(report.alone), ratio)
     rows = [
         {
+            "site": "cross",
             "layer": head // file.heads_per_layer,
             "head": head % file.heads_per_layer,
             "row": file.row,

@@ -12,8 +12,9 @@ from matplotlib.colors import Normalize, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from attnlab.core import HEAD_KEYS, InputError, Site, briefly
+from attnlab.core import HEAD_KEYS, Head, InputError, Site, briefly
 from attnlab.figures import COLUMN, WEIGHTS, Mark, blank, check_table, marks_of_names, style
+from attnlab.figures import draw_heads as draw_matrices
 from attnlab.questions.analyze.head_table import head_rows
 from attnlab.questions.analyze.question import QUESTION
 from attnlab.questions.analyze.summary import marked
@@ -43,6 +44,31 @@ _OF_FITS = (*HEAD_KEYS, "approximation", "window", "relative", "equal_weights")
 _MOST_NUMBERED = 30
 # Darker cells have white numbers.
 _DARK = 0.55
+
+
+def draw_head(result: Result, head: str | Head, *, sentence: int | None = None) -> Figure:
+    """A heat map of one head in a sentence whose matrices are kept, with its tokens.
+
+    Args:
+        result: of `analyze`.
+        head: its address, such as `encoder.0.2`.
+        sentence: its number; None: the first that is kept.
+
+    Raises:
+        InputError: no matrix of that head and sentence is kept.
+    """
+    kept, name = result.matrices, str(head)
+    for (number, site, layer), matrix in kept.matrices.items():
+        names = [str(Head(site, layer, one)) for one in kept.heads or range(len(matrix))]
+        if sentence in {None, number} and name in names:
+            queries, keys = kept.tokens[number, site]
+            weights = matrix[names.index(name)][None].float()
+            title = f"{name} in sentence {number}"
+            return draw_matrices(
+                weights, queries[: weights.shape[1]], keys, title=title, names=[""]
+            )
+    msg = f"No matrix of {briefly(name)} is kept; look at the heads of the table, or set keep_matrices."
+    raise InputError(msg)
 
 
 def draw_heads(

@@ -336,7 +336,7 @@ def _table(tables: Sequence[Columns]) -> pd.DataFrame:
     if not tables:
         return pd.DataFrame()
     table = pd.concat(map(pd.DataFrame, tables), ignore_index=True)
-    table = table.astype({"window": "Int64", "budget": "Int64"})
+    table = table.astype({"window": "Int64", "max_entries": "Int64"})
     keys = [*HEAD_COLUMNS, "sentence"]
     return table.sort_values(keys, key=_in_order, kind="stable", ignore_index=True)
 
@@ -363,9 +363,9 @@ def _shape_columns(
         "layer": layer,
         "head": list(heads) * len(numbers),
         "sentence": [number for number in numbers for _ in heads],
-        "queries": queries,
-        "keys": keys,
-        "rows": rows,
+        "query_count": queries,
+        "key_count": keys,
+        "rows_measured": rows,
     }
 
 
@@ -376,10 +376,10 @@ def _columns(shape: dict[str, object], total: Tensor, measured: Measured) -> Col
         approximation=measured.approximation,
         window=measured.window,
         level=measured.level,
-        budget=None if budget is None else budget.expand(total.shape).flatten().cpu().numpy(),
+        max_entries=None if budget is None else budget.expand(total.shape).flatten().cpu().numpy(),
         l1=l1,
     )
-    table["mean_error"] = l1 / (table["rows"] * table["keys"])
+    table["mean_error"] = l1 / (table["rows_measured"] * table["key_count"])
     weight = total.flatten().cpu().numpy()
     # A matrix without any weight has no relative distance.
     table["relative"] = l1 / np.where(weight > 0, weight, np.nan)
@@ -409,11 +409,11 @@ def mean_fits(fits: pd.DataFrame) -> pd.DataFrame:
     ]
     by = [*HEAD_COLUMNS, "approximation", "window", "level"]
     groups = fits.assign(equal_weights=equal).groupby(by, sort=False, dropna=False)
-    means = groups[["budget", "l1", "mean_error", "relative", "equal_weights"]].mean()
+    means = groups[["max_entries", "l1", "mean_error", "relative", "equal_weights"]].mean()
     return means.assign(sentences=groups.size()).reset_index()
 
 
-_SHAPE = ["site", "window", "queries", "keys"]
+_SHAPE = ["site", "window", "query_count", "key_count"]
 
 
 def _equal_beyond(site: Site, window: int, queries: int, keys: int) -> float:

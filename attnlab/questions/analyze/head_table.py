@@ -5,8 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.core import HEAD_COLUMNS, LOSS_CHANGE, Column, Head, counted, read_columns, rounded
-from attnlab.questions.analyze.question import GENERATION_CHANGE, SUMMARY
+from attnlab.core import HEAD_COLUMNS, Column, Head, counted, read_columns, rounded
+from attnlab.questions.analyze.question import ABLATION_CHANGE, GENERATION_CHANGE, SUMMARY
 from attnlab.questions.analyze.summary import (
     MARK,
     MARK_WITHOUT_CONTROLS,
@@ -23,7 +23,14 @@ COLUMNS = read_columns(__file__)
 NAMED_FROM = 0.25
 # Columns that only pages and terminals have.
 SHOWN = COLUMNS.of("role_figure control_figure shape best_head")
-_FIRST_TABLE = ("head_name", "role_figure", "control_figure", "shape", LOSS_CHANGE.name, "output")
+_FIRST_TABLE = (
+    "head_name",
+    "role_figure",
+    "control_figure",
+    "shape",
+    ABLATION_CHANGE.name,
+    "output",
+)
 _FIGURES = ("value", "control", "strength")
 # The others are shares, and shown in percent.
 _NO_SHARES = ("mean_rank_correlation", "mean_slope")
@@ -43,7 +50,7 @@ _LEGEND = (
     (("shape", "shape", "the family of matrices that takes the fewest bits per row, or none"),),
     (
         (
-            LOSS_CHANGE.name,
+            ABLATION_CHANGE.name,
             "loss",
             f"change when the head is zeroed, in nats per token; intervals: {SUMMARY.file}",
         ),
@@ -77,7 +84,8 @@ def first_table(summary: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Column, ...]
     names = [name for name in _FIRST_TABLE if name in rows]
     columns = columns_named(names, (*SUMMARY.columns, *SHOWN))
     return rows, tuple(
-        readable(column, rows) if column.name == LOSS_CHANGE.name else column for column in columns
+        readable(column, rows) if column.name == ABLATION_CHANGE.name else column
+        for column in columns
     )
 
 
@@ -138,7 +146,7 @@ def describe_heads(summary: pd.DataFrame) -> list[str]:
     if needed is not None:
         head, change = needed
         # Of a model that scores at random changes are below what tables show.
-        column = readable(LOSS_CHANGE.column, summary)
+        column = readable(ABLATION_CHANGE.column, summary)
         by = column.shown(change) if round(change, column.digits or 0) > 0 else f"{change:.1g}"
         sentences.append(f"The loss rises most without {head}, by {by} nats per token.")
     return sentences

@@ -17,7 +17,6 @@ from attnlab.core import (
     Note,
     Processes,
     Sums,
-    briefly,
     device_of_process,
     usable_device,
 )
@@ -43,10 +42,12 @@ from attnlab.questions.analyze.analysis_notes import (
 )
 from attnlab.questions.analyze.generation import compare_generated
 from attnlab.questions.analyze.labelling import Labeller, ablate_for_labels
-from attnlab.questions.analyze.measuring import measure, result_of
+from attnlab.questions.analyze.measuring import KEPT_BYTES, measure, result_of
 from attnlab.questions.analyze.question import MOST_HEADS_ABLATED, ROWS, AnalysisSettings
 from attnlab.reading import (
     Coverage,
+    KeptMatrices,
+    MatrixKeeper,
     PerLayer,
     Reading,
     Selection,
@@ -114,6 +115,10 @@ def analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View,
     def run(what: str, read: Reading, consumers: Sequence[PerLayer[Any, Any]]) -> Coverage:
         return _run(settings, processes, what, read, consumers)
 
+    shown = numbers_of(settings.show or (), sentences)
+    beside = _kept_beside(
+        model, sentences, [one for one, number in shown.items() if number is None]
+    )
     forced = SentenceStatistics(len(sentences.texts), first_rows(model.model, sentences))
     also: list[PerLayer[Any, Any]] = [] if labeller is None else [labeller.functions]
     tables, kept, notes, coverage = measure(
@@ -122,9 +127,10 @@ def analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View,
         structure,
         views,
         also=[*also, *([forced] if settings.generation else [])],
-        chosen=numbers_of(settings.show or (), sentences),
+        chosen=tuple(number for number in shown.values() if number is not None),
         by_rows=drawn is not None,
     )
+    kept = beside + kept
     notes += _notes_on_rows(
         drawn,
         sentences,
@@ -221,26 +227,34 @@ def _run(
     return whole
 
 
-def numbers_of(shown: Sequence[str], sentences: Sentences) -> tuple[int, ...]:
+def numbers_of(shown: Sequence[str], sentences: Sentences) -> dict[str, int | None]:
     """The number in `sentences` of each that is to be shown, the first of several that are alike.
 
-    White space at the ends and capital letters make no difference; of a pair the source is compared.
-
-    Raises:
-        InputError: a sentence that is not read.
+    White space at the ends and capital letters make no difference; of a pair the source is compared. None
+    stands at a sentence that is not among them.
     """
     numbers: dict[str, int] = {}
     for read in sentences.usable:
         numbers.setdefault(_compared(source_of(sentences.texts[read.number].text)), read.number)
-    for sentence in shown:
-        if _compared(sentence) not in numbers:
-            msg = (
-                f"{briefly(sentence)} cannot be shown, since it is not among the "
-                f"{len(sentences):,} sentences that are read; put it into a file of sentences "
-                "and name that with the option text."
-            )
-            raise InputError(msg)
-    return tuple(numbers[_compared(sentence)] for sentence in shown)
+    return {sentence: numbers.get(_compared(sentence)) for sentence in shown}
+
+
+def _kept_beside(model: Model, read: Sentences, shown: Sequence[str]) -> KeptMatrices:
+    """Matrices of sentences that are shown and counted nowhere, numbered behind those that are read.
+
+    Behind a tab a sentence may have its translation; without, an encoder-decoder reads the source alone.
+
+    Raises:
+        InputError: one of them cannot be read.
+    """
+    kept = KeptMatrices()
+    for number, sentence in enumerate(shown, start=len(read.texts)):
+        source, tab, target = sentence.partition("\t")
+        texts = [(source, target) if tab else source]
+        keeper = MatrixKeeper(1, KEPT_BYTES)
+        prepare(model, read_sentences(model, texts)).feed([keeper])
+        kept += keeper.kept().at(number)
+    return kept
 
 
 def _compared(sentence: str) -> str:

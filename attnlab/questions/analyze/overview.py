@@ -6,11 +6,12 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.core import HEAD_COLUMNS, LOSS_CHANGE, Head, layer_name
+from attnlab.core import HEAD_COLUMNS, Head, layer_name
 from attnlab.figures import marks_of_names
 from attnlab.labels import LABELS, NO_STRUCTURE, NO_STRUCTURE_MEANS, SINK_LABEL
 from attnlab.matrices import NO_FAMILY
 from attnlab.questions.analyze.head_table import head_rows, legend
+from attnlab.questions.analyze.question import ABLATION_CHANGE
 from attnlab.questions.analyze.summary import (
     MARK,
     MARK_WITHOUT_CONTROLS,
@@ -200,7 +201,7 @@ def _by_labels(result: Result) -> list[tuple[Head, str, str]]:
     candidates = []
     needed = most_needed(result.table)
     if needed is not None:
-        change = readable(LOSS_CHANGE.column, result.table).shown(needed[1], signed=True)
+        change = readable(ABLATION_CHANGE.column, result.table).shown(needed[1], signed=True)
         candidates.append((needed[0], "Most needed", f"loss {change} nats per token without it"))
     rows = head_rows(result.table)
     rows = rows.assign(clear=rows["mark"].map(_CLEAREST.index))[rows["confirmed"].astype(bool)]

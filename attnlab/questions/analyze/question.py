@@ -9,7 +9,6 @@ from attnlab.budget import LEVEL
 from attnlab.core import (
     HEAD,
     HEAD_KEYS,
-    LOSS_CHANGE,
     SENTENCE_COUNT,
     SHARED_COLUMNS,
     Column,
@@ -29,6 +28,7 @@ from attnlab.labels import (
     DETAIL,
     LABELS,
     RELATIONS,
+    SIGNIFICANT,
     STATISTIC,
     STRENGTH,
     STRUCTURE,
@@ -48,8 +48,7 @@ FITS = Table(
         *HEAD,
         *COLUMNS.of("approximation window"),
         LEVEL,
-        COLUMNS["budget"],
-        *SHARED_COLUMNS.of("l1 mean_error relative"),
+        *SHARED_COLUMNS.of("max_entries l1 mean_error relative"),
         COLUMNS["equal_weights"],
         SENTENCE_COUNT,
     ),
@@ -60,10 +59,10 @@ FITS_BY_SENTENCE = Table(
     "head, sentence and approximation",
     (
         *HEAD,
-        *COLUMNS.of("sentence queries keys rows approximation window"),
+        *SHARED_COLUMNS.of("sentence"),
+        *COLUMNS.of("query_count key_count rows_measured approximation window"),
         LEVEL,
-        COLUMNS["budget"],
-        *SHARED_COLUMNS.of("l1 mean_error relative"),
+        *SHARED_COLUMNS.of("max_entries l1 mean_error relative"),
     ),
     keys=(*HEAD_KEYS, "sentence", "approximation", "window"),
 )
@@ -80,6 +79,7 @@ GENERATED = Table(
     ),
     keys=(*HEAD_KEYS, "statistic"),
 )
+ABLATION_CHANGE = Estimate(COLUMNS["ablation_loss_change"])
 SUMMARY = Table(
     "summary.csv",
     "head",
@@ -92,14 +92,15 @@ SUMMARY = Table(
         CONTROL,
         CONTROL_KIND,
         STRENGTH,
-        *COLUMNS.of("confirmed significant"),
+        COLUMNS["confirmed"],
+        SIGNIFICANT,
         BEST_FAMILY,
         Column(
             "structure_tie",
             "tie",
             f"Whether the next family needs less than {TIE_BITS_PER_ROW:g} bits per row more.",
         ),
-        *LOSS_CHANGE,
+        *ABLATION_CHANGE,
         COLUMNS["output"],
     ),
     keys=HEAD_KEYS,
@@ -207,7 +208,8 @@ class AnalysisSettings(CorpusTextSettings):
     show: Annotated[
         Sequence[str] | None,
         Option(
-            "Sentence, among those that are read, to keep and show before others. Repeat for several."
+            "Sentence to keep and show before others; one that is not among those that are read is shown and "
+            "counted nowhere. Repeat for several."
         ),
     ] = None
     fit_sentences: Annotated[

@@ -19,7 +19,7 @@ from attnlab.labels import (
     known_labels,
 )
 from attnlab.matrices import CODED, NO_FAMILY
-from attnlab.questions.analyze.question import PRUNED, SUMMARY
+from attnlab.questions.analyze.question import ABLATION_CHANGE, PRUNED, SUMMARY
 from attnlab.reading import View, rows_of_view
 from attnlab.results import Result
 
@@ -77,7 +77,11 @@ def summarise_heads(
     table = heads[HEAD_COLUMNS]
     parts = [] if labels.empty else [closest_roles(labels, controls)]
     if LOSS_CHANGE.name in labels:
-        parts.append(labels[[*HEAD_COLUMNS, *(column.name for column in LOSS_CHANGE)]])
+        # Under another name than a change of `importance`, so that the two tables join on heads alone.
+        names = dict(
+            zip((c.name for c in LOSS_CHANGE), (c.name for c in ABLATION_CHANGE), strict=True)
+        )
+        parts.append(labels[[*HEAD_COLUMNS, *names]].rename(columns=names))
     if not structure.empty:
         parts.append(structure_of_heads(structure)[[*HEAD_COLUMNS, "structure", "structure_tie"]])
     for part in parts:
@@ -198,11 +202,11 @@ def _compared(role: str) -> bool:
 
 def most_needed(summary: pd.DataFrame) -> tuple[Head, float] | None:
     """The head without which the loss rises most, and by how much; None where no interval lies above 0."""
-    if LOSS_CHANGE.name not in summary:
+    if ABLATION_CHANGE.name not in summary:
         return None
-    needed = summary[summary[LOSS_CHANGE.low] > 0]
-    ranked = needed.sort_values(LOSS_CHANGE.name, ascending=False, kind="stable")
-    rows = ranked[[*HEAD_COLUMNS, LOSS_CHANGE.name]].itertuples(index=False, name=None)
+    needed = summary[summary[ABLATION_CHANGE.low] > 0]
+    ranked = needed.sort_values(ABLATION_CHANGE.name, ascending=False, kind="stable")
+    rows = ranked[[*HEAD_COLUMNS, ABLATION_CHANGE.name]].itertuples(index=False, name=None)
     return next(((Head(*head), change) for *head, change in rows), None)
 
 

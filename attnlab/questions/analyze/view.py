@@ -145,7 +145,6 @@ def contents(result: Result) -> Contents:
     headings = [name for name in _FACTS if name in result.about]
     kept = result.matrices
     return Contents(
-        answers(result),
         facts={name: str(result.about[name]) for name in headings[:_MOST_FACTS]},
         tables=(),
         parts=[

@@ -11,7 +11,6 @@ import pandas as pd
 
 from attnlab.core import (
     HEAD_COLUMNS,
-    LOSS_CHANGE,
     Head,
     Site,
     rounded,
@@ -24,7 +23,7 @@ from attnlab.labels import (
 from attnlab.matrices import FAMILIES
 from attnlab.questions.analyze.head_table import SHOWN, head_rows, named_label
 from attnlab.questions.analyze.kept_facts import MEASURES, offset_profiles
-from attnlab.questions.analyze.question import SUMMARY
+from attnlab.questions.analyze.question import ABLATION_CHANGE, SUMMARY
 from attnlab.questions.analyze.summary import roles_of, structure_of_heads, table_of, views_of
 from attnlab.reading import HEADS, OFFSETS, View
 from attnlab.results import (
@@ -148,8 +147,10 @@ def _lines(result: Result) -> dict[Head, list[tuple[str, str, str]]]:
                 for column in columns
                 if row.get(column.name) and row[column.name] != before.get(column.name)
             )
-            if not view and not pd.isna(row.get(LOSS_CHANGE.name, math.nan)):
-                change = replace(LOSS_CHANGE, column=readable(LOSS_CHANGE.column, result.table))
+            if not view and not pd.isna(row.get(ABLATION_CHANGE.name, math.nan)):
+                change = replace(
+                    ABLATION_CHANGE, column=readable(ABLATION_CHANGE.column, result.table)
+                )
                 words = f"{change.shown(row, signed=True)} nats per token"
                 lines[head].append((change.column.heading, words, change.column.meaning))
             first[head] = before or row

@@ -1,7 +1,7 @@
 """How near each family comes to given matrices, at one budget and in bits, references beside them."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from attnlab.matrices import (
 )
 from attnlab.matrices.distances import distances
 from attnlab.questions.approximate.question import (
+    ADDRESS,
     APPROXIMATION,
     LIMITS_SHOWN,
     ApproximationSettings,
@@ -44,11 +45,16 @@ Matrices = Float[Tensor, "*batch query key"]
 REFERENCES = ("zero", "uniform", "mean_by_offset", "svd", "top")
 # Every column has one type in all rows; options that a row does not have are empty cells.
 _TEXTS = dict.fromkeys(
-    ("matrix", "family", "values", "member", "structure", "structure_runner_up"), "string"
+    ("matrix", "site", "family", "values", "member", "structure", "structure_runner_up"), "string"
 )
 _COUNTS = dict.fromkeys(
-    ("window_left", "window_right", "num_pos", "error_nnz", "budget", "nnz"), "Int64"
-)
+    (
+        "sentence", "layer", "head", "window_left", "window_right", "num_pos", "error_nnz", "max_entries",
+        "nnz",
+    ),
+    "Int64",
+)  # fmt: skip
+_COLUMN_OF_AXIS = {"layers": "layer", "texts": "sentence", "heads": "head"}
 
 
 @options_of(ApproximationSettings)
@@ -81,8 +87,11 @@ def approximate(
         InputError: a setting out of range, or matrices that cannot be read or fitted.
     """
     about, notes = versions_in_words(), list[Note]()
+    known: dict[str, dict[str, Any]] = {}
+    batch: tuple[str, ...] = ()
     if isinstance(source, str | Path):
-        arrays, axes = load_arrays(source, array=settings.array, axes=settings.axes)
+        arrays, axes, known = load_arrays(source, array=settings.array, axes=settings.axes)
+        batch = ("heads",) if axes is None else axes.batch
         about = {"File": path_label(source), "Normalized": settings.normalize, **about}
         notes += [] if axes is None else [axes]
         notes += notes_on_weights(Path(source).parent)
@@ -108,10 +117,14 @@ def approximate(
     checked = {name: prepared(H, settings.normalize) for name, H in arrays.items()}
     for name, (H, note) in checked.items():
         notes += [] if note is None else [note]
-        parts.append(_approximated(f"{name}." if name else "", H, settings, steps))
+        at = _addresses(H.shape[:-2], batch, known.get(name, {}))
+        # Such as 0.10 alone would be read as a number.
+        parts.append(_approximated(f"{name or 'H'}.", at, H, settings, steps))
     tables = {
         name: pd.concat([part[name] for part in parts], ignore_index=True) for name in parts[0]
     }
+    unknown = [name for name in ADDRESS if tables["approximation"][name].isna().all()]
+    tables["approximation"] = tables["approximation"].drop(columns=unknown)
     return Result(
         question="approximate",
         title=f"Structured fits of {about.get('File', 'matrices')}",
@@ -138,8 +151,28 @@ def _limits_shown(settings: ApproximationSettings) -> dict[str, str]:
     return dict(zip(LIMITS_SHOWN, limits, strict=True))
 
 
+def _addresses(
+    shape: Sequence[int], axes: Sequence[str], known: Mapping[str, Any]
+) -> dict[str, list[Any]]:
+    """Sentence, site, layer and head of each matrix of an array, as far as they are known.
+
+    Args:
+        shape: of the array, without query and key.
+        axes: names of these axes; none where nothing says them.
+        known: what holds for all of the matrices.
+    """
+    indices = list(np.ndindex(*shape))
+    of_axes = zip(axes, zip(*indices, strict=True), strict=True) if axes else ()
+    cells = {_COLUMN_OF_AXIS[axis]: list(numbers) for axis, numbers in of_axes}
+    return cells | {name: [value] * len(indices) for name, value in known.items()}
+
+
 def _approximated(
-    prefix: str, H: Matrices, settings: ApproximationSettings, steps: Steps
+    prefix: str,
+    addresses: Mapping[str, list[Any]],
+    H: Matrices,
+    settings: ApproximationSettings,
+    steps: Steps,
 ) -> dict[str, pd.DataFrame]:
     """The tables of one array; `prefix` stands before the names of its matrices."""
     rows = H.shape[-2]
@@ -160,7 +193,7 @@ def _approximated(
         results.append((name, X, {"kl": kl, "seconds": seconds}))
     for name, (fit, seconds) in fits.items():
         cells = _cells(name, settings, rows) | {
-            "budget": fit.budget.tolist(),
+            "max_entries": fit.budget.tolist(),
             "member": [fit.parameters.described(index) for index in range(len(flat))],
             "kl": fit.kl.tolist() if stochastic and fit.kl is not None else None,
             "seconds": seconds,
@@ -175,6 +208,7 @@ def _approximated(
             **described.drop(columns=[*CODED]).to_dict("list"),
             **_distances(flat, X),
             **own,
+            **addresses,
             "matrix": names,
             "family": name,
             "bits_per_row": described[coded] if coded in CODED else None,

@@ -5,24 +5,37 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from attnlab.core import SHARED_COLUMNS, Column, InputError, Option, Settings, Table, read_columns
+from attnlab.core import (
+    HEAD,
+    HEAD_KEYS,
+    SHARED_COLUMNS,
+    InputError,
+    Option,
+    Settings,
+    Table,
+    read_columns,
+)
 from attnlab.evaluation import Progress
-from attnlab.labels import BEST_FAMILY, BITS_PER_ROW, FAMILY_MARGIN, MEMBER
+from attnlab.labels import BEST_FAMILY, BITS_PER_ROW, FAMILY, FAMILY_MARGIN, MEMBER
 from attnlab.matrices import ERROR_BOUND, FAMILIES, FITTED, NUM_POS, WINDOW
 from attnlab.questions.approximate import LISTED
 from attnlab.reading import AXES_OPTION, check_axes
 from attnlab.results import Question
 
 COLUMNS = read_columns(__file__)
+# Columns that say which matrix it is, where the file does.
+ADDRESS = ("sentence", *HEAD_KEYS)
 
 APPROXIMATION = Table(
     "approximation.csv",
     "matrix and family",
     (
-        *COLUMNS.of(
-            "matrix family values window_left window_right num_pos dropout error_nnz "
-            "error_bound budget"
-        ),
+        COLUMNS["matrix"],
+        SHARED_COLUMNS["sentence"],
+        *HEAD,
+        FAMILY,
+        *COLUMNS.of("values window_left window_right num_pos dropout error_nnz error_bound"),
+        SHARED_COLUMNS["max_entries"],
         MEMBER,
         COLUMNS["nnz"],
         *SHARED_COLUMNS.of("l1 mean_error relative"),
@@ -39,7 +52,7 @@ APPROXIMATION = Table(
 BITS = Table(
     "bits.csv",
     "matrix and family that has a description length, fitted or not",
-    (APPROXIMATION["matrix"], Column("family", "family", "What codes the rows."), BITS_PER_ROW),
+    (APPROXIMATION["matrix"], FAMILY, BITS_PER_ROW),
     keys=("matrix", "family"),
 )
 

@@ -23,17 +23,17 @@ from attnlab.results import (
 _ROWS_SHOWN = 24
 _HEADINGS = {"mean_by_offset": "by offset", "column": "col"}
 _DISTANCES_SAID = (
-    "zero: no weights at all; uniform: equal weights; by offset: the mean of each diagonal. One budget "
-    f"for all: so many entries per row, and those of E beside them; {ADDITIVE}. top: the largest "
+    "zero: no weights at all; uniform: equal weights; by offset: the mean of each diagonal. All families may "
+    f"use as many entries per row, and the sparse error beside them; {ADDITIVE}. top: the largest "
     f"entries, as many as the largest fit may use; nothing of that size is nearer. {BAND}: bits per "
     "row decide.\n"
-    "non-zeros: entries of the approximation other than 0, mean over matrices; entries of a member where "
-    "the matrix itself is exactly 0, as dropout leaves them, are not counted."
+    "non-zeros: entries of the approximation other than 0, mean over matrices; an entry where the matrix "
+    "itself is exactly 0, as dropout leaves them, is not counted."
 )
 _BITS_SAID = (
-    "Cross-entropy of a row under the best member within 5 offsets (a column: of the first or last two "
-    "tokens), with noise, and the bits that name the member; each matrix is coded alone. margin: bits per "
-    "row to the next family."
+    "Cross-entropy of a row under the family with its best parameters within 5 offsets (a column: of the "
+    "first or last two tokens), with noise, and the bits that name these parameters; each matrix is coded "
+    "alone. margin: bits per row to the next family."
 )
 
 
@@ -43,7 +43,7 @@ def contents(result: Result) -> Contents:
     facts = {name: str(value) for name, value in result.about.items()}
     facts["Matrices"] = f"{table['matrix'].nunique():,}"
     tables = (ShownTable(APPROXIMATION.file, APPROXIMATION.heading, ("seconds",)),)
-    return Contents(answers(result), facts=facts, tables=tables)
+    return Contents(facts=facts, tables=tables)
 
 
 def answers(result: Result) -> list[str]:
@@ -71,7 +71,7 @@ def answers(result: Result) -> list[str]:
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:
-    """Distances, description lengths and chosen members of the first matrices, and means over all."""
+    """Distances, description lengths and chosen parameters of the first matrices, and means over all."""
     names = result.approximation["matrix"].unique().tolist()
     sizes = [" x ".join(map(str, size)) for size in result.details["sizes"]]
     size = sizes[0] if len(sizes) == 1 else f"{len(sizes)} sizes"
@@ -147,5 +147,5 @@ def _members(table: pd.DataFrame, names: list[str], more: str | None) -> Termina
     rows = tuple((shown(name), *fitted[name][families]) for name in names)
     headings = tuple(map(family_words, families))
     return TerminalTable(
-        ("matrix", *headings), rows, title="\nchosen members", caption=more, prose=headings
+        ("matrix", *headings), rows, title="\nchosen parameters", caption=more, prose=headings
     )

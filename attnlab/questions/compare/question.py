@@ -95,7 +95,7 @@ class SameAttention(Note):
     def __str__(self) -> str:
         return (
             f"{self.site}: {', '.join(self.mechanisms)} attend to the same keys at {self.budget} keys per "
-            "row, so that their rows differ by time alone."
+            "row: with the heads of this site alone replaced, they differ by time alone."
         )
 
 

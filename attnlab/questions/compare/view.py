@@ -47,12 +47,12 @@ from attnlab.figures import (
 from attnlab.figures import PAGE as PAGE_WIDTH
 from attnlab.results import Contents, DrawnFigure, Result, readable
 
-# What is drawn, where the table has it, with what is written below.
+# What is drawn, where the table has it and in its order, with what is written below.
 _AXES = {
-    MASS: "share of attention captured",
-    ERROR: "relative output error",
     LOSS_CHANGE: "change of loss",
     BLEU_CHANGE: "change of BLEU",
+    MASS: "share of attention captured",
+    ERROR: "relative output error",
 }
 # Of these more is better.
 _LARGER = (MASS, BLEU_CHANGE)
@@ -99,7 +99,7 @@ def contents(result: Result) -> Contents:
         "Sites": ", ".join(name for name in sites if name != ALL or len(sites) == 1),
         **{name: str(value) for name, value in result.about.items() if "sentences" in name},
     }
-    return Contents(answers(result), figures, facts)
+    return Contents(figures, facts)
 
 
 def answers(result: Result) -> list[str]:
@@ -118,14 +118,14 @@ def legend(result: Result) -> list[str]:
     shown = rows(result)
     names = " ".join(shown["mechanism"])
     meanings = {
-        ORACLE: "chosen from the matrices that it replaces, so no method",
+        ORACLE: "chosen from what it replaces",
         MORE_KEYS: "than the budget, on these sentences",
-        "sigma": "a band with keys that are chosen as the name says",
+        "sigma": "a band with chosen keys",
         "fixed": "the best pattern of one key",
     }
     widths = shown["replaced_heads"]
     fewer = widths[widths > 0].nunique() > 1
-    below = ["rows of fewer sites stand below, since of fewer heads less is lost"] if fewer else []
+    below = ["rows of fewer sites below"] if fewer else []
     return below + [f"{name}: {meaning}" for name, meaning in meanings.items() if name in names]
 
 
@@ -380,7 +380,9 @@ def draw_comparison(summary: pd.DataFrame, sites: str | None = None) -> Figure:
     cases = summary[["steps", "budget"]].drop_duplicates()
     # A plan of a file stands at every budget; alone it is drawn as it is.
     cases = cases.dropna() if cases["budget"].notna().any() else cases
-    order = summary.groupby("mechanism")[ERROR.name].mean().sort_values(ascending=False)
+    # As the table has them, the best one above.
+    by = LOSS_CHANGE.name if LOSS_CHANGE.name in summary else ERROR.name
+    order = summary.groupby("mechanism")[by].mean().sort_values(ascending=False)
     names = [str(name) for name in order.index]
     width, height = (PAGE_WIDTH - _LEFT) / _PER_ROW - _GAP, 0.2 * len(names) + 0.2
     lines = -(-len(axes_shown) // _PER_ROW)
@@ -433,9 +435,7 @@ def _mark_winner(axes: Axes, rows: pd.DataFrame, names: list[str], estimate: Est
         textcoords="offset points", color=colour, ha="right" if left else "left", va="center",
         fontsize=8, fontweight="bold",
     )  # fmt: skip
-    if estimate is ERROR:
-        # The names stand at the first panel of the row, the one before.
-        axes.figure.axes[-2].get_yticklabels()[y].set_fontweight("bold")
+    axes.get_yticklabels()[y].set_fontweight("bold")
 
 
 def _ring() -> Line2D:

@@ -92,7 +92,7 @@ PREVIOUS = _detector(
     Column(
         "previous_token",
         "previous token",
-        f"Mean weight on the token before, {_ON_RANDOM}.",
+        f"Mean weight on the token before: {_ON_RANDOM}.",
         2,
         "previous\ntoken",
     )
@@ -101,7 +101,7 @@ DUPLICATE = _detector(
     Column(
         "duplicate_token",
         "duplicate token",
-        f"Mean weight on the same token in the first copy, {_ON_RANDOM}.",
+        f"Mean weight on the same token before: on that in the first copy, {_ON_RANDOM}.",
         2,
         "duplicate\ntoken",
     ),
@@ -111,7 +111,7 @@ INDUCTION = _detector(
     Column(
         "induction",
         "induction",
-        f"Mean weight on the token behind the same token in the first copy, {_ON_RANDOM}.",
+        f"Mean weight on what stood behind the same token before: in the first copy, {_ON_RANDOM}.",
         2,
     ),
     _OTHER_ORDER,
@@ -287,4 +287,6 @@ QUESTION = Question(
     run="attnlab.questions.detect.detecting:detect",
     figures=("detectors_*",),
     printed=2,
+    shows=("head", *(one.name for one in DETECTORS), GATE.name),
+    leading=INDUCTION.name,
 )

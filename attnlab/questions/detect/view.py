@@ -1,8 +1,5 @@
 """Detectors drawn as maps of heads, and on a terminal."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import torch
@@ -14,7 +11,6 @@ from attnlab.questions.detect.question import (
     DETECTORS,
     GATE,
     GATE_UNTRAINED,
-    TABLE,
     Detector,
 )
 from attnlab.results import (
@@ -22,11 +18,9 @@ from attnlab.results import (
     Contents,
     DrawnFigure,
     Result,
-    TerminalTable,
     head_names,
 )
 
-_MARK = "*"
 _LEGEND = "score; rows: layers, columns: heads"
 
 
@@ -42,26 +36,16 @@ def contents(result: Result) -> Contents:
         # Of cross-attention that had nothing to copy there is no score.
         if _columns(own)
     ]
-    return Contents(answers(result), figures)
+    return Contents(figures)
 
 
-def terminal(result: Result) -> Iterator[TerminalTable]:
-    """The scores of all heads, or of those that lead in a detector where a model has many."""
-    there, figures = _there(result.detectors), _columns(result.detectors)
-    heads = _first(result.detectors, there)
-    more = len(result.detectors) - len(heads)
-    headings = tuple(one.narrow for one in figures)
-    rows = tuple(
-        (name, *(_cell(one, row) for one in figures))
-        for name, row in zip(head_names(heads), heads.to_dict("records"), strict=True)
-    )
-    left = f"\n{counted(more, 'more head')} in {TABLE.file}." if more else ""
-    marked = (
-        f"{_MARK} above controls, by however little."
-        if any(one.above in heads for one in there)
-        else ""
-    )
-    yield TerminalTable(("head", *headings), rows, headings, None, f"{marked}{left}" or None)
+def rows(result: Result) -> pd.DataFrame:
+    """All heads; where a model has many those first that stand highest in any detector."""
+    heads = result.detectors
+    if len(heads) <= MOST_ROWS:
+        return heads
+    ranks = heads[[one.name for one in _there(heads)]].rank(ascending=False).min(axis=1)
+    return heads.loc[ranks.sort_values(kind="stable").index]
 
 
 def _there(heads: pd.DataFrame) -> list[Detector]:
@@ -71,19 +55,6 @@ def _there(heads: pd.DataFrame) -> list[Detector]:
 def _columns(heads: pd.DataFrame) -> list[Column]:
     gates = [GATE] * (GATE.name in heads and bool(heads[GATE.name].notna().any()))
     return [one.estimate.column for one in _there(heads)] + gates
-
-
-def _first(heads: pd.DataFrame, there: list[Detector]) -> pd.DataFrame:
-    """As many heads as a terminal shows: those that stand highest in any detector."""
-    ranks = heads[[one.name for one in there]].rank(ascending=False).min(axis=1)
-    kept = ranks.sort_values(kind="stable").index[:MOST_ROWS]
-    return heads.loc[sorted(kept)]
-
-
-def _cell(column: Column, row: dict[Any, Any]) -> str:
-    shown = column.shown(row[column.name])
-    above = row.get(f"{column.name}_above_controls") is True
-    return shown + (_MARK if above else " ") if shown else ""
 
 
 def answers(result: Result) -> list[str]:

@@ -50,7 +50,7 @@ def contents(result: Result) -> Contents:
     )
     names = ("Model", "Sentences", "Loss of the whole model")
     facts = {name: str(result.about[name]) for name in names if name in result.about}
-    return Contents(answers(result), [figure], facts)
+    return Contents([figure], facts)
 
 
 def loss_unit(result: Result) -> str:

@@ -12,7 +12,7 @@ from attnlab.results import Question
 COLUMNS = read_columns(__file__)
 
 _TEXT = COLUMNS["text"]
-_LAYER = COLUMNS["layer"]
+_STATE = COLUMNS["hidden_state"]
 TOKENS = Table(
     "tokens.csv",
     "token",
@@ -36,11 +36,11 @@ MOVES = Table(
     (
         SHARED_COLUMNS["word"],
         *COLUMNS.of("first second"),
-        _LAYER,
+        _STATE,
         SHARED_COLUMNS["cosine"],
         *COLUMNS.of("anisotropy adjusted"),
     ),
-    keys=("first", "second", "layer"),
+    keys=("first", "second", "hidden_state"),
     heading="Words in two contexts",
 )
 

@@ -42,7 +42,7 @@ def contents(result: Result) -> Contents:
         "Model": str(result.about["Model"]),
         "Words": " and ".join(str(len(words)) for words in result.details["words"]),
     }
-    return Contents(answers(result), figures, facts)
+    return Contents(figures, facts)
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:
@@ -75,7 +75,7 @@ def answers(result: Result) -> list[str]:
     said = [f"{counts}, beside {counted(special, 'special token')}."]
     moved = result.moves
     if not moved.empty:
-        last = moved[moved["layer"] == moved["layer"].max()]
+        last = moved[moved["hidden_state"] == moved["hidden_state"].max()]
         cosines = last.groupby("word", sort=False)["cosine"].min().sort_values()
         digits = MOVES["cosine"]
         others = digits.shown(last["anisotropy"].iloc[0])
@@ -105,22 +105,25 @@ def draw_moves(moves: pd.DataFrame, *, width: float = COLUMN) -> Figure:
         figure.set_layout_engine("constrained")
         axes = figure.subplots()
         sns.lineplot(
-            moves.assign(pair=moves["first"].astype(str) + moves["second"].astype(str)), x="layer",
+            moves.assign(pair=moves["first"].astype(str) + moves["second"].astype(str)), x="hidden_state",
             y="cosine", hue="word", units="pair", estimator=None, marker="o", legend=False, ax=axes,
             palette=[colour(index) for index in range(len(forms))],
         )  # fmt: skip
         ends = moves[moves["word"].isin(forms[:_MOST_NAMED])].drop_duplicates(
             ["word", "first", "second"], keep="last"
         )
-        for word, layer, cosine in ends[["word", "layer", "cosine"]].itertuples(
+        for word, layer, cosine in ends[["word", "hidden_state", "cosine"]].itertuples(
             index=False, name=None
         ):
             axes.annotate(
                 shown(str(word)), (layer, cosine), xytext=(4, 0), textcoords="offset points", fontsize=7,
                 va="center", color=INK,
             )  # fmt: skip
-        common = moves.drop_duplicates("layer")
-        axes.plot(common["layer"], common["anisotropy"], color=INK, linestyle="--", linewidth=0.9)
+        common = moves.drop_duplicates("hidden_state")
+        axes.plot(
+            common["hidden_state"], common["anisotropy"], color=INK, linestyle="--", linewidth=0.9
+        )
+        axes.set_xlabel("hidden state")
         axes.margins(x=0.12)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         sns.despine(figure)

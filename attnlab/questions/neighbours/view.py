@@ -23,8 +23,12 @@ def contents(result: Result) -> Contents:
     figures = (
         [] if result.map.empty else [DrawnFigure("map", draw_embedding_map(result.map), caption)]
     )
-    answers = [f"Nearest to {word}: {near}." for word, near in _near(result)]
-    return Contents(answers, figures)
+    return Contents(figures)
+
+
+def answers(result: Result) -> list[str]:
+    """The neighbours of each word, a sentence each."""
+    return [f"Nearest to {word}: {near}." for word, near in _near(result)]
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:

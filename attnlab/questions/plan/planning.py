@@ -277,7 +277,7 @@ def _head_rows(
                 {
                     "budget": budget,
                     **head._asdict(),
-                    "family": candidate.family,
+                    "mechanism_family": candidate.family,
                     "mechanism": str(candidate.specification),
                     "level": candidate.level,
                     "validation_error": error,

@@ -54,7 +54,7 @@ MECHANISMS = Table(
     (
         BUDGET,
         *HEAD,
-        COLUMNS["family"],
+        COLUMNS["mechanism_family"],
         MECHANISM,
         LEVEL,
         *COLUMNS.of("validation_error validation_keys criterion"),

@@ -19,7 +19,7 @@ from attnlab.budget import (
 from attnlab.core import BLEU_CHANGE, LOSS_CHANGE, Estimate, chance_in_words, counted
 from attnlab.figures import INK, blank, style
 from attnlab.questions.plan.question import EMPTY, MECHANISMS, NOTHING, SEARCHED
-from attnlab.results import Contents, DrawnFigure, Result
+from attnlab.results import Contents, DrawnFigure, Result, readable
 
 # Plans are told by marker too, for readers who cannot tell the colours apart.
 PLANS = {
@@ -47,12 +47,21 @@ def contents(result: Result) -> Contents:
         "Error, and changes against full attention, by the keys per row on the held-out sentences, with "
         "95 % intervals; those of the changes are paired.",
     )
-    return Contents(answers(result), [figure])
+    return Contents([figure])
 
 
 def answers(result: Result) -> list[str]:
-    """What the searched plan of each budget costs beside the best baseline."""
-    return planning_answers(result.summary, result.mechanisms)
+    """What the searched plan of each budget costs, then how it stands beside the best baseline."""
+    summary, heads = result.summary, result.mechanisms
+    plans = summary[summary["mechanism"] != FULL]
+    return [
+        sentence
+        for budget, rows in plans.groupby("budget", sort=False)
+        for sentence in (
+            _cost(budget, rows),
+            _details(budget, rows, heads[heads["budget"] == budget]),
+        )
+    ]
 
 
 def rows(result: Result) -> pd.DataFrame:
@@ -61,51 +70,53 @@ def rows(result: Result) -> pd.DataFrame:
     return result.summary.assign(budget=budgets[0]) if len(budgets) == 1 else result.summary
 
 
-def planning_answers(summary: pd.DataFrame, heads: pd.DataFrame) -> list[str]:
-    """What the searched plan of each budget costs beside the best baseline, a few sentences each.
-
-    Args:
-        summary: as `plan(...).summary`.
-        heads: as `plan(...).mechanisms`.
-    """
-    return [
-        " ".join(
-            filter(
-                None,
-                (
-                    _beside(budget, rows),
-                    _exceeded(budget, rows),
-                    _without_keys(own),
-                    _unused(budget, rows),
-                ),
-            )
-        )
-        for budget, rows in summary[summary["mechanism"] != FULL].groupby("budget", sort=False)
-        for own in [heads[heads["budget"] == budget]]
-    ]
+def _cost(budget: Any, rows: pd.DataFrame) -> str:
+    """The price of the searched plan."""
+    return (
+        f"At {counted(budget, 'key')} per row the searched plan changes the loss by "
+        f"{_change(_searched(rows), rows)} a token."
+    )
 
 
-def _beside(budget: Any, rows: pd.DataFrame) -> str:
-    """The price of the searched plan, that of the baseline that costs least, and the difference."""
-    searched = rows[rows["mechanism"] == SEARCHED].iloc[0].to_dict()
+def _details(budget: Any, rows: pd.DataFrame, heads: pd.DataFrame) -> str:
+    """The plan beside the best baseline, its heads, and what favours or hinders it."""
+    setting = _searched(rows)["setting"]
+    families = f"Its {counted(len(heads), 'head')} by family: {setting} ({NOTHING}: left out)."
+    parts = (
+        _beside(rows),
+        families,
+        _mostly_empty(heads),
+        _exceeded(budget, rows),
+        _unused(budget, rows),
+    )
+    return " ".join(filter(None, parts))
+
+
+def _searched(rows: pd.DataFrame) -> dict[Any, Any]:
+    return rows[rows["mechanism"] == SEARCHED].iloc[0].to_dict()
+
+
+def _change(row: Mapping[Any, Any], rows: pd.DataFrame) -> str:
+    return readable(LOSS_CHANGE.column, rows).shown(row[LOSS_CHANGE.name], signed=True)
+
+
+def _beside(rows: pd.DataFrame) -> str:
+    """The price of the baseline that costs least, and the difference."""
+    searched = _searched(rows)
     others = rows[rows["mechanism"] != SEARCHED].sort_values(LOSS_CHANGE.name, kind="stable")
     same = [row["mechanism"] for row in others.to_dict("records") if same_figures(row, searched)]
-    own = (
-        f"At {counted(budget, 'key')} per row, on average over all heads, the searched plan "
-        f"({searched['setting']}) {f'comes to the same figures as {_listed(same)}: it ' if same else ''}sees "
-        f"{VISIBLE_KEYS.shown(searched[VISIBLE_KEYS.name])} keys and changes {_price(searched)}"
-    )
     others = others[~others["mechanism"].isin(same)]
+    said = f"It comes to the same figures as {_listed(same)}." if same else ""
     if others.empty:
-        return f"{own}{'' if same else '; no baseline fits'}."
+        return said or "No baseline fits."
     baseline = others.iloc[0].to_dict()
     lower = baseline[LOSS_GAIN.name] >= 0
     by = LOSS_GAIN.shown(baseline if lower else LOSS_GAIN.reversed(baseline))
     chance = chance_in_words(*LOSS_GAIN.ends(baseline))
     return (
-        f"{own}; the best of the others, {baseline['mechanism']}, changes {_price(baseline)}: the loss of "
-        f"the plan is {'lower' if lower else 'higher'} by {by}{chance}."
-    )
+        f"{said} The best of the others, {baseline['mechanism']}, changes it by {_change(baseline, rows)}: "
+        f"the loss of the plan is {'lower' if lower else 'higher'} by {by}{chance}."
+    ).strip()
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -125,25 +136,13 @@ def _exceeded(budget: Any, rows: pd.DataFrame) -> str:
     )
 
 
-def _price(row: Mapping[Any, Any]) -> str:
-    """Change of loss, and of BLEU where sentences were translated."""
-    bleu = BLEU_CHANGE.column.shown(row.get(BLEU_CHANGE.name, float("nan")), signed=True)
-    loss = f"the loss by {LOSS_CHANGE.column.shown(row[LOSS_CHANGE.name], signed=True)} a token"
-    return f"{loss} and BLEU by {bleu}" if bleu else loss
-
-
-def _without_keys(heads: pd.DataFrame) -> str:
-    """How many heads have no keys, or none in most of their rows; empty where all have some."""
-    nothing = heads["family"] == NOTHING
-    empty = heads[EMPTY.name] > _MOSTLY
-    without, mostly = int(nothing.sum()), int((empty & ~nothing).sum())
-    told = [f"{without} {'is' if without == 1 else 'are'} left out ({NOTHING})"] if without else []
-    if mostly:
-        have = "has" if mostly == 1 else "have"
-        told.append(
-            f"{mostly} {have} no key in more than half of the rows ({EMPTY.name} in {MECHANISMS.file})"
-        )
-    return f"Of its {counted(len(heads), 'head')}, {' and '.join(told)}." if told else ""
+def _mostly_empty(heads: pd.DataFrame) -> str:
+    """How many heads that are not left out have no key in most of their rows; empty where all have some."""
+    empty = (heads[EMPTY.name] > _MOSTLY) & (heads["mechanism_family"] != NOTHING)
+    mostly = int(empty.sum())
+    have = "has" if mostly == 1 else "have"
+    where = f"({EMPTY.name} in {MECHANISMS.file})"
+    return f"{mostly} more {have} no key in more than half of the rows {where}." if mostly else ""
 
 
 def _unused(budget: Any, rows: pd.DataFrame) -> str:

@@ -198,7 +198,7 @@ class _Curve:
                 "kind": kind,
                 "penalty": penalty,
                 "split": split,
-                "heads": len(self.heads),
+                "head_count": len(self.heads),
                 "heads_left": len(left),
                 **by_site,
                 **self._changes(split, found),

@@ -24,7 +24,7 @@ TOLERANCE = 0.5
 # What a model that translates nothing may lose a token, in nats or distance.
 LOSS_TOLERANCE = 0.05
 
-_WANTED = ("split", "kind", "penalty", "heads", "heads_left", "loss", "bleu")
+_WANTED = ("split", "kind", "penalty", "head_count", "heads_left", "loss", "bleu")
 PRUNED, RANDOM = "#2178d9", "#9aa1ab"
 SITE_COLOURS = {"encoder": "#2178d9", "decoder": "#c2571a", "cross": "#3a8f4d"}
 
@@ -60,13 +60,13 @@ def contents(result: Result) -> Contents:
         f"95 % intervals{beside}. Right: the share of each site's heads that a penalty leaves.",
     )
     facts = {
-        "Heads": str(curve["heads"].iloc[0]),
+        "Heads": str(curve["head_count"].iloc[0]),
         "Penalties": ", ".join(f"{p:g}" for p in curve["penalty"].dropna().unique()),
         "Model": str(result.about["run"]),
         "Loss": str(result.about["loss"]),
         "Seed": str(curve["seed"].iloc[0]),
     }
-    return Contents(answers(result), [figure], facts)
+    return Contents([figure], facts)
 
 
 def rows(result: Result) -> pd.DataFrame:
@@ -81,12 +81,8 @@ def legend(result: Result) -> list[str]:
 
 
 def answers(result: Result) -> list[str]:
-    """The smallest model, and where random heads do as well."""
-    return curve_answers(result.curve)
-
-
-def curve_answers(curve: pd.DataFrame) -> list[str]:
     """The smallest model, and where random heads do as well, as sentences."""
+    curve = result.curve
     penalties = no_better_than_random(curve)
     if not penalties:
         return [smallest_model(curve)]
@@ -114,7 +110,7 @@ def smallest_model(curve: pd.DataFrame) -> str:
     translates = has_bleu(curve)
     within = f"{TOLERANCE} BLEU" if translates else f"{LOSS_TOLERANCE} loss a token"
     pruned = curve[curve["kind"] == "pruned"]
-    if (pruned["heads_left"] == pruned["heads"]).all():
+    if (pruned["heads_left"] == pruned["head_count"]).all():
         return "No penalty closed a head."
     penalty = fewest_heads(curve)
     if penalty is None:
@@ -144,7 +140,7 @@ def fewest_heads(curve: pd.DataFrame, tolerance: float | None = None) -> float |
         tolerance: None: `TOLERANCE` for BLEU, `LOSS_TOLERANCE` for the loss.
     """
     pruned = curve[(curve["kind"] == "pruned") & (curve["split"] == "validation")]
-    pruned = pruned[pruned["heads_left"] < pruned["heads"]]
+    pruned = pruned[pruned["heads_left"] < pruned["head_count"]]
     if has_bleu(curve):
         lost, most = -pruned[BLEU_CHANGE.name], TOLERANCE
     else:
@@ -215,7 +211,7 @@ def _draw_quality(axes: Axes, test: pd.DataFrame, measure: Measure) -> None:
         pruned["heads_left"], pruned[measure.change.name], "o-", color=PRUNED, markersize=4.5, linewidth=1.2,
         label="gates learned",
     )  # fmt: skip
-    heads = int(test["heads"].iloc[0])
+    heads = int(test["head_count"].iloc[0])
     axes.set_xlim(-0.03 * heads, 1.03 * heads)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel(f"heads left of {heads}")

@@ -37,7 +37,7 @@ def contents(result: Result) -> Contents:
         if len({side for side, _ in keys}) > 1:
             caption += " Columns are the tokens of the source, then those of the target."
         figures.append(DrawnFigure("rollout", figure, caption))
-    return Contents(answers(result), figures)
+    return Contents(figures)
 
 
 def answers(result: Result) -> list[str]:

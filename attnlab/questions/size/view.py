@@ -17,7 +17,7 @@ def contents(result: Result) -> Contents:
         "Multiply-adds of a pass over a text, both axes logarithmic: attention between its tokens by each "
         "mechanism, and everything else in the model."
     )
-    return Contents(answers(result), [DrawnFigure("growth", draw_growth(result.growth), caption)])
+    return Contents([DrawnFigure("growth", draw_growth(result.growth), caption)])
 
 
 def answers(result: Result) -> list[str]:

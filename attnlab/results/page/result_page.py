@@ -20,6 +20,7 @@ from attnlab.results.page.rendering import (
     page_table,
     render_page,
 )
+from attnlab.results.provenance import call_in_words
 from attnlab.results.records import ResultRecord, read_record, read_tables
 from attnlab.results.result_files import PAGE
 from attnlab.results.terminal_tables import TerminalTable
@@ -81,7 +82,6 @@ class Contents:
     """What a page shows, in this order.
 
     Attributes:
-        answers: what was found, a sentence each.
         figures: those that stand first.
         facts: what was studied, in a few words each; None: all that the result says of that, but versions.
         tables: those that are not empty are shown; None: those of the question that have a heading.
@@ -89,9 +89,9 @@ class Contents:
         overview: maps, words and heads that the first screen shows beside the answers.
         viewer: what the page shows interactively; None for nothing.
         start: what it shows first where the page has no address of its own, as behind # in one.
+        answers: what was found, a sentence each; of a question `Result.contents` fills them in.
     """
 
-    answers: Sequence[str]
     figures: Sequence[DrawnFigure] = ()
     facts: Mapping[str, str] | None = None
     tables: Sequence[ShownTable] | None = None
@@ -99,6 +99,7 @@ class Contents:
     overview: Overview = field(default_factory=Overview)
     viewer: Callable[[], ViewerData | None] | None = None
     start: str = ""
+    answers: Sequence[str] = ()
 
     @property
     def every_figure(self) -> Iterator[DrawnFigure]:
@@ -190,7 +191,7 @@ def write_contents(
         record.title,
         {
             name.replace("_", " "): _in_words(value)
-            for name, value in record.about.items()
+            for name, value in {**record.about, **call_in_words(record.call, record.making)}.items()
             if value != ""
         },
         list(map(str, record.notes)),

@@ -285,7 +285,7 @@ def test_what_engines_can_be_told_is_chosen_among_what_they_read(
         numbers = tuple(layer * per_layer + head for layer, head in heads)
         assert numbers in expected[name][1]
         row = systems.loc["chosen heads" if choose == name else CHOICE_NAMES[name]]
-        assert (row["kind"], row["row"]) == ("choice", "output")
+        assert (row["system_kind"], row["row"]) == ("choice", "output")
         assert row["heads"] == ", ".join(f"{layer}.{head}" for layer, head in heads)
         counts = read.report.counts(Chosen("output", numbers, per_layer))
         assert row["aer"] == pytest.approx(float(scored(counts, "aer")))
@@ -464,8 +464,8 @@ def test_controls_and_the_statistical_aligner(small_run: Path) -> None:
     wanted = ["Reading pairs", "Control: untrained model", "Control: shuffled pairs"]
     assert [what for what in dict.fromkeys(told) if what in wanted] == wanted
     systems = found.systems.set_index("system")
-    assert systems.loc["untrained twin, chosen alike", "kind"] == "control"
-    assert systems.loc["chosen heads, sources of other pairs", "kind"] == "control"
+    assert systems.loc["untrained twin, chosen alike", "system_kind"] == "control"
+    assert systems.loc["chosen heads, sources of other pairs", "system_kind"] == "control"
     # Two hundred pairs of a small grammar are enough for a lexicon, not for an alignment by chance.
     assert "heads chosen without gold links" in systems.index
     assert systems["aer"].between(0, 1).all()

@@ -37,7 +37,7 @@ def answer_of(result: Result) -> str:
 
 def with_interval(result: Result, low: float, high: float) -> Result:
     """The difference of all defaults from the chosen heads has this interval."""
-    default = result.systems["kind"] == "default"
+    default = result.systems["system_kind"] == "default"
     result.systems.loc[default, [AER_CHANGE.low, AER_CHANGE.high]] = [low, high]
     return result
 

@@ -1,15 +1,14 @@
-"""A sentence chosen by its words: kept rather than another, first on the page, or refused."""
+"""A sentence chosen by its words: kept rather than another, and first on the page."""
 
 from pathlib import Path
 
 import pandas as pd
-import pytest
+import torch
 from zoo import random_models
 from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
-from attnlab.core.errors import InputError
 from attnlab.questions.analyze.analysis import analyze
-from attnlab.reading.capture import prepare
+from attnlab.reading.capture import capture, prepare
 from attnlab.reading.keeping import MatrixKeeper, load_kept_matrices
 
 FEW = {"fit_sentences": 0, "structure_sentences": 0, "labels": False}
@@ -36,10 +35,19 @@ def test_the_page_begins_with_the_chosen_sentence(tmp_path: Path) -> None:
     assert page.index('"number":5') < page.index('"number":0')
 
 
-def test_a_sentence_that_is_not_read_is_refused() -> None:
-    source = random_models.bert(), tokenizer()
-    with pytest.raises(InputError, match="'a whale' cannot be shown.*the 4 sentences.*option text"):
-        analyze(source, sentences=SENTENCES[:4], show=["a whale"], **FEW)
+def test_a_sentence_that_is_not_among_the_others_is_shown_and_counted_nowhere() -> None:
+    source = random_models.small_marian(), tokenizer()
+    plain = analyze(source, sentences=PAIRS[:4], keep_matrices=1, **FEW)
+    shown = ["the red dog sees a bird", f"{SENTENCES[5]}\t{SENTENCES[4]}", SENTENCES[2]]
+    found = analyze(source, sentences=PAIRS[:4], keep_matrices=3, show=shown, **FEW)
+    assert found.matrices.sentences == (4, 5, 2, 0, 1)
+    assert {site for number, site, _ in found.matrices.matrices if number == 4} == {"encoder"}
+    assert {site for number, site, _ in found.matrices.matrices if number == 5} == {
+        "encoder", "decoder", "cross",
+    }  # fmt: skip
+    pd.testing.assert_frame_equal(found.heads, plain.heads)
+    alone = capture(source, [shown[0]], keep_matrices=1)["encoder", 0]
+    torch.testing.assert_close(found.matrices.matrices[4, "encoder", 0], alone[0])
 
 
 def test_chosen_sentences_stay_where_room_is_short() -> None:

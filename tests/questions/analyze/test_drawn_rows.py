@@ -50,9 +50,9 @@ def test_all_rows_drawn_give_what_whole_matrices_give(
     separate = whole.fits[whole.fits["approximation"].isin(SEPARATE)].reset_index(drop=True)
     pd.testing.assert_frame_equal(drawn.fits, separate, rtol=1e-4, atol=1e-5)
     rows = drawn.fits_by_sentence
-    assert (rows["rows"] == rows["queries"]).all()
+    assert (rows["rows_measured"] == rows["query_count"]).all()
     families = whole.structure[whole.structure["family"] != "rare_columns"].reset_index(drop=True)
-    same = [*HEAD, "keys", "family", "sentences", "rows", "rows_left_out"]
+    same = [*HEAD, "keys", "family", "sentences", "rows_coded", "rows_left_out"]
     pd.testing.assert_frame_equal(drawn.structure[same], families[same])
     bits = drawn.structure["bits_per_row"].to_list()
     assert bits == pytest.approx(families["bits_per_row"].to_list(), abs=1e-4)
@@ -67,10 +67,10 @@ def test_rows_follow_the_seed_and_are_counted(monkeypatch: pytest.MonkeyPatch) -
     pd.testing.assert_frame_equal(one.structure, again.structure, check_exact=True)
     assert not one.fits["l1"].equals(other.fits["l1"])
     rows = one.fits_by_sentence
-    assert (rows["rows"] == rows["queries"].clip(upper=4)).all()
+    assert (rows["rows_measured"] == rows["query_count"].clip(upper=4)).all()
     everything = one.structure[one.structure["keys"] == "all"]
-    counted = rows.drop_duplicates("sentence").query("sentence < 4")["rows"].sum()
-    assert set(everything["rows"]) == {counted}
+    counted = rows.drop_duplicates("sentence").query("sentence < 4")["rows_measured"].sum()
+    assert set(everything["rows_coded"]) == {counted}
     (note,) = [note for note in one.notes if isinstance(note, RowsDrawn)]
     assert (note.rows, note.seed) == (4, 1)
     assert [type(note) for note in one.notes].count(TooLongToLabel) == 1

@@ -97,7 +97,7 @@ def test_quotients_sizes_and_levels() -> None:
     zero = table[table["approximation"] == "zero"]
     assert (zero["relative"] == 1).all()
     torch.testing.assert_close(
-        torch.tensor((table["mean_error"] * table["queries"] * table["keys"]).to_numpy()),
+        torch.tensor((table["mean_error"] * table["query_count"] * table["key_count"]).to_numpy()),
         torch.tensor(table["l1"].to_numpy()),
     )
     assert dict(zip(table["approximation"], table["level"], strict=True)) == {
@@ -110,7 +110,9 @@ def test_quotients_sizes_and_levels() -> None:
         "uniform": "none",
         "mean_by_offset": "static",
     }
-    assert set(zip(table["queries"], table["keys"], strict=True)) == {(n, n + 2) for n in LENGTHS}
+    assert set(zip(table["query_count"], table["key_count"], strict=True)) == {
+        (n, n + 2) for n in LENGTHS
+    }
 
 
 def test_the_profile_of_two_batches_is_that_of_one() -> None:
@@ -168,13 +170,13 @@ def test_families_are_fitted_at_one_budget(site: str) -> None:
             }
             for name, fit in alone.items():
                 assert found.loc[name, "l1"] == pytest.approx(float(fit.l1), abs=1e-9)
-                assert found.loc[name, "budget"] == int(fit.budget) <= 2 * rows
+                assert found.loc[name, "max_entries"] == int(fit.budget) <= 2 * rows
                 assert found.loc["top", "l1"] <= found.loc[name, "l1"] + 1e-9
             nearest = min(
                 float(alone[name].l1) for name in ("diagonal", "kept_band", "rare_columns")
             )
             assert found.loc["union", "l1"] == pytest.approx(nearest, abs=1e-9)
-            top = H.flatten().sort(descending=True).values[: int(found.loc["top", "budget"])]
+            top = H.flatten().sort(descending=True).values[: int(found.loc["top", "max_entries"])]
             assert found.loc["top", "l1"] == pytest.approx(float(H.sum() - top.sum()), abs=1e-9)
 
 

@@ -44,9 +44,11 @@ def test_heads_and_fits_are_those_of_the_model(original: Result, file: Path) -> 
 
 
 def test_fits_name_sentence_site_layer_and_head(file: Path) -> None:
-    arrays, _ = load_arrays(file)
+    arrays, _, _ = load_arrays(file)
     found = approximate(file, families=("band",))
     assert found.table["matrix"].iloc[0] == "0.encoder.0.0"
+    first = found.table.loc[0, ["sentence", "site", "layer", "head"]]
+    assert first.tolist() == [0, "encoder", 0, 0]
     one = approximate(arrays["2.cross.0"], families=("band",)).table
     mine = found.table[found.table["matrix"].str.startswith("2.cross.0.")]
     assert mine["l1"].tolist() == one["l1"].tolist()

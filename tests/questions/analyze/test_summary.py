@@ -109,7 +109,9 @@ def test_a_relation_alone_is_compared_with_shuffled_words() -> None:
 
 
 def test_a_legend_of_four_short_lines_says_what_the_table_means() -> None:
-    loss = dict.fromkeys(("loss_change", "loss_change_low", "loss_change_high"), 0.5)
+    loss = dict.fromkeys(
+        ("ablation_loss_change", "ablation_loss_change_low", "ablation_loss_change_high"), 0.5
+    )
     found = summary(BROAD).assign(**loss, structure="diffuse", structure_tie=True)
     rows, _ = first_table(found)
     lines = legend(rows)
@@ -122,9 +124,13 @@ def test_a_legend_of_four_short_lines_says_what_the_table_means() -> None:
 
 @pytest.mark.parametrize(("half", "digits"), [(0.5, 1), (0.02, 3), (0.0006, 4), (3.0, 1)])
 def test_a_loss_has_the_decimals_that_its_interval_can_carry(half: float, digits: int) -> None:
-    loss = {"loss_change": 1.0, "loss_change_low": 1 - half, "loss_change_high": 1 + half}
+    loss = {
+        "ablation_loss_change": 1.0,
+        "ablation_loss_change_low": 1 - half,
+        "ablation_loss_change_high": 1 + half,
+    }
     *_, column = first_table(summary(LABELS).assign(**loss))[1]
-    assert (column.name, column.digits) == ("loss_change", digits)
+    assert (column.name, column.digits) == ("ablation_loss_change", digits)
 
 
 def test_what_was_not_measured_has_no_columns() -> None:
@@ -214,12 +220,12 @@ def test_heads_are_titled_by_a_role_that_has_a_mark() -> None:
 
 
 def test_the_head_that_is_needed_most_is_said_where_an_interval_lies_above_0() -> None:
-    change = {"loss_change": [0.3, 0.2, 0.1, 0.0], "loss_change_high": 0.5}
-    found = summary(LABELS).assign(**change, loss_change_low=[-0.1, 0.1, 0.05, -0.2])
+    change = {"ablation_loss_change": [0.3, 0.2, 0.1, 0.0], "ablation_loss_change_high": 0.5}
+    found = summary(LABELS).assign(**change, ablation_loss_change_low=[-0.1, 0.1, 0.05, -0.2])
     *_, said = describe_heads(found)
     assert said == "The loss rises most without encoder.0.1, by 0.20 nats per token."
-    assert len(describe_heads(found.assign(loss_change_low=-0.1))) == 1
-    small = found.assign(loss_change=found["loss_change"] / 10_000)
+    assert len(describe_heads(found.assign(ablation_loss_change_low=-0.1))) == 1
+    small = found.assign(ablation_loss_change=found["ablation_loss_change"] / 10_000)
     assert describe_heads(small)[-1].endswith("without encoder.0.1, by 2e-05 nats per token.")
 
 

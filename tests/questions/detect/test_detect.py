@@ -430,7 +430,14 @@ def test_rank_agreement_has_an_interval_over_heads() -> None:
     one = rng.normal(size=40)
     measures = pd.DataFrame({"one": one, "other": one + rng.normal(size=40), "flat": 1.0})
     table = rank_agreement(measures, seed=1)
-    assert list(table) == ["measure", "other", "spearman", "spearman_low", "spearman_high", "heads"]
+    assert list(table) == [
+        "measure",
+        "other",
+        "spearman",
+        "spearman_low",
+        "spearman_high",
+        "head_count",
+    ]
     expected = stats.spearmanr(measures["one"], measures["other"]).statistic
     assert table["spearman"][0] == pytest.approx(expected)
     drawn = [

@@ -394,7 +394,7 @@ def test_ranks_and_orders() -> None:
     measures = pd.DataFrame({"one": [1.0, 5.0, 3.0, np.nan], "two": [9.0, 1.0, 2.0, 0.0]})
     table = rank_agreement(measures.assign(flat=2.0))
     assert table["spearman"].iloc[0] == pytest.approx(-1)
-    assert table["heads"].tolist() == [3, 3, 4]
+    assert table["head_count"].tolist() == [3, 3, 4]
     assert table["spearman"].iloc[1:].isna().all()
     heads = [Head("cross", 0, number) for number in range(4)]
     orders = orders_of(heads, measures[["two"]], seed=0)

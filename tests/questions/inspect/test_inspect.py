@@ -176,7 +176,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
         attnlab.inspect((model, tokenizer), "a cat", "  ")
     with pytest.raises(TypeError, match="'sentence'"):
         attnlab.inspect((model, tokenizer))
-    with pytest.raises(TypeError, match="positional arguments"):
+    with pytest.raises(TypeError, match="takes options by name; write NAME=..., such as "):
         attnlab.inspect((model, tokenizer), *TEXTS, "a third")
     model.save_pretrained(tmp_path)
     with pytest.raises(InputError, match="it holds no tokenizer"):
@@ -194,8 +194,8 @@ def test_a_word_of_two_senses_in_a_pretrained_encoder() -> None:
     cosines = {}
     for other in (money, "they fished from the bank of a stream"):
         found = attnlab.inspect(folder, river, other)
-        last = found.moves["layer"].max()
-        bank = found.moves[(found.moves["word"] == "bank") & (found.moves["layer"] == last)]
+        last = found.moves["hidden_state"].max()
+        bank = found.moves[(found.moves["word"] == "bank") & (found.moves["hidden_state"] == last)]
         cosines[other] = float(bank["cosine"].iloc[0])
         assert set(found.tokens["token_type"]) == {0}
         assert found.tokens.query("text == 0")["token"].iloc[[0, -1]].tolist()[0] == "[CLS]"
@@ -265,12 +265,12 @@ def test_lines_of_the_figure_are_the_rows() -> None:
     pairs = [rows for _, rows in found.moves.groupby(["word", "first", "second"], sort=False)]
     drawn = [tuple(map(tuple, line.get_xydata())) for line in words]
     assert sorted(drawn) == sorted(
-        tuple(zip(rows["layer"], rows["cosine"], strict=True)) for rows in pairs
+        tuple(zip(rows["hidden_state"], rows["cosine"], strict=True)) for rows in pairs
     )
     np.testing.assert_array_equal(common.get_ydata(), pairs[0]["anisotropy"])
     names = {one.get_text() for one in axes.texts}
     assert names == set(found.moves["word"])
-    ends = [(rows["layer"].iloc[-1], rows["cosine"].iloc[-1]) for rows in pairs]
+    ends = [(rows["hidden_state"].iloc[-1], rows["cosine"].iloc[-1]) for rows in pairs]
     assert [one.xy for one in axes.texts if isinstance(one, Annotation)] == ends
     with pytest.raises(InputError, match="The table lacks"):
         draw_moves(found.heads)

@@ -255,7 +255,7 @@ def test_tables_hold_every_head_and_plan(found: Result) -> None:
 
 def test_the_share_of_rows_without_keys_is_told(found: Result) -> None:
     """All of `none`, and of the first key those that a window of the model hides it from."""
-    nothing = found.mechanisms["family"] == "none"
+    nothing = found.mechanisms["mechanism_family"] == "none"
     assert (found.mechanisms["empty_fraction"][nothing] == 1).all()
     assert (found.mechanisms["empty_fraction"][~nothing] < 1).all()
     behind = plan(
@@ -465,7 +465,7 @@ def test_one_site_alone(small_run: Path) -> None:
     own = found.mechanisms
     assert own["validation_keys"].mean() <= 3
     found = plan(small_run, (40,), **given, families=("tokens",))
-    assert set(found.mechanisms["family"]) == {"tokens"}
+    assert set(found.mechanisms["mechanism_family"]) == {"tokens"}
     assert plans_of(found)[40].tokenizer == checksum(load(small_run).tokenizers.source)
 
 

@@ -312,7 +312,7 @@ def test_every_criterion_finds_a_plan_of_t5(criterion: str) -> None:
         criterion=criterion,
     )  # fmt: skip
     assert set(found.mechanisms["site"]) == {"encoder", "decoder", "cross"}
-    assert found.mechanisms["family"].isin(DEFAULT_FAMILIES).all()
+    assert found.mechanisms["mechanism_family"].isin(DEFAULT_FAMILIES).all()
 
 
 @pytest.mark.slow

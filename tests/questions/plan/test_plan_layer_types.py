@@ -162,7 +162,7 @@ def test_the_plan_can_be_written_as_layer_types(site: str, criterion: str) -> No
         validation=SENTENCES[2:], granularity="layer-types", criterion=criterion,
     )  # fmt: skip
     assert found.about["Families"] == "band, full"
-    assert set(found.mechanisms["family"]) <= {"band", "full"}
+    assert set(found.mechanisms["mechanism_family"]) <= {"band", "full"}
     for entries in plans_of(found).values():
         assert len(window_of(entries)) == 1
         assert "sliding_attention" in model_with_layer_types(model, entries).config.layer_types
@@ -208,7 +208,7 @@ def test_a_plan_is_searched_for_what_the_configuration_can_say() -> None:
     config = MistralConfig(**SIZES, **IDS, num_key_value_heads=1, head_dim=8, sliding_window=None)
     model = seeded(lambda: MistralForCausalLM(config))
     found = plan((model, tokenizer()), (2,), **told)
-    assert set(found.mechanisms["family"]) == {"band"}
+    assert set(found.mechanisms["mechanism_family"]) == {"band"}
     assert model_with_layer_types(model, plans_of(found)[2]).config.sliding_window
 
 

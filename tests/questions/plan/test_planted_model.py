@@ -132,7 +132,7 @@ def test_a_planted_model_gets_exactly_the_plan_that_was_planted(
     window, static, listed = PLANTED[site]
     found: Result = plan(folder, (3,), sites=(site,), **QUICK, quick=True, criterion="l1")
     heads = found.mechanisms.set_index("head")
-    assert heads["family"].tolist() == ["band", "ends", "static", "offsets"]
+    assert heads["mechanism_family"].tolist() == ["band", "ends", "static", "offsets"]
     written = heads["mechanism"].tolist()
     assert written[:2] == [f"band(window={window})", "keys(first=1)"]
     fixed = parse(written[2])

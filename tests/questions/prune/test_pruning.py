@@ -231,7 +231,7 @@ def test_the_smallest_good_model_is_chosen_on_validation() -> None:
         ("pruned", 0.3, "test", 3, 31.0, 0.4),
     ]
     rows.append(("pruned", 0.003, "validation", 24, 33.0, 2.3))
-    curve = pd.DataFrame(rows, columns=columns).assign(heads=24)
+    curve = pd.DataFrame(rows, columns=columns).assign(head_count=24)
     assert fewest_heads(curve) == 0.1
     assert fewest_heads(curve[curve["heads_left"] == 24]) is None, "nothing was closed"
     assert fewest_heads(curve, tolerance=0.7) == 0.3
@@ -290,7 +290,7 @@ def test_a_loss_that_is_no_number_ends_it(
 
 def test_every_head_of_the_model_is_counted(found: Result, small_run: Path) -> None:
     evaluator = load_evaluator(small_run, sentences=1)
-    assert found.curve["heads"].unique().tolist() == [len(all_heads(evaluator.projections))]
+    assert found.curve["head_count"].unique().tolist() == [len(all_heads(evaluator.projections))]
 
 
 def saved(found: Result, folder: Path, *, overwrite: bool = False) -> Result:

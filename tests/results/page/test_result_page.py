@@ -17,7 +17,7 @@ def test_what_never_varies_is_said_once_and_checksums_stay_in_the_file(tmp_path:
     )
     table.to_csv(tmp_path / "table.csv", index=False)
     write_record(tmp_path, ResultRecord(STUDY.what, "t", {}), {"table.csv": table})
-    contents = Contents([], [], {}, [ShownTable("table.csv", "Rows")])
+    contents = Contents([], {}, [ShownTable("table.csv", "Rows")])
     page = write_result_page(tmp_path, lambda *_: contents).read_text(encoding="utf-8")
     assert "aaaa" not in page
     assert re.search(r"<caption><span>The same in every row: [^;<]+ 4\.</span></caption>", page)

@@ -1,0 +1,109 @@
+"""How a result was asked for, so that it can be made again: the call, and checksums of what it read."""
+
+import hashlib
+import shlex
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attnlab.core import (
+    Settings,
+    file_checksum,
+    option_fields,
+    path_label,
+    usable_device,
+    versions,
+    words_typed,
+)
+from attnlab.models import Model
+
+# Larger files are told by size and time: a checksum takes two seconds per gigabyte.
+_MOST_BYTES = 2**30
+# Longer lists are told by their checksum.
+_MOST_LISTED = 10
+_WEIGHTS = ("*.safetensors", "*.bin")
+
+
+def call_of(question: str, source: object, settings: Settings) -> dict[str, Any]:
+    """The question, its source, and the options that differ from their defaults, as JSON holds them.
+
+    Beside them stand the seed, the versions of libraries, what tells the files that were read from others,
+    and the words of a terminal, where the options can be typed. Paths are `path_label`s.
+    """
+    label, folder = _source(source)
+    given = {
+        field.name: value
+        for field in option_fields(type(settings))
+        if field.is_given(value := getattr(settings, field.name))
+    }
+    words = words_typed(settings)
+    typed = None if folder is None or words is None else ["attnlab", question, label, *words]
+    return {
+        "question": question,
+        "source": label,
+        "options": {name: _plain(value) for name, value in given.items()},
+        "seed": getattr(settings, "seed", None),
+        "command": "" if typed is None else shlex.join(typed),
+        "files": {} if folder is None else _files(folder, given),
+        "versions": versions(("torch", "transformers")),
+    }
+
+
+def making_of(settings: Settings) -> dict[str, Any]:
+    """When and on what a result is made, which two that are compared may differ in."""
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "device": str(usable_device(getattr(settings, "device", None))),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def call_in_words(call: Mapping[str, Any], making: Mapping[str, Any]) -> dict[str, str]:
+    """The same for a reader, by heading."""
+    if not call:
+        return {}
+    options = "".join(f", {name}={value!r}" for name, value in call["options"].items())
+    python = f"attnlab.{call['question']}({call['source']!r}{options})"
+    files = (f"{name} {' '.join(map(str, told.values()))}" for name, told in call["files"].items())
+    return {
+        "Repeat with": call["command"] or python,
+        "Files read": ", ".join(files),
+        "Made": f"{making['date']}, {making['device']}, {making['threads']} threads",
+    }
+
+
+def _source(source: object) -> tuple[str, Path | None]:
+    """How the source is called, and its path where it has one."""
+    name = source.name if isinstance(source, Model) else source
+    if isinstance(name, str | Path) and str(name):
+        return path_label(name), Path(name)
+    return source.label if isinstance(source, Model) else type(source).__name__, None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return path_label(value)
+    if not isinstance(value, list | tuple):
+        return value if isinstance(value, str | int | float | None) else type(value).__name__
+    if len(value) <= _MOST_LISTED:
+        return [_plain(item) for item in value]
+    return {"count": len(value), "sha256": hashlib.sha256(repr(value).encode()).hexdigest()}
+
+
+def _files(source: Path, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What tells the files of weights and those that options name from others, by name."""
+    weights = [path for pattern in _WEIGHTS for path in sorted(source.glob(pattern))]
+    named = [Path(value) for value in given.values() if isinstance(value, str | Path)]
+    read = (path for path in (source, *weights, *named) if path.is_file())
+    return {path.name: _fingerprint(path) for path in read}
+
+
+def _fingerprint(path: Path) -> dict[str, Any]:
+    facts = path.stat()
+    if facts.st_size <= _MOST_BYTES:
+        return {"sha256": file_checksum(path)}
+    time = datetime.fromtimestamp(facts.st_mtime, UTC).isoformat(timespec="seconds")
+    return {"bytes": facts.st_size, "modified": time}

@@ -1,0 +1,78 @@
+"""One head of a result, and what Python does with a run beside asking questions."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from answered import Answered
+
+import attnlab
+from attnlab.core.errors import InputError
+from attnlab.core.options import option_fields
+from attnlab.results import own_question
+
+
+def test_a_head_of_a_result_has_its_rows_of_all_tables(
+    answer: Callable[[str, str], Answered],
+) -> None:
+    result = answer("analyze", "run").result
+    found = result["encoder.0.1"]
+    assert found.table.equals(
+        result.table[result.table["head"] == 1].head(1).reset_index(drop=True)
+    )
+    assert {"summary", "heads", "labels", "fits"} <= set(found.tables)
+    for rows in found.tables.values():
+        assert set(zip(rows["site"], rows["layer"], rows["head"], strict=True)) == {
+            ("encoder", 0, 1)
+        }
+    assert "summary" in repr(found)
+    assert "<table" in found._repr_html_()
+    with pytest.raises(
+        InputError, match="no head 'encoder.0.9'; its heads are encoder.0.0 to cross.0.1"
+    ):
+        result["encoder.0.9"]
+
+
+def test_a_kept_matrix_of_a_head_is_drawn(answer: Callable[[str, str], Answered]) -> None:
+    result = answer("analyze", "run").result
+    figure = attnlab.plot.head(result, "encoder.0.1")
+    matrix = result.matrices.matrices[result.matrices.sentences[0], "encoder", 0][1]
+    drawn = torch.tensor(figure.axes[0].images[0].get_array().filled())
+    torch.testing.assert_close(drawn.squeeze().float(), matrix.float())
+    with pytest.raises(InputError, match="No matrix of 'encoder.0.9' is kept"):
+        attnlab.plot.head(result, "encoder.0.9")
+
+
+def test_a_capture_shows_its_heads_and_gives_matrices_of_a_layer(small_run: Path) -> None:
+    texts = ["the cat sees .", "a bird"]
+    found = attnlab.capture(small_run, texts, keep_matrices=2)
+    assert found.table.equals(found.statistics.heads())
+    assert repr(found) == repr(found.table)
+    assert "<table" in found._repr_html_()
+    first, second = found["encoder", 0]
+    assert first.shape[0] == second.shape[0] == 2
+    torch.testing.assert_close(first.sum(-1), torch.ones(first.shape[:2]))
+    with pytest.raises(InputError, match="No matrices of .* were kept, of layers: encoder.0"):
+        found["decoder", 7]
+
+
+def test_a_run_translates_and_scores(small_run: Path) -> None:
+    run = attnlab.load(small_run)
+    assert attnlab.translate(run, "the cat", beams=1) == run.translate(["the cat"], beams=1)
+    scores = attnlab.score(small_run, split="validation", beams=1)
+    assert scores == run.score(split="validation", beams=1)
+    assert {"bleu", "chrf"} <= set(scores)
+
+
+def test_sentences_are_a_number_a_list_or_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text("a dog\tun cane\n\na cat\tun gatto\n", encoding="utf-8")
+    (field,) = (
+        one for one in option_fields(own_question("analyze").settings) if one.name == "sentences"
+    )
+    pairs = [("a dog", "un cane"), ("a cat", "un gatto")]
+    assert field.several(path) == field.several(str(path)) == field.several(pairs) == pairs
+    assert field.several(3) == 3
+    with pytest.raises(InputError, match=r"write sentences=\['a dog'\]"):
+        field.several("a dog")
