@@ -288,6 +288,7 @@ def readme(folder: Path) -> str:
             for row in price.to_dict("records")
         ]
     )  # fmt: skip
+    costs = price.loc[price["site"] == "encoder", COST]
     shallow = one_layer_rows(folder, "table")
     beside = {} if shallow is None else over_sites(shallow)
     by_language = (
@@ -300,7 +301,7 @@ def readme(folder: Path) -> str:
         by_language=[] if by_language is None else by_language.to_dict("records"),
         heads=int(heads.size().max()), models=models, bleu=bleu_range(models["bleu"]),
         names=names_of(models["corpus"]),
-        shown=shown, prices=prices, predictors=PREDICTORS,
+        shown=shown, prices=prices, least=costs.min(), most=costs.max(), predictors=PREDICTORS,
         contrasts=read_table(folder, "contrasts").to_dict("records"), validation=VALIDATION,
         best=next(name for name in ranked if name != "loss"),
         agreement=AGREEMENT, own=own, within=WITHIN, estimate=estimate,

@@ -160,6 +160,8 @@ def readme(folder: Path) -> str:
         layers=layers_in(table), by_layer=by_layer(table),
         models=models, names=names_of(models["corpus"]), bleu=bleu_range(models["bleu"]),
         sentences=int(models["sentences"].max()), first=first, estimate=estimate,
+        nearness=nearness(table), no_encoder_label=[row["label"] for row in first["encoder"]] == [NONE],
+        nearest=shares_of_threshold(table)["encoder"].max(),
         widths=by_width(table), shallow_names=models_named(shallow),
         languages=by_language(table) if are_seeds_of_languages(table) else None,
         captions=_shown(found, CAPTIONS, one_layer_rows(folder, "table")), trees=_shown(found, TREES),
@@ -179,6 +181,31 @@ def by_width(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
         }
         for name, rows in own.groupby(width)
     }  # fmt: skip
+
+
+def shares_of_threshold(table: pd.DataFrame) -> "pd.Series[float]":
+    """The figure of each head's closest label on captions as a share of its threshold, by site."""
+    own = table[table["text"] == CAPTIONS]
+    return (own["value"] / own["threshold"]).set_axis(own["site"])
+
+
+def nearness(table: pd.DataFrame) -> pd.DataFrame:
+    """Quantiles over heads of the shares of the threshold, a row a site."""
+    quantiles = {
+        "10 %": 0.1,
+        "25 %": 0.25,
+        "median": 0.5,
+        "75 %": 0.75,
+        "90 %": 0.9,
+        "largest": 1.0,
+    }
+    shares = shares_of_threshold(table)
+    rows = [
+        {"site": site}
+        | {name: f"{shares[site].quantile(share):.2f}" for name, share in quantiles.items()}
+        for site in SITES
+    ]
+    return pd.DataFrame(rows)
 
 
 def by_layer(table: pd.DataFrame) -> pd.DataFrame:

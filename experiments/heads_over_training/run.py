@@ -15,6 +15,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pandas as pd
@@ -143,10 +144,15 @@ def readme(folder: Path) -> str:
         tested=int(read_table(folder, "contrasts")["p_value"].notna().sum()),
         named=list(study.contrasts), rows=rows, last=last, over=shown(over, len(last)),
         steps=quality.loc[quality["seed"] == quality["seed"].min(), "step"].tolist(),
-        formed=FORMED, sentences=SENTENCES, random_tokens=RANDOM_TOKENS,
+        formed=FORMED, sentences=SENTENCES, random_tokens=RANDOM_TOKENS, even=even_weight(),
         language=LANGUAGE_MODEL if study == LANGUAGE else None,
         formed_in=formed_in(over, len(last)), ends=strongest_at_end(read_table(folder, "heads")),
     )  # fmt: skip
+
+
+def even_weight() -> float:
+    """Mean weight on one key where each row of the second copy of the random tokens weighs all keys alike."""
+    return fmean(1 / (row + 1) for row in range(RANDOM_TOKENS, 2 * RANDOM_TOKENS))
 
 
 def formed_in(over: pd.DataFrame, models: int) -> dict[str, str]:

@@ -30,6 +30,7 @@ from attnlab.reading import Observed, observe, sites_of
 from experiments.plan_ablation.figure import draw_arms
 from experiments.shared.readme import (
     RESULTS,
+    estimate,
     put_rows,
     read_facts,
     read_table,
@@ -183,10 +184,13 @@ def gains(table: pd.DataFrame) -> pd.DataFrame:
 
 def tested(table: pd.DataFrame) -> pd.DataFrame:
     """The contrasts that were fixed beforehand: loss of the arm minus that of all families, over models."""
+    return gained(table, "loss_gain")
+
+
+def gained(table: pd.DataFrame, gain: str) -> pd.DataFrame:
+    """What the search of all families gains over the arms of the contrasts, over models."""
     means = gains(table)
-    return contrasts(
-        {arm: means.loc[means["arm"] == arm, "loss_gain"].tolist() for arm in CONTRASTS}
-    )
+    return contrasts({arm: means.loc[means["arm"] == arm, gain].tolist() for arm in CONTRASTS})
 
 
 def write_result(folder: Path) -> None:
@@ -207,7 +211,8 @@ def readme(folder: Path) -> str:
         __file__, read_facts(folder),
         models=len(whole), names=names_of(whole["corpus"]), bleus=bleu_range(whole["bleu"]),
         visible_keys=whole["visible_keys"].mean(),
-        contrasts=read_table(folder, "contrasts").to_dict("records"),
+        contrasts=read_table(folder, "contrasts").to_dict("records"), estimate=estimate,
+        more_bleu=gained(table, "bleu_gain").set_index("contrast").to_dict("index"),
         budgets=BUDGETS, arms=shown(models), by_model=by_model(table), sentences=SENTENCES,
         captions=not whole["corpus"].isin(OTHER_TEXTS).any(),
     )  # fmt: skip

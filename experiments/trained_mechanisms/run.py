@@ -155,7 +155,14 @@ def differences(
 
 def tested(table: pd.DataFrame, study: Study) -> pd.DataFrame:
     """The contrasts that were fixed beforehand; one that no model has yet is left out."""
-    found = {f"{arm} against {of}": differences(table, arm, of) for arm, of in study.contrasts}
+    return contrasted(table, study, "loss")
+
+
+def contrasted(table: pd.DataFrame, study: Study, measure: str) -> pd.DataFrame:
+    """A measure in the contrasts that were fixed beforehand."""
+    found = {
+        f"{arm} against {of}": differences(table, arm, of, measure) for arm, of in study.contrasts
+    }
     return contrasts({name: each for name, each in found.items() if each})
 
 
@@ -188,6 +195,7 @@ def readme(folder: Path) -> str:
     counts = table.groupby("arm", sort=False).size()
     against = formatted(read_table(folder, "against_full"), "+.3f")
     bleu = formatted(estimated(table, "bleu"), "+.1f")
+    rows = read_table(folder, "contrasts")
     return render(
         __file__, read_facts(folder),
         table=table, whole=table[table["arm"] == FULL], pairs=sorted(set(table["pair"])),
@@ -196,7 +204,8 @@ def readme(folder: Path) -> str:
         larger=of_larger(folder.with_name(LARGER.folder)),
         elsewhere=table[table["torch"] != table["torch"].mode()[0]].to_dict("records"),
         long=study == LARGER, decoder=study == DECODER, training=study.training,
-        contrasts=read_table(folder, "contrasts").to_dict("records"),
+        contrasts=rows.assign(perplexity=100 * np.expm1(rows["difference"])).to_dict("records"),
+        bleu_of=formatted(contrasted(table, study, "bleu"), "+.1f", "contrast"), estimate=estimate,
         arms=shown(study, read_table(folder, "over_models"), against, bleu),
         bleu=bleu, regained={one: regained(table, one) for one in ("loss", "bleu")},
         published=[*WINDOWS, DECODER_GAUSSIAN, CROSS, LEARNED], against=against,
@@ -222,15 +231,15 @@ def regained(table: pd.DataFrame, measure: str) -> float:
     return float(back / lost)
 
 
-def formatted(rows: pd.DataFrame, form: str) -> dict[str, str]:
-    """By arm, its difference with the interval."""
-    return {row["arm"]: estimate(row, "difference", form) for row in rows.to_dict("records")}
+def formatted(rows: pd.DataFrame, form: str, key: str = "arm") -> dict[str, str]:
+    """By arm or contrast, its difference with the interval."""
+    return {row[key]: estimate(row, "difference", form) for row in rows.to_dict("records")}
 
 
 def shown(
     study: Study, models: pd.DataFrame, against: Mapping[str, str], bleu: Mapping[str, str]
 ) -> pd.DataFrame:
-    """A row an arm, the least loss first; in the decoder's result BLEU against full attention too."""
+    """A row an arm, the least loss first."""
     rows = []
     for row in models.to_dict("records"):
         arm = row["arm"]
@@ -241,9 +250,8 @@ def shown(
             "loss": f"{row['loss']:.3f}",
             "against full": against.get(arm, ""),
             "BLEU": f"{row['bleu']:.1f}",
+            "BLEU against full": bleu.get(arm, ""),
         }
-        if study == DECODER:
-            shown["BLEU against full"] = bleu.get(arm, "")
         shown |= {"chrF": f"{row['chrf']:.1f}", "length ratio": f"{row['length_ratio']:.2f}"}
         shown |= {column.replace("_", " "): f"{row[column]:.2f}" for column in study.keys}
         rows.append(shown)

@@ -182,6 +182,15 @@ def estimated(models: pd.DataFrame) -> pd.DataFrame:
     return table[[*VIEW, *(name for name in table if name not in VIEW)]]
 
 
+def share_of_sentence(models: pd.DataFrame, described: pd.DataFrame) -> dict[str, Any]:
+    """German minus the mean of the others, in w90 as a share of the words of a sentence."""
+    whole = view_of(models).merge(described, on=MODEL)
+    shares = whole.assign(share=whole["w90"] / whole["words_per_sentence"])
+    found = differences(grid_of(shares, "share"))
+    (row,) = contrasts({"share": found[pd.notna(found)].tolist()}).to_dict("records")
+    return {str(name): value for name, value in row.items()}
+
+
 def write_result(folder: Path, collection: str, command: str) -> None:
     """The tables over models, the figure, the facts and the README of the rows in a folder."""
     models, curves = models_of(read_table(folder, "heads")), read_table(folder, "curves")
@@ -217,7 +226,9 @@ def readme(folder: Path) -> str:
     missing = [f"{source}-{target}" for source, target in pairs if (source, target) not in there]
     return render(
         __file__, facts, bible=facts["collection"] == "bible",
-        row=lambda *key: rows[key], tests=tests, missing=missing, models=described,
+        row=lambda *key: rows[key], share=(share := share_of_sentence(models, described)),
+        length_alone=share["difference_low"] <= 0 <= share["difference_high"], estimate=estimate,
+        tests=tests, missing=missing, models=described,
         languages=_shown(languages, gold), estimates=_estimates(rows),
         heads=int(read_table(folder, "heads")["head"].nunique()),
         whole=view_of(models), twins=view_of(models, UNTRAINED), by_source=_words_per_sentence(described),

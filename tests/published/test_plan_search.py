@@ -66,7 +66,8 @@ def test_contrasts_are_tested_over_corpora_and_corrected_over_all_three() -> Non
         least = max(least, p_value * (len(ordered) - rank))
         assert tests.loc[plan, "p_value"] == pytest.approx(least)
         assert tests.loc[plan, "corpora"] == 4
-        assert f"(p = {least:.3f} after Holm's correction)" in sentences_about(plan)
+        # The contrasts were chosen when the figures were known.
+        assert "p = " not in sentences_about(plan)
 
 
 def test_the_page_begins_with_what_corpora_do_not_show() -> None:
