@@ -227,7 +227,8 @@ def shown(models: pd.DataFrame) -> pd.DataFrame:
         for one in models[models["arm"] == arm].to_dict("records"):
             row[f"{one['budget']:.0f} keys"] = (
                 f"{one['loss_change']:+.3f} [{one['loss_change_low']:+.3f}, "
-                f"{one['loss_change_high']:+.3f}], {one['bleu_change']:+.1f}, {one['visible_keys']:.2f}"
+                f"{one['loss_change_high']:+.3f}], {estimate(one, 'bleu_change', '+.1f')}, "
+                f"{one['visible_keys']:.2f}"
             )
         rows.append(row)
     return pd.DataFrame(rows)

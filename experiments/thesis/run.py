@@ -33,6 +33,7 @@ from experiments.models.run import described
 from experiments.shared.published_search import ATTEMPTS, COEFFICIENTS
 from experiments.shared.readme import (
     RESULTS,
+    estimate,
     put_rows,
     read_facts,
     read_table,
@@ -290,8 +291,7 @@ def readme(out: Path) -> str:
         starts=read_table(out, "starts").set_index("init").to_dict("index"),
         by_start=long.groupby(MODEL)[DISTANCES].mean().groupby("init").mean().to_dict("index"),
         rank=EFFECTIVE_RANK, nearer_than_uniform=NEARER,
-        diagonal=encoder.groupby(["init", "trained"])[["neighbours", "neighbours_if_uniform"]]
-        .mean().to_dict("index"),
+        diagonal=near_diagonal(encoder.reset_index()), estimate=estimate,
         figures=with_thesis(shapes[shapes["site"] == "encoder"], FIGURES, own),
         spectra=with_thesis(shapes, SPECTRA, own),
         full_rank=whole["rank"][True], full_rank_untrained=whole["rank"][False],
@@ -308,6 +308,13 @@ def readme(out: Path) -> str:
         proofs=proofs.size, unproven=(~proofs).sum().sum(),
         seeds_of_search=SEEDS, sample=SAMPLE, repeats=REPEATS,
     )  # fmt: skip
+
+
+def near_diagonal(encoder: pd.DataFrame) -> dict[Any, Any]:
+    """By start and training, the weight near the diagonal over models, and what a uniform matrix has there."""
+    figures = ["neighbours", "neighbours_if_uniform"]
+    found = over_models(encoder, ["init", "trained"], figures, shares=figures)
+    return found.set_index(["init", "trained"]).to_dict("index")
 
 
 def interval(row: Mapping[str, float], name: str = "difference") -> str:
