@@ -311,7 +311,7 @@ def readme(out: Path) -> str:
 
 
 def near_diagonal(encoder: pd.DataFrame) -> dict[Any, Any]:
-    """By start and training, the weight near the diagonal over models, and what a uniform matrix has there."""
+    """By start and training, the weight near the diagonal over models, and that of a uniform matrix."""
     figures = ["neighbours", "neighbours_if_uniform"]
     found = over_models(encoder, ["init", "trained"], figures, shares=figures)
     return found.set_index(["init", "trained"]).to_dict("index")
