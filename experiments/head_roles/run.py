@@ -183,10 +183,11 @@ def by_width(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
     }  # fmt: skip
 
 
-def shares_of_threshold(table: pd.DataFrame) -> "pd.Series[float]":
-    """The figure of each head's closest label on captions as a share of its threshold, by site."""
+def shares_of_threshold(table: pd.DataFrame) -> "dict[str, pd.Series[float]]":
+    """By site, the figure of each head's closest label on captions as a share of its threshold."""
     own = table[table["text"] == CAPTIONS]
-    return (own["value"] / own["threshold"]).set_axis(own["site"])
+    by_site = (own["value"] / own["threshold"]).groupby(own["site"])
+    return {str(site): shares for site, shares in by_site}
 
 
 def nearness(table: pd.DataFrame) -> pd.DataFrame:

@@ -223,11 +223,12 @@ def readme(folder: Path) -> str:
     there = set(described[MODEL].itertuples(index=False, name=None))
     facts = read_facts(folder)
     pairs = COLLECTIONS[facts["collection"]].pairs()
+    share = share_of_sentence(models, described)
     missing = [f"{source}-{target}" for source, target in pairs if (source, target) not in there]
     return render(
         __file__, facts, bible=facts["collection"] == "bible",
-        row=lambda *key: rows[key], share=(share := share_of_sentence(models, described)),
-        length_alone=share["difference_low"] <= 0 <= share["difference_high"], estimate=estimate,
+        row=lambda *key: rows[key], share=share,
+        length_alone=not (share["difference_low"] > 0 or share["difference_high"] < 0), estimate=estimate,
         tests=tests, missing=missing, models=described,
         languages=_shown(languages, gold), estimates=_estimates(rows),
         heads=int(read_table(folder, "heads")["head"].nunique()),

@@ -117,7 +117,7 @@ def test_the_command_runs_from_text_to_readme(
     keys = table.groupby("arm")["keys_per_row"].max()
     assert max(keys["band"], keys["sigma, E trained"]) <= 5 < keys["full"]
     text = (out / "README.md").read_text("utf-8")
-    assert "**Band against full**" in text
+    assert "* Band against full: loss" in text
     assert "Number of models: 6 of 3 mechanisms" in text
     assert "Not trained yet: none; gaussian;" in text
     assert len(read_facts(out)["commands"]) == 2
@@ -139,7 +139,7 @@ def test_the_decoder_has_a_result_of_its_own_that_counts_its_keys(
     assert 1 < keys["decoder band of 2 keys"] <= 2 < keys[models.LAST_FOUR] <= 4 < keys["full"]
     assert table["cross_keys_per_row"].nunique() == 1
     text = (out / "README.md").read_text("utf-8")
-    assert "**Decoder band of 4 keys against full**" in text
+    assert "* Decoder band of 4 keys against full: loss" in text
     assert "Not trained yet: gaussian cross-attention;" in text
 
 
