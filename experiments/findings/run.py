@@ -70,7 +70,7 @@ def page(results: Path, docs: Path) -> str:
     """The page, from the tables of a folder of results; other pages of `docs` are linked where they are."""
     return render(
         __file__, {"versions": {}, "date": ""}, estimate=estimate, bleus=bleu_range,
-        reproductions=(docs / "reproductions.md").exists(),
+        reproductions=(docs / "reproductions").with_suffix(".md").exists(),
         settled=(results / "queries_and_keys" / "README.md").exists(),
         trained=trained(results), static=static(results), checked=checked(results),
         plans=plans(results), forming=forming(results), windows=windows(results),

@@ -56,7 +56,7 @@ def test_a_loss_comes_with_bleu_or_percent_of_perplexity() -> None:
 
 
 def test_pages_that_appear_are_linked(tmp_path: Path) -> None:
-    (tmp_path / "reproductions.md").write_text("# Reproductions\n")
+    (tmp_path / "reproductions").with_suffix(".md").write_text("# Reproductions\n")
     text = page(RESULTS, tmp_path)
     assert "](reproductions.md)" in text
     assert len(text.split()) <= LONGEST
