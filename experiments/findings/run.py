@@ -25,7 +25,8 @@ from experiments.head_roles.run import CAPTIONS, LABELS, NONE, shares_of_thresho
 from experiments.heads_over_training.readings import INDUCTION_HEAD
 from experiments.heads_over_training.run import even_weight
 from experiments.plan_ablation.run import CONTRASTS, SEARCHED, gained, gains, tested
-from experiments.shared.readme import RESULTS, estimate, read_table, render
+from experiments.reproductions.run import OTHER, SAME, rows_of
+from experiments.shared.readme import RESULTS, estimate, read_table, render, row_of
 from experiments.shared.translators import bleu_range
 from experiments.static_heads.run import ALL
 from experiments.static_heads.tables import FITTED
@@ -63,14 +64,14 @@ def main() -> None:
     """Writes the page and its figures."""
     for name, figure in figures(RESULTS).items():
         write_figure(figure, DOCS / FIGURES, name)
-    write_text(PAGE, page(RESULTS, DOCS))
+    write_text(PAGE, page(RESULTS))
 
 
-def page(results: Path, docs: Path) -> str:
-    """The page, from the tables of a folder of results; other pages of `docs` are linked where they are."""
+def page(results: Path) -> str:
+    """The page, from the tables of a folder of results."""
     return render(
         __file__, {"versions": {}, "date": ""}, estimate=estimate, bleus=bleu_range,
-        reproductions=(docs / "reproductions").with_suffix(".md").exists(),
+        reproduced=reproduced(results),
         settled=(results / "queries_and_keys" / "README.md").exists(),
         trained=trained(results), static=static(results), checked=checked(results),
         plans=plans(results), forming=forming(results), windows=windows(results),
@@ -105,12 +106,6 @@ def of_groups(table: pd.DataFrame, group: str, measure: str, label: str) -> Figu
     means = found.set_index(group)[[measure, f"{measure}_low", f"{measure}_high"]]
     points = {name: table.loc[table[group] == name, measure].tolist() for name in means.index}
     return draw_models(points, means.set_axis(["mean", "low", "high"], axis=1), label)
-
-
-def row_of(table: pd.DataFrame, **values: Any) -> Row:
-    """The only row of a table with these values."""
-    (row,) = table[(table[list(values)] == pd.Series(values)).all(axis=1)].to_dict("records")
-    return {str(name): value for name, value in row.items()}
 
 
 def trained(results: Path) -> Row:
@@ -305,6 +300,14 @@ def aligned(results: Path) -> Row:
         "heads": {name: 100 * heads[name] for name in ends}, "statistical": 100 * both["statistical"]["aer"],
         "spanish": [100 * one for one in spanish["aer"]], "bleu": model["validation_bleu"],
         "fast_align": FAST_ALIGN, "eflomal": EFLOMAL, "all_text": EFLOMAL_ALL_TEXT,
+    }  # fmt: skip
+
+
+def reproduced(results: Path) -> Row:
+    """How many claims of papers were judged, agree with our figures, and go the other way."""
+    verdicts = [row["verdict"] for row in rows_of(results)]
+    return {
+        "claims": len(verdicts), "same": verdicts.count(SAME), "other": verdicts.count(OTHER),
     }  # fmt: skip
 
 

@@ -12,9 +12,8 @@ import torch
 from attnlab.ablation import over_models
 from attnlab.core import counted
 from attnlab.labels import wilson_interval
-from experiments.findings.run import row_of
 from experiments.head_roles.run import CAPTIONS, TREES
-from experiments.shared.readme import read_table
+from experiments.shared.readme import read_table, row_of
 from experiments.shared.sinks import SINK_THRESHOLDS
 from experiments.shared.translators import bleu_range
 from experiments.static_heads.run import ALL, VARIANCE

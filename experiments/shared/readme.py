@@ -53,6 +53,12 @@ def read_table(folder: Path, name: str) -> pd.DataFrame:
     return pd.read_csv(folder / f"{name}.csv", float_precision="round_trip")
 
 
+def row_of(table: pd.DataFrame, **values: Any) -> dict[str, Any]:
+    """The only row of a table with these values."""
+    (row,) = table[(table[list(values)] == pd.Series(values)).all(axis=1)].to_dict("records")
+    return {str(name): value for name, value in row.items()}
+
+
 def put_rows(folder: Path, name: str, model: Facts, rows: pd.DataFrame) -> None:
     """Puts the rows of one model into a table of the folder, in place of those that it had.
 
