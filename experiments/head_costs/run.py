@@ -35,12 +35,14 @@ from experiments.shared.readme import (
     read_facts,
     read_table,
     render,
+    row_of,
     write_readme,
 )
 from experiments.shared.translators import (
     MODEL,
     are_seeds_of_languages,
     bleu_range,
+    by_depth,
     folder_of,
     layers_in,
     models_named,
@@ -261,6 +263,14 @@ def write_result(folder: Path) -> None:
     write_readme(folder, readme(folder))
 
 
+def ranks_within(folder: Path) -> dict[str, str]:
+    """Rank correlations with the cost within a site, mean of the sites, as they are shown."""
+    own = row_of(read_table(folder, "over_models"), site=WITHIN)
+    return {"models": str(own["models"])} | {
+        words: estimate(own, name, ".2f") for name, words in PREDICTORS.items()
+    }
+
+
 def readme(folder: Path) -> str:
     """The README of the result, from its tables and facts."""
     table, models = read_table(folder, "table"), read_table(folder, "models")
@@ -297,6 +307,7 @@ def readme(folder: Path) -> str:
     heads = table.drop_duplicates([*MODEL, "site", "layer", "head"]).groupby(MODEL)
     return render(
         __file__, read_facts(folder), trained_otherwise=trained_otherwise,
+        depths=by_depth(folder, ranks_within),
         layers=layers_in(table), shallow=beside, shallow_names=models_named(shallow),
         by_language=[] if by_language is None else by_language.to_dict("records"),
         heads=int(heads.size().max()), models=models, bleu=bleu_range(models["bleu"]),

@@ -35,6 +35,7 @@ from experiments.shared.translators import (
     SMALL,
     are_seeds_of_languages,
     bleu_range,
+    by_depth,
     folder_of,
     layers_in,
     models_named,
@@ -156,6 +157,7 @@ def readme(folder: Path) -> str:
     shallow = one_layer_rows(folder, "models")
     return render(
         __file__, read_facts(folder), trained_otherwise=trained_otherwise,
+        depths=by_depth(folder, shares_by_label),
         shallow_bleu="" if shallow is None else bleu_range(shallow["bleu"]),
         layers=layers_in(table), by_layer=by_layer(table),
         models=models, names=names_of(models["corpus"]), bleu=bleu_range(models["bleu"]),
@@ -168,6 +170,15 @@ def readme(folder: Path) -> str:
         with_trees=len(trees[MODEL].drop_duplicates()), tree_heads=len(trees),
         syntactic=int(trees[LABELS].str.contains("syntactic").sum()),
     )  # fmt: skip
+
+
+def shares_by_label(folder: Path) -> dict[str, str]:
+    """The share of the heads of a site with each label on captions, as it is shown."""
+    found = read_table(folder, "over_models")
+    own = found[found["text"] == CAPTIONS].to_dict("records")
+    return {"models": str(own[0]["models"])} | {
+        f"{row['site']}, {row['label']}": estimate(row, "share", ".2f") for row in own
+    }
 
 
 def by_width(table: pd.DataFrame) -> dict[str, dict[str, Any]]:

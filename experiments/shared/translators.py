@@ -4,7 +4,7 @@ import argparse
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -133,6 +133,24 @@ def one_layer_rows(folder: Path, name: str) -> pd.DataFrame | None:
     own = read_table(folder, name)["corpus"].str.removesuffix(f"-{DEEP_LAYERS}-layers")
     rows = read_table(beside, name)
     return rows[rows["corpus"].isin(own)]
+
+
+def by_depth(folder: Path, figures: Callable[[Path], dict[str, str]]) -> pd.DataFrame | None:
+    """Figures of a result of models of one layer and of those of more layers beside it, a column a depth.
+
+    Args:
+        folder: of the result.
+        figures: of a folder, each as it is shown.
+
+    Returns:
+        None where no result of more layers stands beside it.
+    """
+    deeper = sorted(folder.parent.glob(f"{folder.name}_*_layers"))
+    if not deeper:
+        return None
+    names = [path.name.removeprefix(f"{folder.name}_").replace("_", " ") for path in deeper]
+    columns = {"1 layer": figures(folder)} | dict(zip(names, map(figures, deeper), strict=True))
+    return pd.DataFrame(columns).fillna("").rename_axis("figure").reset_index()
 
 
 def trained_otherwise(layers: int) -> str:

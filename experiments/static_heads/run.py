@@ -37,6 +37,7 @@ from experiments.shared.translators import (
     MODEL,
     are_seeds_of_languages,
     bleu_range,
+    by_depth,
     folder_of,
     layers_in,
     models_named,
@@ -246,7 +247,8 @@ def readme(folder: Path) -> str:
     shallow = one_layer_rows(folder, "table")
     several, first = are_seeds_of_languages(table), table[table["seed"] == 0]
     return render(
-        __file__, read_facts(folder), trained_otherwise=trained_otherwise, layers=layers_in(heads),
+        __file__, read_facts(folder), trained_otherwise=trained_otherwise,
+        depths=by_depth(folder, costs_by_site), layers=layers_in(heads),
         shallow={} if shallow is None else half_and_all(shallow), whole=whole,
         bleu=bleu_range(whole["bleu"]), estimate=estimate,
         names=names_of(whole["corpus"]),
@@ -262,6 +264,18 @@ def readme(folder: Path) -> str:
         variance=VARIANCE,
         calibration=CALIBRATION, validation=VALIDATION, draws=DRAWS,
     )  # fmt: skip
+
+
+def costs_by_site(folder: Path) -> dict[str, str]:
+    """What static heads cost by site, in loss and BLEU, as they are shown."""
+    models = read_table(folder, "over_models")
+    own = models[(models["order"] == VARIANCE) & (models["share"] == 1)].to_dict("records")
+    changes = {"loss_change": ("loss", "+.3f"), "bleu_change": ("BLEU", "+.1f")}
+    return {"models": str(own[0]["models"])} | {
+        f"every head static, {row['scope']}: {name}": estimate(row, column, form)
+        for row in own
+        for column, (name, form) in changes.items()
+    }
 
 
 def half_and_all(table: pd.DataFrame) -> dict[str, dict[Any, Any]]:
