@@ -126,8 +126,8 @@ def planted_labels(found: Result) -> dict[str, pd.DataFrame]:
                 "function": function, "significance": standing, "structure": "band",
                 "structure_runner_up": "column", "structure_margin_bits_per_row": 0.3,
                 "structure_tie": False, "mass_on_special": 0.2,
-                "ablation_loss_change": 0.01 * head["head"],
-                "ablation_loss_change_low": 0.01 * head["head"] - 0.005, "ablation_loss_change_high": 0.03,
+                "loss_change": 0.01 * head["head"],
+                "loss_change_low": 0.01 * head["head"] - 0.005, "loss_change_high": 0.03,
             })  # fmt: skip
             controls.append({
                 **of_head, "label": function, "control": NAN, "control_kind": "", "denominator": 2000,

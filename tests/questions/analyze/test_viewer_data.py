@@ -189,7 +189,7 @@ def test_maps_tell_significant_roles_from_those_that_are_only_confirmed(analysis
         ("positional", "P", 2, "1 ✓"),
         ("syntactic", "S", 2, ""),
     ]
-    assert analysis.contents().answers == [
+    assert list(analysis.contents().answers) == [
         "2 of 6 heads have a role that is confirmed against controls: 1 positional, 1 sink.",
         "The loss rises most without encoder.0.2, by 0.020 nats per token.",
     ]
