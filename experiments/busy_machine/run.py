@@ -9,6 +9,7 @@ version 1 that may be made here.
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -47,11 +49,16 @@ def main() -> None:
     """Trains in every surrounding in every way, and writes the speeds."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     surroundings = [*((busy, None) for busy in BUSY), *((0, quota) for quota in QUOTAS)]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for number in range(ROUNDS):
         for busy, quota in surroundings:
             for threads, variables in ways().items():
-                row = {"round": number, "busy_processes": busy, "quota": quota, "threads": threads}
+                row: dict[str, Any] = {
+                    "round": number,
+                    "busy_processes": busy,
+                    "quota": quota,
+                    "threads": threads,
+                }
                 rows.append(row | measure(variables, busy, quota))
                 print(rows[-1], flush=True)
     write_table(OUT / "table.csv", pd.DataFrame(rows))
@@ -120,22 +127,26 @@ def cgroup(quota: float | None) -> Iterator[str]:
 def readme(folder: Path) -> str:
     """The README of the result, from its table and facts."""
     table, facts = read_table(folder, "table"), read_facts(folder)
-    medians = (
-        table.assign(quota=table["quota"].fillna("none"))
-        .groupby(["busy_processes", "quota", "threads"], sort=False)[
-            ["steps_per_minute", "others_share"]
-        ]
-        .median()
-    )
-    speeds = medians["steps_per_minute"].unstack("threads")
-    quiet, three = (speeds.loc[(busy, "none")] for busy in (0, 3))
+    table["quota"] = table["quota"].fillna("none")
+    keys = ["busy_processes", "quota", "threads"]
+    medians = table.groupby(keys, sort=False)[["steps_per_minute", "others_share"]].median()
+
+    def ratio(surroundings: tuple[int, float | str], way: str, other: float) -> float:
+        return (
+            float(medians["steps_per_minute"][(*surroundings, way)]) / other if other else math.inf
+        )
+
+    def speed(surroundings: tuple[int, float | str], way: str) -> float:
+        return ratio(surroundings, way, 1.0)
+
+    quiet, three = (0, "none"), (3, "none")
     # Processors are shared evenly among threads that never wait.
     fair = facts["processors"] / (facts["processors"] + 3)
     return render(
-        __file__, facts, medians=medians.reset_index(), rounds=table["round"].nunique(),
-        quiet=quiet["chosen"] / quiet["default"], fair=fair,
-        of_fair=three["chosen"] / (quiet["chosen"] * fair),
-        of_one={quota: speeds.loc[(0, quota), "chosen"] / speeds.loc[(0, quota), "one"] for quota in QUOTAS},
+        __file__, facts, medians=medians.reset_index(), rounds=table["round"].nunique(), fair=fair,
+        quiet=ratio(quiet, "chosen", speed(quiet, "default")),
+        of_fair=ratio(three, "chosen", speed(quiet, "chosen") * fair),
+        of_one={quota: ratio((0, quota), "chosen", speed((0, quota), "one")) for quota in QUOTAS},
         least_quiet=LEAST_QUIET, least_fair=LEAST_FAIR, most_seconds=MOST_SECONDS,
     )  # fmt: skip
 
