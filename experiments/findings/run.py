@@ -242,7 +242,7 @@ def pruning(results: Path) -> list[Row]:
         {
             kind: row_of(test, kind=kind, heads_left=left)
             for kind in ("pruned", "random")
-        } | {"left": left, "heads": int(test["heads"].max()), "bleu": test["bleu"].iloc[0]}
+        } | {"left": left, "heads": int(test["head_count"].max()), "bleu": test["bleu"].iloc[0]}
         for left in PRUNED
     ]  # fmt: skip
 
