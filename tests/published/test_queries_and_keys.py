@@ -61,7 +61,7 @@ def test_a_model_is_kept_as_rows_from_which_its_scores_follow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def model_of(model: models.Trained, *, data: Path, runs: Path) -> object:
-        sections = {"model": SETTINGS["model"]}
+        sections = {"model": dict(SETTINGS["model"])}
         if model.arm == models.BIAS:
             sections["model"] |= {"positions": "relative"}
         sections["optimizer"] = SETTINGS["optimizer"] | {"epochs": 1, "seed": model.seed}

@@ -432,7 +432,8 @@ def test_kept_matrices_stay_under_the_limit_and_come_back_from_their_file(tmp_pa
     alone = {"layers": [1], "keep_matrices": 1, "keep_bytes": exact.nbytes}
     kept = capture((model, TOKENIZER), SENTENCES, **alone).kept.matrices
     assert kept[0, "encoder", 1].dtype == torch.float32, "all of the limit is used"
-    torch.testing.assert_close(kept[0, "encoder", 1], exact, atol=1e-6, rtol=0)
+    # Other layers and sentences in a batch are summed in another order.
+    torch.testing.assert_close(kept[0, "encoder", 1], exact, atol=3e-6, rtol=0)
     half = capture((model, TOKENIZER), SENTENCES, keep_matrices=2, keep_dtype=torch.float16).kept
     assert half.matrices[0, "encoder", 1].dtype == torch.float16
 

@@ -119,7 +119,7 @@ def test_launched_processes_write_what_one_writes(launcher: str, tmp_path: Path)
         cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("closest role") == 1, "one process speaks"
+    assert done.stdout.count("have a role that is confirmed") == 1, "one process speaks"
     assert CliRunner().invoke(app, [*words, str(tmp_path / "one")]).exit_code == 0
     for name in TABLES:
         one, two = (pd.read_csv(tmp_path / run / f"{name}.csv") for run in ("one", "two"))
