@@ -30,7 +30,7 @@ OTHERS = [
 
 
 def system(name: str, kind: str, aer: float, heads: str = "", own: float = 0.31) -> dict[str, Any]:
-    row: dict[str, Any] = {"system": name, "kind": kind, "row": "input" if heads else ""}
+    row: dict[str, Any] = {"system": name, "system_kind": kind, "row": "input" if heads else ""}
     row |= {"heads": heads, "pairs": 250, "links_given": 4321}
     for estimate in SCORES:
         value = aer if estimate.name == "aer" else 1 - aer
@@ -114,7 +114,9 @@ def alignment(
         )  # fmt: skip
         table = pd.DataFrame(systems)
     else:
-        table = pd.DataFrame(systems)[["system", "kind", "row", "heads", "pairs", "links_given"]]
+        table = pd.DataFrame(systems)[
+            ["system", "system_kind", "row", "heads", "pairs", "links_given"]
+        ]
     details = {
         "chosen_by": "gold links" if gold else "concentration, coverage, monotonicity, agreement",
         "gold": gold, "row": row, "layers": LAYERS, "heads_per_layer": HEADS,

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from attnlab.attention import SigmaAttention, load_frequencies, make
-from attnlab.core import InputError
+from attnlab.core import InputError, briefly
 from attnlab.figures.heatmaps import draw_heads
 
 # Dimensions of the queries and keys that are drawn, and number of token ids.
@@ -66,13 +66,13 @@ def draw_mechanism(
     if not 1 <= tokens <= _MOST_TOKENS:
         msg = f"A pattern is drawn of 1 to {_MOST_TOKENS} tokens, not {tokens}."
         raise InputError(msg)
-    names = [specification] if isinstance(specification, str) else list(specification)
-    if not names:
-        msg = "There is no mechanism to draw; name at least one, such as band(window=2)."
+    names = [specification] if isinstance(specification, str) else specification
+    if not isinstance(names, list | tuple) or not names:
+        msg = f"{briefly(specification)} names no mechanism; give one, such as band(window=2), or a list."
         raise InputError(msg)
     patterns = [pattern(name, tokens, causal=causal, seed=seed) for name in names]
     return draw_heads(
         torch.stack(patterns),
-        names=names,
+        names=list(names),
         legend="1: scored; of mechanisms without single scores, the weight; rows: queries, columns: keys",
     )

@@ -521,9 +521,6 @@ class Capture(ShortRepr):
         """One row per head, see `HeadStatistics.heads`."""
         return self.statistics.heads()
 
-    def __repr__(self) -> str:
-        return repr(self.table)
-
     def _repr_html_(self) -> str:
         return self.table.to_html()
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,11 +34,13 @@ def call_of(question: str, source: object, settings: Settings) -> dict[str, Any]
     and the words of a terminal, where the options can be typed. Paths are `path_label`s.
     """
     label, folder = _source(source)
+    fields = option_fields(type(settings))
     given = {
         field.name: value
-        for field in option_fields(type(settings))
+        for field in fields
         if field.is_given(value := getattr(settings, field.name))
     }
+    named = [given[field.name] for field in fields if Path in field.kinds() and field.name in given]
     words = words_typed(settings)
     typed = None if folder is None or words is None else ["attnlab", question, label, *words]
     return {
@@ -47,7 +49,7 @@ def call_of(question: str, source: object, settings: Settings) -> dict[str, Any]
         "options": {name: _plain(value) for name, value in given.items()},
         "seed": getattr(settings, "seed", None),
         "command": "" if typed is None else shlex.join(typed),
-        "files": {} if folder is None else _files(folder, given),
+        "files": {} if folder is None else _files(folder, named),
         "versions": versions(("torch", "transformers")),
     }
 
@@ -93,11 +95,10 @@ def _plain(value: Any) -> Any:
     return {"count": len(value), "sha256": hashlib.sha256(repr(value).encode()).hexdigest()}
 
 
-def _files(source: Path, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _files(source: Path, named: Iterable[Any]) -> dict[str, dict[str, Any]]:
     """What tells the files of weights and those that options name from others, by name."""
     weights = [path for pattern in _WEIGHTS for path in sorted(source.glob(pattern))]
-    named = [Path(value) for value in given.values() if isinstance(value, str | Path)]
-    read = (path for path in (source, *weights, *named) if path.is_file())
+    read = (path for path in (source, *weights, *map(Path, named)) if path.is_file())
     return {path.name: _fingerprint(path) for path in read}
 
 

@@ -16,7 +16,8 @@ def test_embed_and_neighbours(attnlab, tmp_path: Path) -> None:
     assert "8 dimensions" in err
     status, out, err = attnlab("neighbours", folder, "the", "a", "--count", 2, "--out", near)
     assert status == 0, err
-    assert [line.split()[0] for line in out.splitlines()[2:]] == ["the", "a"]
+    assert out.startswith("Nearest to the: ")
+    assert [line.split()[0] for line in out.splitlines()[4:]] == ["the", "a"]
     assert (near / "figures" / "map.svg").read_text("utf-8").endswith("</svg>\n")
     status, out, _ = attnlab("neighbours", folder, "the", "--count", 2, "--json")
     assert {row["word"] for row in json.loads(out)["neighbours"]} == {"the"}

@@ -1,5 +1,7 @@
 """Patterns of mechanisms are those that they score, and are drawn one a panel."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -44,11 +46,12 @@ def test_every_mechanism_has_a_pattern(name: str) -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_panels_are_named_after_their_mechanisms() -> None:
+def test_panels_are_named_after_their_mechanisms(as_users_call_it: None) -> None:
     names = ["band(window=2)", "full"]
     figure = plot.mechanism(names, tokens=8)
     assert [axes.get_title(loc="left") for axes in figure.axes][:2] == names
     with pytest.raises(InputError, match="1 to 128 tokens"):
         plot.mechanism("full", tokens=500)
-    with pytest.raises(InputError, match="at least one"):
-        plot.mechanism([])
+    for given in ([], None, 5, Path("x.csv")):
+        with pytest.raises(InputError, match="names no mechanism; give one"):
+            plot.mechanism(given)

@@ -35,6 +35,7 @@ TABLES: dict[str, tuple[Callable[[Any], object], str]] = {
     "windows": (plot.windows, "analyze(...).fits"),
 }
 OTHERS: dict[str, Callable[[Any], object]] = {
+    "head": lambda given: plot.head(given, "encoder.0.0"),
     "matrices": lambda given: plot.matrices(given, ["a"], ["a"], title="t", names=["0.0"]),
     "save": lambda given: plot.save(given, "x.png"),
     "spectrum": plot.spectrum,
@@ -53,9 +54,8 @@ BARE = pd.DataFrame({"site": ["encoder"], "layer": [0], "head": [0], "nearest": 
 
 
 def test_every_function_is_here() -> None:
-    assert {name.split(",")[0].split(" ")[0] for name in TABLES} | set(OTHERS) | CONSTANTS == set(
-        plot.__all__
-    )
+    drawn = {name.split(",")[0].split(" ")[0] for name in TABLES} | set(OTHERS)
+    assert drawn | CONSTANTS | {"mechanism"} == set(plot.__all__)
     plot.importance(HEADS, CUMULATIVE)
 
 

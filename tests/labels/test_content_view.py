@@ -126,7 +126,7 @@ def test_every_count_equals_loops(site: str, left: bool) -> None:
         else:
             assert counts.rare is None
         sink = counts.sink.mass
-        assert counts.sink.kinds == ("punctuation", "first token")
+        assert counts.sink.kinds == ("punctuation", "first")
         for kind, expected in enumerate((oracle.punctuation(mine), oracle.first_position(mine))):
             share, rows = expected
             assert sink.denominator.sum(0)[head, kind].item() == rows
@@ -257,7 +257,7 @@ def test_the_first_token_is_a_sink_among_content_unless_it_is_special(
     found = functions(site)
     found.update(layer(matrices, sentences, site=site, left=left, padding=math.nan))
     sink = of_view(found, site, CONTENT).sink
-    column = sink.kinds.index("first token")
+    column = sink.kinds.index("first")
     for head in range(2):
         told = [
             (matrix[head].tolist(), counted_rows(words, site), specials(words),

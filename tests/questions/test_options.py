@@ -159,7 +159,7 @@ def test_a_list_in_place_of_a_file_is_told_where_it_goes(
     with pytest.raises(InputError, match=message):
         getattr(attnlab, name)("no model", **{option: ["A sentence."]})
     help_text = str(getattr(attnlab, name).__doc__)
-    assert re.search(rf"\n    {instead}: Maximum number of [^\n]*Or a list of them\.", help_text)
+    assert re.search(rf"\n    {instead}: Maximum number of [^\n]*Or a list of them, or", help_text)
 
 
 def test_a_value_of_the_wrong_kind_is_named() -> None:

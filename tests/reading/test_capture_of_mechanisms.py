@@ -43,6 +43,7 @@ SPECS = [
     "fixed(pattern='previous')",
     "topk(k=2)",
     "keys(offsets=(-1, 0), first=1)",
+    "graph(edges=((0, 0), (1, 0), (1, 2), (3, 1)))",
     "static(offsets=(-1, 0), weights=(0.5, 0.25))",
     "gaussian(offset=-1)",
     "synthesizer(max_length=37)",

@@ -55,8 +55,11 @@ def draw_head(result: Result, head: str | Head, *, sentence: int | None = None) 
         sentence: its number; None: the first that is kept.
 
     Raises:
-        InputError: no matrix of that head and sentence is kept.
+        InputError: it is no result, or no matrix of that head and sentence is kept.
     """
+    if not isinstance(result, Result):
+        msg = f"A head is drawn from a result and not from {briefly(result)}; give one of analyze(...)."
+        raise InputError(msg)
     kept, name = result.matrices, str(head)
     for (number, site, layer), matrix in kept.matrices.items():
         names = [str(Head(site, layer, one)) for one in kept.heads or range(len(matrix))]

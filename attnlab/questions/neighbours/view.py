@@ -27,8 +27,10 @@ def contents(result: Result) -> Contents:
 
 
 def answers(result: Result) -> list[str]:
-    """The neighbours of each word, a sentence each."""
-    return [f"Nearest to {word}: {near}." for word, near in _near(result)]
+    """The nearest neighbour of each word, in one sentence."""
+    nearest = result.neighbours.drop_duplicates("word")
+    pairs = zip(nearest["word"], nearest["neighbour"], strict=True)
+    return [f"Nearest {'; '.join(f'to {shown(str(a))}: {shown(str(b))}' for a, b in pairs)}."]
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:

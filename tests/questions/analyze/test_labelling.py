@@ -294,5 +294,5 @@ def test_the_command(tmp_path: Path, ignore: bool) -> None:
         table = pd.read_csv(tmp_path / "out" / f"{name}.csv")
         assert list(dict.fromkeys(table["keys"])) == list(views), name
     said = " ".join(done.output.split())
-    assert "0 of 6 heads have a role that is confirmed and significant against controls" in said
+    assert "0 of 6 heads have a role that is confirmed against controls" in said
     assert (tmp_path / "out" / "controls.csv").is_file()

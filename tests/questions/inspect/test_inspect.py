@@ -100,11 +100,11 @@ def test_moves_of_words_equal_a_loop() -> None:
     forms = [[word.form for word in words_of(tokenizer, text)] for text in TEXTS]
     assert found.details["words"] == forms
     for row in found.moves.itertuples():
-        one = found.vectors[0][row.layer, row.first]
-        other = found.vectors[1][row.layer, row.second]
+        one = found.vectors[0][row.hidden_state, row.first]
+        other = found.vectors[1][row.hidden_state, row.second]
         assert row.cosine == pytest.approx(float(F.cosine_similarity(one, other, dim=0)), abs=1e-5)
         different = [
-            float(F.cosine_similarity(one[row.layer], other[row.layer], dim=0))
+            float(F.cosine_similarity(one[row.hidden_state], other[row.hidden_state], dim=0))
             for form, one in every
             for name, other in every
             if form != name
