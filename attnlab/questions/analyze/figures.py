@@ -57,8 +57,9 @@ def draw_head(result: Result, head: str | Head, *, sentence: int | None = None) 
     Raises:
         InputError: it is no result, or no matrix of that head and sentence is kept.
     """
-    if not isinstance(result, Result):
-        msg = f"A head is drawn from a result and not from {briefly(result)}; give one of analyze(...)."
+    given: object = result
+    if not isinstance(given, Result):
+        msg = f"A head is drawn from a result and not from {briefly(given)}; give one of analyze(...)."
         raise InputError(msg)
     kept, name = result.matrices, str(head)
     for (number, site, layer), matrix in kept.matrices.items():
