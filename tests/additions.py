@@ -302,7 +302,7 @@ FIGURE = Addition(
         ],
         "questions/neighbours/view.py": [
             before(
-                "    answers = [",
+                "    return Contents(figures)",
                 '    figures.append(DrawnFigure("cosines", draw_cosines(result.neighbours), "By rank."))\n',
             ),
             before(

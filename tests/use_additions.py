@@ -85,7 +85,7 @@ def mechanism() -> None:
         model(), [5], families=["near"], criterion="l1", quick=True,
         text=FOLDER / "held_out", calibration_text=FOLDER / "training",
     )  # fmt: skip
-    assert set(planned.mechanisms["family"]) == {"near"}
+    assert set(planned.mechanisms["mechanism_family"]) == {"near"}
 
 
 def label() -> None:

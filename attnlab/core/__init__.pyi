@@ -122,6 +122,7 @@ from .options import options_of as options_of
 from .options import words_typed as words_typed
 from .pretrained import MECHANISM_NAME as MECHANISM_NAME
 from .pretrained import READ_WITH_PLAN as READ_WITH_PLAN
+from .pretrained import model_on_meta as model_on_meta
 from .pretrained import read_pretrained as read_pretrained
 from .processes import Processes as Processes
 from .processes import Sums as Sums

@@ -33,7 +33,14 @@ from typing import (
 
 from attnlab.core.errors import InputError
 from attnlab.core.limits import LARGEST_NUMBER
-from attnlab.core.texts import briefly, check_characters, nearest, read_lines, texts_of
+from attnlab.core.texts import (
+    briefly,
+    check_characters,
+    nearest,
+    path_label,
+    read_lines,
+    texts_of,
+)
 
 # Sentences in one forward pass, where nothing else is said.
 BATCH_SIZE = 32
@@ -154,6 +161,14 @@ class OptionField:
         # Of arrays `==` is no truth.
         return not (type(value) is type(self.default) and value == self.default)
 
+    def labelled(self, value: Any) -> Any:
+        """The value with paths as results name them, see `path_label`."""
+        if isinstance(value, list | tuple):
+            return [self.labelled(item) for item in value]
+        inner = [part for kind in self.kinds() for part in (kind, *_inner_kinds(kind))]
+        named = isinstance(value, Path) or (isinstance(value, str) and Path in inner)
+        return path_label(value) if named else value
+
     def several(self, value: Any) -> Any:
         """A value as a sequence, where one is wanted.
 
@@ -163,6 +178,9 @@ class OptionField:
         Raises:
             InputError: what should be sentences is something else.
         """
+        if isinstance(value, Real) and value is not True and value is not False:
+            # NumPy's numbers go into no JSON, and torch takes none as a seed.
+            value = _plain(value)
         if any(tuple[str, str] in _inner_kinds(kind) for kind in self.kinds()):
             if _names_file(value):
                 rows = [tuple(line.split("\t")) for line in read_lines(value) if line.strip()]
@@ -245,10 +263,10 @@ def _read_fields(settings: type[Settings]) -> tuple[OptionField, ...]:
     return tuple(fields)
 
 
-def words_typed(settings: Settings) -> list[str] | None:
+def words_typed(settings: Settings, *, labelled: bool = False) -> list[str] | None:
     """What one types for the options that differ from their defaults; None where one of them is a list.
 
-    A list of texts can be handed in only in Python.
+    Paths are `path_label`s where they are to be labelled. A list of texts can be handed in only in Python.
     """
     arguments: list[str] = []
     flags: list[str] = []
@@ -261,7 +279,11 @@ def words_typed(settings: Settings) -> list[str] | None:
             return None
         if several and option.read is not None:
             value, several = ",".join(map(str, value)) or option.none, False
-        words = [str(one) for one in (value if several else (value,)) if one is not None]
+        words = [
+            str(field.labelled(one) if labelled else one)
+            for one in (value if several else (value,))
+            if one is not None
+        ]
         flag = (*option.flags, f"--{field.name.replace('_', '-')}")[0]
         if option.argument:
             arguments += words

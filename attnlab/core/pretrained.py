@@ -182,15 +182,24 @@ def _makes_models(kind: Any) -> bool:
     return hasattr(kind, "from_config") or issubclass(kind, torch.nn.Module)
 
 
+def model_on_meta(kind: Any, config: PreTrainedConfig) -> Any:
+    """The model of a configuration without memory for its numbers.
+
+    Args:
+        kind: a class of models of transformers.
+        config: read by `read_pretrained`.
+    """
+    with torch.device("meta"), torch.random.fork_rng(devices=[]):
+        automatic = hasattr(kind, "from_config")
+        return kind.from_config(config, trust_remote_code=False) if automatic else kind(config)
+
+
 def _model_on_meta(kind: Any, source: str | Path) -> Any:
     """The model in a folder without memory for its numbers; None where it cannot be made."""
-    is_automatic = hasattr(kind, "from_config")
     try:
-        config = read_pretrained(AutoConfig if is_automatic else kind.config_class, source)
-        with torch.device("meta"), torch.random.fork_rng(devices=[]):
-            return (
-                kind.from_config(config, trust_remote_code=False) if is_automatic else kind(config)
-            )
+        automatic = hasattr(kind, "from_config")
+        config = read_pretrained(AutoConfig if automatic else kind.config_class, source)
+        return model_on_meta(kind, config)
     except InputError:
         raise
     except Exception:  # noqa: BLE001 - what reads it next says what is wrong with it

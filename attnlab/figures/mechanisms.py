@@ -1,6 +1,7 @@
 """The pattern of a mechanism: which keys a query sees, or with which weights, whatever the model."""
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ def pattern(
     """
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         mechanism = make(specification, causal=causal, heads=1, vocabulary=_TYPES).eval()
     query, key = torch.randn(2, 1, 1, tokens, _DIM, generator=generator)
     ids = torch.randint(_TYPES, (1, tokens), generator=generator)
@@ -63,11 +64,13 @@ def draw_mechanism(
     Raises:
         InputError: there is no such mechanism, it has no such form, or there are too many tokens.
     """
-    if not 1 <= tokens <= _MOST_TOKENS:
+    given: Any = tokens
+    if not isinstance(given, Integral) or not 1 <= tokens <= _MOST_TOKENS:
         msg = f"A pattern is drawn of 1 to {_MOST_TOKENS} tokens, not {tokens}."
         raise InputError(msg)
-    names = [specification] if isinstance(specification, str) else specification
-    if not isinstance(names, list | tuple) or not names:
+    names: Any = [specification] if isinstance(specification, str) else specification
+    texts = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+    if not texts or not names:
         msg = f"{briefly(specification)} names no mechanism; give one, such as band(window=2), or a list."
         raise InputError(msg)
     patterns = [pattern(name, tokens, causal=causal, seed=seed) for name in names]

@@ -3,10 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from attnlab.attention import PLAN_ENTRY, install_saved, saved_plan
-from attnlab.core import InputError, model_source, read_pretrained, reason
+from attnlab.core import InputError, model_on_meta, model_source, read_pretrained, reason
 from attnlab.models.loaded import Model, Source, handed_in
 from attnlab.models.run import load
 from attnlab.models.run_folder import is_run
@@ -68,10 +66,8 @@ def _skeleton(folder: Path) -> Any:
         config: Any = read_pretrained(transformers.AutoConfig, folder)
         named = list(config.architectures or ())
         kind = getattr(transformers, named[0], None) if named else None
-        with torch.device("meta"), torch.random.fork_rng(devices=[]):
-            if isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel):
-                return kind(config)
-            return transformers.AutoModel.from_config(config, trust_remote_code=False)
+        known = isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)
+        return model_on_meta(kind if known else transformers.AutoModel, config)
     except UNREADABLE as error:
         msg = (
             f"No model can be made of {folder / CONFIGURATION} ({reason(error)}); restore the file."

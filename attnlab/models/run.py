@@ -72,6 +72,7 @@ ARCHITECTURE = (
 )  # fmt: skip
 
 
+# Called with (what is being done, done, in all).
 Progress = Callable[[str, int, int], None]
 
 
@@ -422,9 +423,6 @@ def new_record(
         "versions": versions(),
         "threads": torch.get_num_threads(),
     }
-
-
-# Called with (what is being done, done, in all).
 
 
 def translate(

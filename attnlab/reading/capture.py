@@ -524,16 +524,24 @@ class Capture(ShortRepr):
     def _repr_html_(self) -> str:
         return self.table.to_html()
 
-    def __getitem__(self, layer: tuple[Site, int]) -> list[Float[Tensor, "head query key"]]:
-        """Kept matrices of a layer, such as `("decoder", 3)`, by sentence.
+    def __getitem__(self, name: str | tuple[Site, int]) -> list[Float[Tensor, "*head query key"]]:
+        """Kept matrices by sentence: of a layer, `decoder.3` or `("decoder", 3)`, or of a head, `decoder.3.1`.
 
         Raises:
             InputError: no matrices of it were kept.
         """
-        found = [matrix for at, matrix in self.kept.matrices.items() if at[1:] == layer]
+        wanted = name if isinstance(name, str) else ".".join(map(str, name))
+        kept = self.kept.matrices.items()
+        found = [matrix for at, matrix in kept if layer_name(*at[1:]) == wanted]
+        layer, _, head = wanted.rpartition(".")
+        for at, matrix in kept:
+            heads = [str(one) for one in self.kept.heads or range(len(matrix))]
+            if layer_name(*at[1:]) == layer and head in heads:
+                found.append(matrix[heads.index(head)])
         if not found:
-            kept = ", ".join(sorted({layer_name(*at[1:]) for at in self.kept.matrices})) or "none"
-            msg = f"No matrices of {briefly(layer)} were kept, of layers: {kept}; set keep_matrices higher."
+            layers = dict.fromkeys(layer_name(*at[1:]) for at, _ in kept)
+            there = f"there are {', '.join(layers)}" if layers else "set keep_matrices higher"
+            msg = f"No matrices of {briefly(wanted)} were kept; {there}."
             raise InputError(msg)
         return found
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -40,13 +40,21 @@ def call_of(question: str, source: object, settings: Settings) -> dict[str, Any]
         for field in fields
         if field.is_given(value := getattr(settings, field.name))
     }
-    named = [given[field.name] for field in fields if Path in field.kinds() and field.name in given]
-    words = words_typed(settings)
+    named = {
+        field.name: given[field.name]
+        for field in fields
+        if Path in field.kinds() and isinstance(given.get(field.name), str | Path)
+    }
+    words = words_typed(settings, labelled=True)
     typed = None if folder is None or words is None else ["attnlab", question, label, *words]
     return {
         "question": question,
         "source": label,
-        "options": {name: _plain(value) for name, value in given.items()},
+        "options": {
+            field.name: _plain(field.labelled(given[field.name]))
+            for field in fields
+            if field.name in given
+        },
         "seed": getattr(settings, "seed", None),
         "command": "" if typed is None else shlex.join(typed),
         "files": {} if folder is None else _files(folder, named),
@@ -86,8 +94,6 @@ def _source(source: object) -> tuple[str, Path | None]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Path):
-        return path_label(value)
     if not isinstance(value, list | tuple):
         return value if isinstance(value, str | int | float | None) else type(value).__name__
     if len(value) <= _MOST_LISTED:
@@ -95,11 +101,11 @@ def _plain(value: Any) -> Any:
     return {"count": len(value), "sha256": hashlib.sha256(repr(value).encode()).hexdigest()}
 
 
-def _files(source: Path, named: Iterable[Any]) -> dict[str, dict[str, Any]]:
-    """What tells the files of weights and those that options name from others, by name."""
-    weights = [path for pattern in _WEIGHTS for path in sorted(source.glob(pattern))]
-    read = (path for path in (source, *weights, *map(Path, named)) if path.is_file())
-    return {path.name: _fingerprint(path) for path in read}
+def _files(source: Path, named: Mapping[str, str | Path]) -> dict[str, dict[str, Any]]:
+    """What tells files from others: of weights by their names, of options by those of the options."""
+    weights = {path.name: path for pattern in _WEIGHTS for path in sorted(source.glob(pattern))}
+    read = {source.name: source, **weights, **{name: Path(path) for name, path in named.items()}}
+    return {name: _fingerprint(path) for name, path in read.items() if path.is_file()}
 
 
 def _fingerprint(path: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from markupsafe import Markup
 
-from attnlab.core import AttnlabError, Head, InputError, layer_name, write_text
+from attnlab.core import AttnlabError, Head, InputError, briefly, layer_name, write_text
 from attnlab.evaluation import versions_in_words
 from attnlab.models import Model, Source, model_of
 from attnlab.reading import (
@@ -35,6 +35,7 @@ from attnlab.results.page.rendering import (
     stored_vectors,
 )
 from attnlab.results.result import Result
+from attnlab.results.result_files import check_file_free
 
 # Of the matrices of one text; a page holds far less.
 _MOST_BYTES = 2**29
@@ -67,18 +68,21 @@ class HeadViewer:
         )
         return str(frame.format(self.page, self.height))
 
-    def write(self, path: str | Path) -> None:
+    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes the page to a file.
 
         Raises:
+            InputError: the file is there and not to be replaced, or of a model.
             AttnlabError: it could not be written.
         """
+        check_file_free(path, {}, overwrite=overwrite, option="path")
         write_text(Path(path), self.page)
 
 
 def show(
     source: Source | Result,
     text: Text | tuple[Audio, str] | None = None,
+    other: str | None = None,
     *,
     head: str | Head | None = None,
     sentence: int | None = None,
@@ -95,6 +99,7 @@ def show(
         text: a text, or a pair: (text, translation) for an encoder-decoder, (audio, transcript) for
             Whisper, two sentences for a model of one stack whose tokenizer has a form for them. Without a
             translation an encoder-decoder reads its own greedy one.
+        other: the second of a pair, in place of a pair as `text`.
         head: the one to begin with, such as `encoder.0.3`; without it all of them.
         sentence: of an analysis, the number of the sentence to begin with, from 0.
         device: the name of a device; None: a GPU if there is one and the model is read here.
@@ -104,6 +109,11 @@ def show(
         InputError: a text that the model cannot read, or the result of another question or without kept
             matrices, or no such head, sentence or device.
     """
+    if other is not None:
+        if not isinstance(text, str):
+            msg = f"A second text goes with a text, not with {briefly(text)}; give a pair alone."
+            raise InputError(msg)
+        text = (text, other)
     if isinstance(source, Result):
         if text is not None:
             msg = "A result shows the sentences that it kept; leave text out, or hand in the model."

@@ -8,6 +8,7 @@ writes benchmarks/generation/. Every cache is filled with random numbers as if i
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pandas as pd
 import torch
@@ -56,7 +57,7 @@ def main() -> None:
     table = pd.DataFrame(rows).groupby(["cache", "tokens"], sort=False, as_index=False)
     write_table(OUT / "table.csv", table.agg(ms=("ms", "min"), bytes=("bytes", "first")))
     write_facts(OUT, __file__, "torch", "transformers", threads=torch.get_num_threads())
-    write_readme(OUT, readme())
+    write_readme(OUT, readme(OUT))
 
 
 def measured(model: LlamaForCausalLM, length: int) -> Iterator[tuple[str, tuple[float, int]]]:
@@ -135,9 +136,9 @@ def latest_keys(cache: Cache, length: int) -> Cache:
     return cache
 
 
-def readme() -> str:
+def readme(folder: Path) -> str:
     """The README of the result, from its table and facts."""
-    table = read_table(OUT, "table")
+    table = read_table(folder, "table")
     wide = table.pivot_table(index="tokens", columns="cache", values="ms")
     sizes = table.pivot_table(index="tokens", columns="cache", values="bytes")
     names = list(dict.fromkeys(table["cache"]))
@@ -149,7 +150,7 @@ def readme() -> str:
     longest, shortest = wide.index.max(), 512
     return render(
         __file__,
-        read_facts(OUT),
+        read_facts(folder),
         table=shown,
         longest=longest,
         ratios={name: wide.loc[longest, name] / wide.loc[longest, LINEAR] for name in names[:2]},

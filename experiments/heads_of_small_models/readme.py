@@ -205,7 +205,7 @@ def pruning(models: Models) -> pd.DataFrame:
                 "model": name,
                 "kind": row["kind"],
                 "penalty": f"{row['penalty']:g}" if pd.notna(row["penalty"]) else "",
-                "heads left": f"{row['heads_left']} of {row['heads']}",
+                "heads left": f"{row['heads_left']} of {row['head_count']}",
                 "encoder/decoder/cross": "/".join(str(row[f"{s}_left"]) for s in SITES),
                 "BLEU": f"{row['bleu']:.1f}",
                 "change": estimate(row, "bleu_change", "+.1f"),

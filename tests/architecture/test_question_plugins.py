@@ -243,8 +243,10 @@ except attnlab.core.errors.InputError as error:
 """
     done = distribution.python("-c", code)
     assert done.returncode == 0, done.stderr
-    assert "weights " in done.stdout.splitlines()[0]
-    assert done.stdout.splitlines()[0].endswith("norm_2")
+    answer, _, table = done.stdout.partition("\n\n")
+    assert answer.startswith("The largest norm is ")
+    assert "weights " in table.splitlines()[0]
+    assert table.splitlines()[0].endswith("norm_2")
     assert "smallest must be at least 0, not -1." in done.stdout
     first, second = ((distribution.folder / name) for name in ("out", "copy"))
     for name in WRITTEN:

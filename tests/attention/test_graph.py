@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from attnlab.attention import make
+from attnlab.attention.mechanisms.graph import Graph
 from attnlab.attention.registry import parse
 from attnlab.core.errors import InputError
 
@@ -26,13 +27,13 @@ def test_rows_are_the_softmax_over_neighbours_written_as_loops() -> None:
     for batch in range(2):
         for head in range(2):
             for row in range(5):
-                near = [j for i, j in EDGES if i == row and j < 5]
+                near = [j for i, j in EDGES if i == row and j < 5] or [row]
                 q = query[batch, head, row]
                 weights = [math.exp(float(q @ key[batch, head, j]) / 2) for j in near]
                 for weight, j in zip(weights, near, strict=True):
                     expected[batch, head, row] += weight / sum(weights) * value[batch, head, j]
     torch.testing.assert_close(found, expected)
-    assert not found[:, :, [1, 4]].any(), "no neighbour"
+    torch.testing.assert_close(found[:, :, [1, 4]], value[:, :, [1, 4]])
 
 
 def test_the_graph_of_a_band_is_the_band() -> None:
@@ -63,10 +64,19 @@ def test_files_hold_edges_or_a_matrix_and_are_not_needed_afterwards(tmp_path: Pa
         ("graph(file='FILE.txt')", "line 2: an edge is two positions"),
         ("graph(file='FILE.npy')", "cannot be read"),
         ("graph(file='absent.txt')", r"absent\.txt"),
+        ("graph(file='ZERO.npy')", "holds no edge"),
     ],
 )
 def test_what_is_no_graph_is_refused(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "FILE.txt").write_text("0 1\n1 b\n", encoding="utf-8")
     (tmp_path / "FILE.npy").write_bytes(b"no array")
+    np.save(tmp_path / "ZERO.npy", np.zeros((2, 2)))
     with pytest.raises(InputError, match=said):
-        parse(text.replace("FILE", str(tmp_path / "FILE")))
+        parse(text.replace("FILE", str(tmp_path / "FILE")).replace("ZERO", str(tmp_path / "ZERO")))
+
+
+def test_edges_may_be_an_array() -> None:
+    edges = np.argwhere(np.eye(3, dtype=bool))
+    assert (
+        Graph(edges=edges) == Graph(edges=torch.tensor(edges)) == Graph(edges=[*map(tuple, edges)])
+    )

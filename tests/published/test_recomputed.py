@@ -116,6 +116,16 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
     assert measured["search / exact"] == pytest.approx(ratio)
 
 
+@recomputes("generation")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    generation = script("generation")
+    sizes = pd.read_csv(folder / "table.csv").set_index(["cache", "tokens"])["bytes"]
+    layers, (_, heads, dim) = generation.SHAPE["num_hidden_layers"], generation.HEAD
+    sums = layers * heads * dim * (dim + 1) * 8
+    assert {sizes[generation.LINEAR, length] for length in generation.LENGTHS} == {sums}
+    assert sizes["all keys", 512] == layers * 2 * heads * 512 * dim * 4
+
+
 @recomputes("scaling")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
     scaling = script("scaling")

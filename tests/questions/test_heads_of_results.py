@@ -52,7 +52,13 @@ def test_a_capture_shows_its_heads_and_gives_matrices_of_a_layer(small_run: Path
     first, second = found["encoder", 0]
     assert first.shape[0] == second.shape[0] == 2
     torch.testing.assert_close(first.sum(-1), torch.ones(first.shape[:2]))
-    with pytest.raises(InputError, match="No matrices of .* were kept, of layers: encoder.0"):
+    assert all(
+        torch.equal(a, b) for a, b in zip(found["encoder.0"], found["encoder", 0], strict=True)
+    )
+    assert torch.equal(found["encoder.0.1"][0], first[1])
+    with pytest.raises(
+        InputError, match=r"No matrices of 'decoder\.7' were kept; there are encoder\.0"
+    ):
         found["decoder", 7]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,7 +10,14 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from attnlab.attention.mechanism import Context, Positions, Setup, Traits
+from attnlab.attention.mechanism import (
+    Context,
+    Positions,
+    Setup,
+    Traits,
+    nearest_real,
+    visible_or_all,
+)
 from attnlab.attention.mechanisms.softmax import MaskedSoftmax
 from attnlab.attention.specification import Specification
 from attnlab.core import (
@@ -35,11 +43,18 @@ class Graph(Specification):
     file: Any = None
 
     def __post_init__(self) -> None:
+        if hasattr(self.edges, "tolist"):
+            object.__setattr__(self, "edges", self.edges.tolist())
         if self.file is not None:
             if self.edges:
                 msg = f"'{self.name}' takes its edges from a list or from a file, not from both."
                 raise InputError(msg)
             object.__setattr__(self, "edges", _read_edges(Path(str(self.file))))
+            if not self.edges:
+                msg = (
+                    f"{self.file} holds no edge; give a graph in which some query has a neighbour."
+                )
+                raise InputError(msg)
             object.__setattr__(self, "file", None)
         pairs = self.edges if isinstance(self.edges, list | tuple) else ()
         if not pairs or not all(map(_is_edge, pairs)):
@@ -48,14 +63,17 @@ class Graph(Specification):
                 f"[(0, 0), (1, 0)], not {briefly(self.edges)}."
             )
             raise InputError(msg)
-        object.__setattr__(self, "edges", tuple(sorted({(pair[0], pair[1]) for pair in pairs})))
+        object.__setattr__(
+            self, "edges", tuple(sorted({(int(pair[0]), int(pair[1])) for pair in pairs}))
+        )
 
 
 def _is_edge(pair: Any) -> bool:
     return (
         isinstance(pair, list | tuple)
         and len(pair) == 2
-        and all(type(end) is int and 0 <= end < LONGEST_TEXT for end in pair)
+        and all(isinstance(end, Integral) and not isinstance(end, bool) for end in pair)
+        and all(0 <= end < LONGEST_TEXT for end in pair)
     )
 
 
@@ -95,13 +113,14 @@ def _edges_of_matrix(path: Path) -> list[tuple[int, int]]:
 
 
 class GraphAttention(MaskedSoftmax):
-    """Softmax over the neighbours of each query; a query without one gets 0.
+    """Softmax over the neighbours of each query.
 
     ::
 
         out_i = sum over edges (i, j) of softmax_j(q_i . k_j / sqrt(dim)) v_j
 
-    Positions are counted among real tokens from 0; edges beyond the end of a text fall away.
+    Positions are counted among real tokens from 0; edges beyond the end of a text fall away. A query without
+    a neighbour in its text sees the key at its own position, or the last one.
     """
 
     specification: ClassVar[type[Specification] | None] = Graph
@@ -117,11 +136,18 @@ class GraphAttention(MaskedSoftmax):
         super().__init__(spec, setup)
         self.register_buffer("edges", torch.tensor(spec.edges), persistent=False)
 
-    def pairs(self, query: Tensor, key: Tensor, context: Context) -> Bool[Tensor, "1 1 query key"]:
-        """True at the edges."""
+    def pairs(
+        self, query: Tensor, key: Tensor, context: Context
+    ) -> Bool[Tensor, "batch 1 query key"]:
+        """True at the edges, and at the nearest key of a query without one in its text."""
         rows, keys = query.shape[-2], key.shape[-2]
-        edges = self.get_buffer("edges") - torch.tensor([context.first_query, 0], device=key.device)
+        first = torch.tensor([context.first_query, 0], device=key.device)
+        edges = self.get_buffer("edges") - first
         inside = (edges >= 0).all(-1) & (edges[:, 0] < rows) & (edges[:, 1] < keys)
         seen = torch.zeros(rows, keys, dtype=torch.bool, device=key.device)
         seen[tuple(edges[inside].T)] = True
-        return seen[None, None]
+        visible = visible_or_all(key, context.visible)
+        seen = seen & visible[:, None]
+        own = torch.arange(rows, device=key.device) + context.first_query
+        nearest = torch.zeros_like(seen).scatter(-1, nearest_real(own, visible)[..., None], True)
+        return (seen | (nearest & ~seen.any(-1, keepdim=True)))[:, None]

@@ -60,5 +60,5 @@ def show(
 
     with quiet():
         given = sentence if other is None else (sentence, other)
-        shown(source, given, head=head, device=device).write(out)
+        shown(source, given, head=head, device=device).write(out, overwrite=overwrite)
     messages().print(f"Wrote {out}.", soft_wrap=True)

@@ -6,5 +6,5 @@ LISTED = Listed(
     name="size",
     panel="Heads",
     help="Count the parameters of a model, and its multiply-adds and memory against the number of tokens.\n\n"
-    "A configuration alone will do: no weights are read and nothing is computed.",
+    "Of a transformers folder its config.json alone is read; nothing is computed.",
 )

@@ -32,7 +32,7 @@ def size(source: Source, settings: SizeSettings) -> Result:
 
     Weights of matrices count as one multiply-add a token, of experts those that a token passes; attention
     between tokens as its mechanism says (`Mechanism.cost`): 2 n^2 d a layer for full attention of d
-    dimensions. Normalisation, activations and what is added are left out.
+    dimensions. Normalisation, activations, poolers and what is added are left out.
 
     Args:
         source: a run or its folder, a transformers folder, in which a config.json is enough, the name of
@@ -109,20 +109,35 @@ def _part(path: str, module: nn.Module, output: nn.Module | None) -> str:
 def _work_per_token(model: PreTrainedModel) -> Iterator[tuple[str, int]]:
     """Multiply-adds of a token in each part: the numbers of the matrices that it is multiplied by."""
     output, counts = model.get_output_embeddings(), dict.fromkeys(PARTS, 0)
+    shared = _shared_layers(model)
     for path, module in model.named_modules():
-        if not isinstance(module, nn.Embedding):
-            own = module.named_parameters(recurse=False)
-            part = _part(path, module, output)
-            counts[part] += sum(_multiplied(model, parameter) for _, parameter in own)
+        # A pooler reads one token.
+        if isinstance(module, nn.Embedding) or "pooler" in path:
+            continue
+        times = max((n for start, n in shared.items() if path.startswith(start)), default=1)
+        own = module.named_parameters(recurse=False)
+        work = sum(_multiplied(model, module, parameter) for _, parameter in own)
+        counts[_part(path, module, output)] += times * work
     yield from counts.items()
 
 
-def _multiplied(model: PreTrainedModel, parameter: nn.Parameter) -> int:
+def _shared_layers(model: PreTrainedModel) -> dict[str, int]:
+    """The beginnings of the names of modules that several layers pass, with the number of these."""
+    try:
+        modules = attention_modules(model)
+    except InputError:
+        return {}
+    return {
+        f"{at.path.rpartition('.')[0]}.": len(at.layers) for at in modules if len(at.layers) > 1
+    }
+
+
+def _multiplied(model: PreTrainedModel, module: nn.Module, parameter: nn.Parameter) -> int:
     """Numbers of a parameter that a token is multiplied by; experts stand in three dimensions."""
-    if parameter.ndim == 3:
+    if parameter.ndim == 3 and not isinstance(module, nn.Conv1d):
         passed = _passed(model)
         return parameter.numel() * (passed or parameter.shape[0]) // parameter.shape[0]
-    return parameter.numel() if parameter.ndim == 2 else 0
+    return parameter.numel() if parameter.ndim > 1 else 0
 
 
 def _passed(model: PreTrainedModel) -> int | None:

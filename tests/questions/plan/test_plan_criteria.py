@@ -332,7 +332,7 @@ def test_every_criterion_finds_a_plan_behind_windows_caps_and_sinks(
     rules = layer_rules(model)
     assert all(rules.values()) == (name != "modernbert")
     for row in found.mechanisms.itertuples():
-        assert row.family != "static" or not rules[row.site, row.layer]
+        assert row.mechanism_family != "static" or not rules[row.site, row.layer]
     assert found.mechanisms["lower_bound"].le(found.mechanisms["oracle_error"] + 1e-9).all()
     assert found.mechanisms["oracle_error"].le(found.mechanisms["error"] + 1e-9).all()
     (own,) = plans_of(found).values()

@@ -24,6 +24,7 @@ class Page {
     // In the frame of a notebook the address is that of the notebook, so that this page keeps its own.
     this.framed = location.protocol === "about:";
     this.hash = document.body.dataset.start ?? "";
+    if (!this.framed && !location.hash && this.hash) history.replaceState(null, "", this.hash);
     this.grid = new Grid(byId("grid"), data, weights);
     this.view = new HeadView(data, weights, (change) => this.replace(change));
     this.theme = new ThemeButton((theme) => this.replace({ theme }));
