@@ -525,7 +525,7 @@ class Capture(ShortRepr):
         return self.table.to_html()
 
     def __getitem__(self, name: str | tuple[Site, int]) -> list[Float[Tensor, "*head query key"]]:
-        """Kept matrices by sentence: of a layer, `decoder.3` or `("decoder", 3)`, or of a head, `decoder.3.1`.
+        """Kept matrices by sentence, of a layer, `decoder.3` or `("decoder", 3)`, or a head, `decoder.3.1`.
 
         Raises:
             InputError: no matrices of it were kept.

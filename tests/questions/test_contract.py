@@ -24,17 +24,12 @@ from attnlab.results.page.result_page import Contents
 from attnlab.results.records import read_record
 
 QUESTIONS = sorted(own_questions())
-# Of files that name their matrices (tests/questions/approximate/test_approximate.py), of a learned logit beside
-# the keys (tests/reading/test_statistics.py), of heads without output
+# Of files that name their matrices (tests/questions/approximate/test_approximate.py), of a learned logit
+# beside the keys (tests/reading/test_statistics.py), of heads without output
 # (tests/questions/test_heads_without_output.py), of learned gates (tests/questions/detect/test_detect.py).
 OF_SOME_MODELS = {
-    "sentence",
-    "site",
-    "mass_on_sink_logit",
-    "output",
-    "learned_gate",
-    "learned_gate_untrained",
-}
+    "sentence", "site", "mass_on_sink_logit", "output", "learned_gate", "learned_gate_untrained",
+}  # fmt: skip
 # Of audio (tests/questions/align/test_word_times.py).
 OF_AUDIO = {column.name for one in (START_ERROR, START_CHANGE) for column in one} | {
     *WORDS,
