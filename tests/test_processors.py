@@ -172,7 +172,8 @@ def test_time_of_children_is_ours() -> None:
     now = processor_times()
     if before is None or now is None:
         pytest.skip("no /proc/stat")
-    assert now.ours - before.ours >= 0.29
+    # Told in hundredths of a second.
+    assert now.ours - before.ours >= 0.28
 
 
 @pytest.mark.parametrize(
