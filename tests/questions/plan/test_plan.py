@@ -374,7 +374,6 @@ def test_a_plan_goes_into_files_training_and_models_unchanged(
         assert str(trained.at(row["site"], row["layer"], row["head"])) == row["mechanism"]
 
 
-@pytest.mark.usefixtures("no_page")
 def test_plans_of_an_older_search_go_with_it(
     answer: Callable[[str, str], Answered], tmp_path: Path
 ) -> None:
