@@ -1,13 +1,12 @@
 """What is done with a model beside asking questions about it: translating, scoring, exporting."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from attnlab.attention import AttentionPlan, load_plan
+from attnlab.corpora import Progress
 from attnlab.models import Run, Source, export_layer_types, load, model_of
-
-Progress = Callable[[str, int, int], None]
 
 
 def translate(

@@ -263,10 +263,10 @@ def _read_fields(settings: type[Settings]) -> tuple[OptionField, ...]:
     return tuple(fields)
 
 
-def words_typed(settings: Settings, *, labelled: bool = False) -> list[str] | None:
+def words_typed(settings: Settings) -> list[str] | None:
     """What one types for the options that differ from their defaults; None where one of them is a list.
 
-    Paths are `path_label`s where they are to be labelled. A list of texts can be handed in only in Python.
+    Paths are `path_label`s. A list of texts can be handed in only in Python.
     """
     arguments: list[str] = []
     flags: list[str] = []
@@ -280,9 +280,7 @@ def words_typed(settings: Settings, *, labelled: bool = False) -> list[str] | No
         if several and option.read is not None:
             value, several = ",".join(map(str, value)) or option.none, False
         words = [
-            str(field.labelled(one) if labelled else one)
-            for one in (value if several else (value,))
-            if one is not None
+            str(field.labelled(one)) for one in (value if several else (value,)) if one is not None
         ]
         flag = (*option.flags, f"--{field.name.replace('_', '-')}")[0]
         if option.argument:

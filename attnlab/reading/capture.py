@@ -533,11 +533,7 @@ class Capture(ShortRepr):
         wanted = name if isinstance(name, str) else ".".join(map(str, name))
         kept = self.kept.matrices.items()
         found = [matrix for at, matrix in kept if layer_name(*at[1:]) == wanted]
-        layer, _, head = wanted.rpartition(".")
-        for at, matrix in kept:
-            heads = [str(one) for one in self.kept.heads or range(len(matrix))]
-            if layer_name(*at[1:]) == layer and head in heads:
-                found.append(matrix[heads.index(head)])
+        found += self.kept.of_head(wanted).values()
         if not found:
             layers = dict.fromkeys(layer_name(*at[1:]) for at, _ in kept)
             there = f"there are {', '.join(layers)}" if layers else "set keep_matrices higher"

@@ -88,6 +88,16 @@ class KeptMatrices(ShortRepr):
             chosen=(number,),
         )
 
+    def of_head(self, name: str) -> dict[int, Float[Tensor, "query key"]]:
+        """The matrices of a head, such as `decoder.3.1`, by sentence."""
+        layer, _, head = name.rpartition(".")
+        found = {}
+        for (number, site, at), matrix in self.matrices.items():
+            heads = [str(one) for one in self.heads or range(len(matrix))]
+            if layer_name(site, at) == layer and head in heads:
+                found[number] = matrix[heads.index(head)]
+        return found
+
     @property
     def sentences(self) -> tuple[int, ...]:
         """Numbers of the sentences, the chosen ones first."""

@@ -1,6 +1,6 @@
 """Sentences with what a model writes itself in place of what it was to read."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -8,12 +8,12 @@ from typing import Any
 import torch
 
 from attnlab.core import InputError, input_device
+from attnlab.corpora import Progress
 from attnlab.models import IGNORED_LABEL
 from attnlab.reading.calling import GREEDY, inputs_of
 from attnlab.reading.hooks import ready_to_show
 from attnlab.reading.sentences import Sentence, Sentences
 
-Progress = Callable[[str, int, int], None]
 # A prompt of fewer tokens is none.
 LEAST_TOKENS = 4
 # A translation ends at so many times the tokens of the longest side of its batch, if not before.

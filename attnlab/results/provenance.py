@@ -45,7 +45,7 @@ def call_of(question: str, source: object, settings: Settings) -> dict[str, Any]
         for field in fields
         if Path in field.kinds() and isinstance(given.get(field.name), str | Path)
     }
-    words = words_typed(settings, labelled=True)
+    words = words_typed(settings)
     typed = None if folder is None or words is None else ["attnlab", question, label, *words]
     return {
         "question": question,

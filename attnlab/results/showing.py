@@ -167,15 +167,14 @@ def _with_vectors(
     viewer: ViewerData, loaded: Model, sentences: Sentences, kept: KeptMatrices
 ) -> ViewerData:
     """The viewer with the queries and keys of every head, or why it has none."""
-    room, vectors = _MOST_VECTOR_BYTES, list[StoredVectors]()
+    vectors = list[StoredVectors]()
     matrices = {
         layer_name(site, layer): kept.matrices[0, site, layer] for _, site, layer in kept.matrices
     }
 
     def receive(layer: Observed) -> None:
-        nonlocal room
-        room -= layer.query[0].numel() + layer.key[0].numel()
-        if room < 0:
+        # As many as in this layer are in each, so that the first one tells.
+        if len(matrices) * (layer.query[0].numel() + layer.key[0].numel()) > _MOST_VECTOR_BYTES:
             raise _TooLargeError
         shown = matrices[layer_name(layer.site, layer.layer)]
         again = layer.weights[0, :, : shown.shape[1]].to(shown)

@@ -165,6 +165,7 @@ def test_the_command_answers_the_same(
 ) -> None:
     """Of the path, with the tables in a folder and the first of them as JSON."""
     monkeypatch.setattr(Result, "contents", lambda _: Contents((), {}, ()))
+    monkeypatch.chdir(asked.source.parent)
     words = [*asked.words(), "--out", str(tmp_path), "--json"]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     assert done.exit_code == 0, done.output

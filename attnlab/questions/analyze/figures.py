@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import lcm
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -62,15 +63,13 @@ def draw_head(result: Result, head: str | Head, *, sentence: int | None = None) 
         msg = f"A head is drawn from a result and not from {briefly(given)}; give one of analyze(...)."
         raise InputError(msg)
     kept, name = result.matrices, str(head)
-    for (number, site, layer), matrix in kept.matrices.items():
-        names = [str(Head(site, layer, one)) for one in kept.heads or range(len(matrix))]
-        if sentence in {None, number} and name in names:
-            queries, keys = kept.tokens[number, site]
-            weights = matrix[names.index(name)][None].float()
-            title = f"{name} in sentence {number}"
-            return draw_matrices(
-                weights, queries[: weights.shape[1]], keys, title=title, names=[""]
-            )
+    matrices = kept.of_head(name)
+    number = next(iter(matrices), None) if sentence is None else sentence
+    if number in matrices:
+        queries, keys = kept.tokens[number, cast("Site", name.partition(".")[0])]
+        weights = matrices[number][None].float()
+        title = f"{name} in sentence {number}"
+        return draw_matrices(weights, queries[: weights.shape[1]], keys, title=title, names=[""])
     msg = f"No matrix of {briefly(name)} is kept; look at the heads of the table, or set keep_matrices."
     raise InputError(msg)
 

@@ -47,8 +47,9 @@ def size(source: Source, settings: SizeSettings) -> Result:
         InputError: no such source, attention whose heads are not known, or a mechanism without a form there.
     """
     model = skeleton_of(source)
-    parts = _attention_in(model)
-    weights = dict(_work_per_token(model))
+    modules = _replaceable(model)
+    parts = _attention_in(model, modules)
+    weights = dict(_work_per_token(model, modules))
     per_token = sum(weights.values())
     names = (FULL, *settings.mechanisms)
     tokens = settings.tokens
@@ -106,30 +107,22 @@ def _part(path: str, module: nn.Module, output: nn.Module | None) -> str:
     return FEED_FORWARD if any(name.isdecimal() for name in names) else OTHER
 
 
-def _work_per_token(model: PreTrainedModel) -> Iterator[tuple[str, int]]:
+def _work_per_token(
+    model: PreTrainedModel, modules: Sequence[AttentionAt]
+) -> Iterator[tuple[str, int]]:
     """Multiply-adds of a token in each part: the numbers of the matrices that it is multiplied by."""
     output, counts = model.get_output_embeddings(), dict.fromkeys(PARTS, 0)
-    shared = _shared_layers(model)
+    # Of a module that layers share, beside it too: how many pass it.
+    shared = {f"{at.path.rpartition('.')[0]}.": len(at.layers) for at in modules}
     for path, module in model.named_modules():
         # A pooler reads one token.
         if isinstance(module, nn.Embedding) or "pooler" in path:
             continue
-        times = max((n for start, n in shared.items() if path.startswith(start)), default=1)
+        times = max((count for start, count in shared.items() if path.startswith(start)), default=1)
         own = module.named_parameters(recurse=False)
         work = sum(_multiplied(model, module, parameter) for _, parameter in own)
         counts[_part(path, module, output)] += times * work
     yield from counts.items()
-
-
-def _shared_layers(model: PreTrainedModel) -> dict[str, int]:
-    """The beginnings of the names of modules that several layers pass, with the number of these."""
-    try:
-        modules = attention_modules(model)
-    except InputError:
-        return {}
-    return {
-        f"{at.path.rpartition('.')[0]}.": len(at.layers) for at in modules if len(at.layers) > 1
-    }
 
 
 def _multiplied(model: PreTrainedModel, module: nn.Module, parameter: nn.Parameter) -> int:
@@ -155,20 +148,28 @@ class _Attention:
     dim: int
 
 
-def _attention_in(model: PreTrainedModel) -> list[_Attention]:
-    """The attention of a model by module; of one that attnlab cannot replace as its configuration says."""
+def _replaceable(model: PreTrainedModel) -> list[AttentionAt]:
+    """The attention modules of a model; none where attnlab cannot tell them."""
     try:
-        return [
-            _Attention(at.site, at.heads * len(at.layers), _head_dim(at))
-            for at in attention_modules(model)
-        ]
+        return attention_modules(model)
     except InputError:
-        config: Any = model.config.get_text_config()
-        names = ("num_attention_heads", "num_hidden_layers", "hidden_size")
-        if config.is_encoder_decoder or not all(hasattr(config, name) for name in names):
-            raise
-        heads, layers, dim = (getattr(config, name) for name in names)
-        return [_Attention("encoder", heads * layers, dim // heads)]
+        return []
+
+
+def _attention_in(model: PreTrainedModel, modules: Sequence[AttentionAt]) -> list[_Attention]:
+    """The attention of a model by module; without any as its configuration says."""
+    if modules:
+        return [_Attention(at.site, at.heads * len(at.layers), _head_dim(at)) for at in modules]
+    config: Any = model.config.get_text_config()
+    names = ("num_attention_heads", "num_hidden_layers", "hidden_size")
+    if config.is_encoder_decoder or not all(hasattr(config, name) for name in names):
+        msg = (
+            f"The heads of {type(model).__name__} cannot be counted; give a model that attends through "
+            "transformers' AttentionInterface."
+        )
+        raise InputError(msg)
+    heads, layers, dim = (getattr(config, name) for name in names)
+    return [_Attention("encoder", heads * layers, dim // heads)]
 
 
 def _head_dim(at: AttentionAt) -> int:

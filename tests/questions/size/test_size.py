@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import (
+    AlbertConfig,
+    AlbertForMaskedLM,
     BartConfig,
     BartForConditionalGeneration,
     BertConfig,
@@ -45,6 +47,8 @@ PUBLISHED: dict[str, tuple[PreTrainedConfig, type, float]] = {
 }
 SMALL = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 60}
 FAMILIES: dict[str, tuple[type, PreTrainedConfig]] = {
+    # One layer's weights, passed by three.
+    "albert": (AlbertForMaskedLM, AlbertConfig(**SMALL, intermediate_size=48, embedding_size=16)),
     "distilbert": (
         DistilBertModel,
         DistilBertConfig(dim=32, n_layers=3, n_heads=4, hidden_dim=48, vocab_size=60),

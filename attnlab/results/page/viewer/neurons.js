@@ -46,6 +46,9 @@ function vectorOf({ levels, tokens, dim, scales }, head, token) {
   return Array.from(levels.subarray(start, start + dim), (level) => level * scales[head]);
 }
 
+/** @type {State | null} what was asked for last: layers are decoded in their own time */
+let latest = null;
+
 /**
  * @param {import("./weights.js").HeadFacts} head
  * @param {number} sentence
@@ -55,7 +58,9 @@ function vectorOf({ levels, tokens, dim, scales }, head, token) {
 export async function showNeurons(head, sentence, shown, state) {
   const box = byId("neurons");
   const address = `${sentence}.${head.site}.${head.layer}`;
+  latest = state;
   const [queries, keys] = await Promise.all([vectorsAt(`queries.${address}`), vectorsAt(`keys.${address}`)]);
+  if (latest !== state) return;
   box.hidden = !queries || !keys || shown.block > 1 || shown.words;
   if (!queries || !keys || box.hidden) return;
   const { row, column } = state;
