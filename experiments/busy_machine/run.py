@@ -40,6 +40,7 @@ ROUNDS = 2
 PAIRS = 4000
 # A training that has not ended by then makes no steps, so to say.
 MOST_SECONDS = 300
+MOST_DISTURBED = 0.15
 # What else is on the machine: busy processes, or a quota in processors.
 BUSY, QUOTAS = (0, 3), (1.0, 0.5)
 LEAST_QUIET, LEAST_FAIR = 0.97, 0.75
@@ -59,7 +60,7 @@ def main() -> None:
                     "quota": quota,
                     "threads": threads,
                 }
-                rows.append(row | measure(variables, busy, quota))
+                rows.append(row | measure_undisturbed(variables, busy, quota))
                 print(rows[-1], flush=True)
     write_table(OUT / "table.csv", pd.DataFrame(rows))
     write_facts(OUT, __file__, "torch", "transformers", processors=usable_processors())
@@ -74,6 +75,16 @@ def ways() -> dict[str, dict[str, str]]:
         "default": {"OMP_NUM_THREADS": every, "GOMP_SPINCOUNT": LOOKS},
         "one": {"OMP_NUM_THREADS": "1"},
     }
+
+
+def measure_undisturbed(
+    variables: dict[str, str], busy: int, quota: float | None
+) -> dict[str, float]:
+    """Measures again where something else took part of a machine that was to be quiet."""
+    measured = measure(variables, busy, quota)
+    while not busy and measured["others_share"] > MOST_DISTURBED:
+        measured = measure(variables, busy, quota)
+    return measured
 
 
 def measure(variables: dict[str, str], busy: int, quota: float | None) -> dict[str, float]:
@@ -127,7 +138,7 @@ def cgroup(quota: float | None) -> Iterator[str]:
 def readme(folder: Path) -> str:
     """The README of the result, from its table and facts."""
     table, facts = read_table(folder, "table"), read_facts(folder)
-    table["quota"] = table["quota"].fillna("none")
+    table["quota"] = table["quota"].astype(object).fillna("none")
     keys = ["busy_processes", "quota", "threads"]
     medians = table.groupby(keys, sort=False)[["steps_per_minute", "others_share"]].median()
 
