@@ -8,7 +8,7 @@ PIP := $(RUN)pip install --quiet --no-compile --constraint constraints.txt
 # Where an environment forbids it, every process would compile torch and transformers anew, for five seconds.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install demo docs test test-all test-rest coverage wheel-test oldest mutants torture lint format clean
+.PHONY: install demo docs test test-all test-rest coverage wheel wheel-test oldest mutants torture lint format clean
 
 install: $(VENV)/installed
 
@@ -44,6 +44,9 @@ test-rest: install  ## what `make test` leaves out
 # Tracing the checks of types and shapes would triple the time, so this goes without them.
 coverage: install  ## every test, and which lines they run
 	$(PYTEST) -m 'not torture' --jaxtyping-packages= --cov --cov-report=term:skip-covered --cov-fail-under=90
+
+wheel: install  ## build/wheel/attnlab-*.whl
+	$(RUN)pip wheel --quiet --no-deps --wheel-dir build/wheel .
 
 wheel-test:  ## the wheel in an empty environment: what works without make and without extras
 	PYTHON=$(PYTHON) .ci/wheel-test
