@@ -27,8 +27,10 @@ from attnlab.matrices.supports import offsets
 class GlobalRows(nn.Module):
     """Projections for the rows of global tokens, which start as copies of the first ones.
 
+    Windows, dilations and global tokens may differ from head to head.
+
     Raises:
-        InputError: the mechanism has no global tokens.
+        InputError: some head has no global tokens.
     """
 
     def __init__(
@@ -37,8 +39,8 @@ class GlobalRows(nn.Module):
         super().__init__()
         if not _has_global_tokens(mechanism):
             msg = (
-                "Only a 'longformer' with global_tokens has rows to project apart, not this "
-                f"'{mechanism.name}'."
+                "Only a 'longformer' with global_tokens has rows to project apart, in each head, and "
+                f"not this '{mechanism.name}'."
             )
             raise InputError(msg)
         self.query, self.key, self.value = (copy.deepcopy(layer) for layer in (query, key, value))
@@ -70,21 +72,40 @@ class GlobalRows(nn.Module):
         matrix: Tensor | None,
     ) -> tuple[Tensor, Tensor | None]:
         """Mixed values and weights with the rows of global tokens taken from these projections."""
-        if not isinstance(mechanism, LongformerAttention):
-            msg = "The mechanism was replaced by one without global tokens; build the module anew."
-            raise InputError(msg)
-        query, key = mechanism.real_tokens(query, key, context.visible, context.first_query)
-        value = without_padding(value, context.visible)
-        mixed = mechanism.with_global_rows(mixed, query, key, value, context)
+        mixed = _with_global_rows(mechanism, mixed, (query, key, value), context)
         if matrix is not None:
             identity = torch.eye(key.shape[-2], dtype=value.dtype, device=value.device)
             every = identity.expand(*key.shape[:2], -1, -1)
-            matrix = mechanism.with_global_rows(matrix, query, key, every, context)
+            matrix = _with_global_rows(mechanism, matrix, (query, key, every), context)
         return mixed, matrix
 
 
+def _with_global_rows(
+    mechanism: Mechanism, out: Tensor, sides: tuple[Tensor, Tensor, Tensor], context: Context
+) -> Tensor:
+    """`out` with the rows of global tokens replaced by full attention of their query, key, value."""
+    out = out.clone()
+    for heads, part in _parts_of(mechanism, out.shape[1]):
+        if not isinstance(part, LongformerAttention):
+            msg = "The mechanism was replaced by one without global tokens; build the module anew."
+            raise InputError(msg)
+        query, key, value = (side[:, heads] for side in sides)
+        query, key = part.real_tokens(query, key, context.visible, context.first_query)
+        value = without_padding(value, context.visible)
+        out[:, heads] = part.with_global_rows(out[:, heads], query, key, value, context)
+    return out
+
+
 def _has_global_tokens(mechanism: Mechanism) -> bool:
-    return isinstance(mechanism, LongformerAttention) and mechanism.global_rows() > 0
+    return all(
+        isinstance(part, LongformerAttention) and part.global_rows() > 0
+        for _, part in _parts_of(mechanism, 1)
+    )
+
+
+def _parts_of(mechanism: Mechanism, heads: int) -> list[tuple[list[int], Mechanism]]:
+    """The heads of each mechanism of a layer of so many heads."""
+    return mechanism.parts() if isinstance(mechanism, PerHead) else [([*range(heads)], mechanism)]
 
 
 # Longer than any text that the models of this package are trained on.
@@ -378,8 +399,7 @@ def attend_layer(
 
     None where the heads have another form, or what is told of scores or of padding has no such rule.
     """
-    heads = list(range(query.shape[1]))
-    parts = mechanism.parts() if isinstance(mechanism, PerHead) else [(heads, mechanism)]
+    parts = _parts_of(mechanism, query.shape[1])
     groups = [(some, part) for some, part in parts if isinstance(part, HasUnion)]
     if len(groups) < len(parts) or all(getattr(part, "form", "") != "flex" for _, part in parts):
         return None

@@ -16,7 +16,7 @@ from attnlab.figures.canvas import INK, WEIGHTS, blank, panel, style
 from attnlab.reading import KeptMatrices
 
 # From nothing to full ink: the background of the page shows through, light or dark.
-_COLOURS = LinearSegmentedColormap.from_list(
+COLOURS = LinearSegmentedColormap.from_list(
     "attention", [(0.13, 0.47, 0.85, 0.0), (0.13, 0.47, 0.85, 1.0)]
 )
 _MARKS = str.maketrans({"▁": "_", "Ġ": "_", "Ċ": "\\n"})
@@ -129,7 +129,7 @@ def _draw_head(
 ) -> None:
     # As an image of one pixel a weight: 22 bytes a weight as shapes would fill the page (heads.md, trap 9).
     axes.imshow(
-        weights.float().numpy(), cmap=_COLOURS, norm=WEIGHTS, aspect="auto", interpolation="none"
+        weights.float().numpy(), cmap=COLOURS, norm=WEIGHTS, aspect="auto", interpolation="none"
     )
     axes.set_xticks(range(len(keys)), [short(key) for key in keys], rotation=90, fontsize=7.5)
     axes.set_yticks(range(len(queries)), [short(query) for query in queries], fontsize=7.5)
@@ -141,7 +141,7 @@ def _draw_head(
 def _draw_scale(figure: Figure, left: float, top: float, legend: str) -> None:
     axes = panel(figure, left, top, 2.2, 0.11)
     bar = figure.colorbar(
-        mpl.cm.ScalarMappable(WEIGHTS, _COLOURS), cax=axes, orientation="horizontal"
+        mpl.cm.ScalarMappable(WEIGHTS, COLOURS), cax=axes, orientation="horizontal"
     )
     bar.set_ticks([0, 0.05, 0.25, 0.5, 1], labels=["0", "0.05", "0.25", "0.5", "1"])
     bar.ax.tick_params(labelsize=7.5, length=2)

@@ -146,17 +146,17 @@ def projects_apart(config: TranslationConfig, site: str, layer: int) -> bool:
     """Whether an attention has second projections, for the rows of global tokens.
 
     Raises:
-        InputError: only some heads of the layer have global tokens, or not all the same.
+        InputError: only some heads of the layer have global tokens.
     """
     if not config.global_projections:
         return False
     plan = plan_in(config)
     entries = {plan.at(site, layer, head) for head in range(config.heads)}
     apart = [entry for entry in entries if isinstance(entry, Longformer) and entry.global_tokens]
-    if apart and len(entries) > 1:
+    if apart and len(apart) < len(entries):
         msg = (
-            f"With global_projections all heads of {site}.{layer} have to be one longformer, not "
-            f"{', '.join(sorted(map(str, entries)))}."
+            f"With global_projections all heads of {site}.{layer} have to be longformers with "
+            f"global_tokens, not {', '.join(sorted(map(str, entries)))}."
         )
         raise InputError(msg)
     return bool(apart)

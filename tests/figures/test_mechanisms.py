@@ -8,7 +8,7 @@ import torch
 from attnlab import plot
 from attnlab.attention.registry import MECHANISMS
 from attnlab.core.errors import InputError
-from attnlab.figures.mechanisms import pattern
+from attnlab.figures.mechanisms import pattern, receptive_field
 
 # By name, what it cannot be made without.
 OPTIONS = {
@@ -55,3 +55,38 @@ def test_panels_are_named_after_their_mechanisms(as_users_call_it: None) -> None
     for given in ([], None, 5, Path("x.csv")):
         with pytest.raises(InputError, match="names no mechanism; give one"):
             plot.mechanism(given)
+
+
+@pytest.mark.parametrize("dilation", [1, 2, 3])
+def test_layers_of_a_dilated_window_reach_layers_times_dilation_times_window(dilation: int) -> None:
+    name = f"longformer(window=2, dilation={dilation}, global_tokens=[])"
+    found = receptive_field([name], layers=3, tokens=41)
+    offset = torch.arange(41) - 20
+    for layers, reached in enumerate(found, start=1):
+        within = offset.abs() <= layers * dilation * 2
+        assert torch.equal(reached, within & (offset % dilation == 0))
+
+
+def test_heads_of_two_dilations_reach_sums_of_their_steps() -> None:
+    names = [f"longformer(window=1, dilation={d}, global_tokens=[])" for d in (1, 4)]
+    found = receptive_field(names, layers=4, tokens=41)
+    steps, sums = (-4, -1, 0, 1, 4), {0}
+    for reached in found:
+        sums = {start + step for start in sums for step in steps}
+        assert set((reached.nonzero().flatten() - 20).tolist()) == sums
+    assert max(sums) == 16
+
+
+def test_a_global_token_reaches_all_in_two_layers() -> None:
+    found = receptive_field(["longformer(window=1)"], layers=2, tokens=31)
+    assert found[0].sum() == 4
+    assert found[1].all()
+
+
+def test_a_receptive_field_is_drawn_by_layer(as_users_call_it: None) -> None:
+    (axes,) = plot.receptive_field("band(window=2)", layers=3, tokens=9).axes
+    (image,) = axes.images
+    assert image.get_array().sum(1).tolist() == [5, 9, 9]
+    for given in (0, 40, "x"):
+        with pytest.raises(InputError, match="1 to 32 layers"):
+            plot.receptive_field("full", layers=given)

@@ -356,12 +356,33 @@ def test_second_projections_are_saved_and_decode_with_a_cache(tmp_path: Path) ->
     assert torch.equal(written(loaded, use_cache=True), written(model, use_cache=False))
 
 
+def test_each_head_has_its_own_dilation_beside_second_projections() -> None:
+    dilated = {
+        f"encoder.0.{head}": f"longformer(window=1, dilation={head + 1})" for head in range(3)
+    }
+    model = model_of(attention=dilated, global_projections=True, encoder_layers=1)
+    with torch.no_grad():
+        model.encoder.layers[0].attention.global_rows.query.weight.mul_(-3)
+        both = model.encoder(SOURCE, output_attentions=True).attentions[0]
+        for head in range(3):
+            alike = {"encoder": dilated[f"encoder.0.{head}"]}
+            alone = model_of(attention=alike, global_projections=True, encoder_layers=1)
+            alone.load_state_dict(model.state_dict())
+            expected = alone.encoder(SOURCE, output_attentions=True).attentions[0]
+            torch.testing.assert_close(both[:, head], expected[:, head])
+    seen = (both[0, :, 4] > 0).int().tolist()
+    assert seen == [[1, 0, 0, 1, 1], [1, 0, 1, 0, 1], [1, 1, 0, 0, 1]]
+
+
 @pytest.mark.parametrize(
     ("attention", "message"),
     [
         ({"encoder": "band(window=1)"}, "no head has any"),
         ({"encoder": "longformer(window=1, global_tokens=[])"}, "no head has any"),
-        ({"encoder.0.1": GLOBAL["encoder"]}, r"all heads of encoder\.0 have to be one longformer"),
+        (
+            {"encoder.0.1": GLOBAL["encoder"]},
+            r"all heads of encoder\.0 have to be longformers with",
+        ),
     ],
 )
 def test_second_projections_without_global_tokens_are_refused(
