@@ -13,6 +13,7 @@ from attnlab.figures import COLUMN, PAGE
 from attnlab.figures import draw_heads as matrices
 from attnlab.figures import draw_mechanism as mechanism
 from attnlab.figures import draw_pareto as pareto
+from attnlab.figures import draw_receptive_field as receptive_field
 from attnlab.figures import draw_scaling as scaling
 from attnlab.figures import draw_spectrum as spectrum
 from attnlab.figures import draw_training as training
@@ -25,6 +26,7 @@ from attnlab.questions.compare.view import draw_comparison as comparison
 from attnlab.questions.importance.view import draw_importance as importance
 from attnlab.questions.neighbours.view import draw_embedding_map as embedding_map
 from attnlab.questions.prune.view import draw_pruning as pruning
+from attnlab.questions.size.model_figure import draw_model as model
 
 __all__ = [
     "COLUMN",
@@ -36,9 +38,11 @@ __all__ = [
     "importance",
     "matrices",
     "mechanism",
+    "model",
     "offsets",
     "pareto",
     "pruning",
+    "receptive_field",
     "save",
     "scaling",
     "spectrum",

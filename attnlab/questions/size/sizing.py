@@ -21,7 +21,7 @@ EMBEDDINGS, ATTENTION, FEED_FORWARD = "embeddings", "attention", "feed-forward"
 NORMALISATION, OUTPUT, OTHER = "normalisation", "output", "other"
 PARTS = (EMBEDDINGS, ATTENTION, FEED_FORWARD, NORMALISATION, OUTPUT, OTHER)
 BETWEEN = "scores and mixing"
-_ATTENTION = re.compile(r"att(e)?n", re.IGNORECASE)
+_ATTENTION = re.compile(r"att(e)?n|^cross$", re.IGNORECASE)
 # No text is longer.
 LONGEST = 2**24
 
@@ -47,7 +47,7 @@ def size(source: Source, settings: SizeSettings) -> Result:
         InputError: no such source, attention whose heads are not known, or a mechanism without a form there.
     """
     model = skeleton_of(source)
-    modules = _replaceable(model)
+    modules = replaceable_attention(model)
     parts = _attention_in(model, modules)
     weights = dict(_work_per_token(model, modules))
     per_token = sum(weights.values())
@@ -89,11 +89,11 @@ def _parameters(model: PreTrainedModel) -> dict[str, int]:
     modules, output = dict(model.named_modules()), model.get_output_embeddings()
     for path, parameter in model.named_parameters():
         owner = path.rpartition(".")[0]
-        counts[_part(owner, modules[owner], output)] += parameter.numel()
+        counts[part_of(owner, modules[owner], output)] += parameter.numel()
     return counts
 
 
-def _part(path: str, module: nn.Module, output: nn.Module | None) -> str:
+def part_of(path: str, module: nn.Module, output: nn.Module | None) -> str:
     """The part of the model that a module's own parameters belong to."""
     if module is output:
         return OUTPUT
@@ -121,7 +121,7 @@ def _work_per_token(
         times = max((count for start, count in shared.items() if path.startswith(start)), default=1)
         own = module.named_parameters(recurse=False)
         work = sum(_multiplied(model, module, parameter) for _, parameter in own)
-        counts[_part(path, module, output)] += times * work
+        counts[part_of(path, module, output)] += times * work
     yield from counts.items()
 
 
@@ -148,7 +148,7 @@ class _Attention:
     dim: int
 
 
-def _replaceable(model: PreTrainedModel) -> list[AttentionAt]:
+def replaceable_attention(model: PreTrainedModel) -> list[AttentionAt]:
     """The attention modules of a model; none where attnlab cannot tell them."""
     try:
         return attention_modules(model)

@@ -30,7 +30,10 @@ from transformers import (
 from zoo.random_models import tokenizer
 
 import attnlab
+from attnlab import plot
 from attnlab.core.errors import InputError
+from attnlab.models.opening import skeleton_of
+from attnlab.questions.size.model_figure import blocks_of
 from attnlab.results.result import Result
 
 LARGE = BertConfig(
@@ -114,6 +117,46 @@ def test_weights_of_a_model_need_not_be_there_and_are_not_read(small_run: Path) 
     assert found.details["parameters"] == sum(one.numel() for one in model[0].parameters())
     run = attnlab.size(small_run)
     assert run.details["parameters"] == attnlab.load(small_run).model.num_parameters()
+
+
+def test_cross_attention_of_own_models_is_attention(small_run: Path) -> None:
+    model = attnlab.load(small_run).model
+    attending = [m for path, m in model.named_modules() if path.endswith((".attention", ".cross"))]
+    counted = sum(one.numel() for module in attending for one in module.parameters())
+    found = attnlab.size(small_run).size.set_index("part")
+    assert found.loc["attention", "parameters"] == counted
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_blocks_hold_every_parameter_once(name: str, tmp_path: Path) -> None:
+    kind, config = FAMILIES[name]
+    model = skeleton_of(written(tmp_path, config, kind))
+    boxes, stacks = blocks_of(model)
+    assert sum(part.parameters for part in [*boxes, *stacks]) == model.num_parameters()
+    depths = {
+        "albert": ["1 layer of 4 heads, passed 3 times"],
+        "bart": ["2 layers of 4 heads", "3 layers of 4 heads"],
+    }
+    # The first layer of each stack of T5 has the relative positions of all.
+    depths["t5"] = ["3 layers of 4 heads, the first drawn"] * 2
+    assert [stack.layers for stack in stacks] == depths.get(name, ["3 layers of 4 heads"])
+    assert [("cross-attention" in {box.name for box in stack.boxes}) for stack in stacks] == (
+        [False, True] if config.is_encoder_decoder else [False]
+    )
+
+
+def test_a_model_is_drawn_with_the_shapes_of_its_matrices(tmp_path: Path) -> None:
+    figure = plot.model(written(tmp_path, BertConfig(), BertModel))
+    texts = {text.get_text() for text in figure.axes[0].texts}
+    assert {
+        "BertModel: 109,482,240 parameters",
+        "encoder: 12 layers of 12 heads",
+        "85,054,464",
+    } <= texts
+    assert {"4 of 768 x 768", "3,072 x 768, 768 x 3,072", "2,362,368"} <= texts
+    assert "30,522 x 768, 512 x 768, 2 x 768" in texts
+    with pytest.raises(InputError):
+        plot.model(5)
 
 
 def sizes(tmp_path: Path, **options: Any) -> Result:
