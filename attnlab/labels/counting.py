@@ -6,7 +6,7 @@ from functools import cache
 
 import pandas as pd
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from attnlab.core import InputError, Sums, with_plugins
@@ -25,12 +25,15 @@ from attnlab.labels.label import (
 from attnlab.labels.monotone import MONOTONE_LABEL
 from attnlab.labels.positional import POSITIONAL_LABEL
 from attnlab.labels.rare import FREQUENT_TYPES, RARE_LABEL, frequency_ranks
+from attnlab.labels.segments import CROSSING_LABEL, SAME_WORD_LABEL
 from attnlab.labels.sink import SINK_LABEL
 from attnlab.labels.syntactic import (
     ALIGNMENT_LABEL,
+    COREFERENCE_KINDS,
+    COREFERENCE_LABEL,
     SYNTACTIC_LABEL,
-    alignment_links,
     relation_table,
+    word_links,
 )
 from attnlab.labels.treebank import GoldSentence
 from attnlab.labels.verdict import verdict_table
@@ -46,6 +49,9 @@ OWN_LABELS = (
     MONOTONE_LABEL,
     SYNTACTIC_LABEL,
     ALIGNMENT_LABEL,
+    COREFERENCE_LABEL,
+    SAME_WORD_LABEL,
+    CROSSING_LABEL,
 )
 # By label and view.
 LabelCounts = Sums[tuple[str, View], Counts]
@@ -120,11 +126,13 @@ class TextSide:
         type_counts: how often each type of the vocabulary stands in the training corpus.
         trees: gold trees; none without a treebank.
         alignments: with the tokenizer's tokens; None for a sentence that cannot be aligned.
+        seconds: of pairs that are read as one text the index of the second text's first token.
     """
 
     type_counts: Int[Tensor, " type"]
     trees: Sequence[GoldSentence] = ()
     alignments: Sequence[Alignment | None] = ()
+    seconds: Sequence[int | None] = ()
 
 
 class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
@@ -164,7 +172,8 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
         """One row per head and label in one view: `site, layer` and the columns of `Verdict`.
 
         Labels that rest on words or on expected positions never look at special tokens, and are the
-        same in both views: `syntactic`, `alignment` and `monotone`.
+        same in both views: `syntactic`,
+        `alignment`, `coreference` and `monotone`.
 
         Args:
             keys: the view.
@@ -201,10 +210,21 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
         scope = scope_of_layer(layer)
         known = self._ranks_at(layer.site).to(layer.keys.ids.device)
         ranks, words, types = known[layer.keys.ids], self._gold(layer, scope), len(known)
+        second = self._second(layer)
         return {
-            ALL: BatchFacts(scope, ranks, words, types),
-            CONTENT: BatchFacts(scope.of_content(), ranks, words, types),
+            ALL: BatchFacts(scope, ranks, words, types, second),
+            CONTENT: BatchFacts(scope.of_content(), ranks, words, types, second),
         }
+
+    def _second(self, layer: LayerWeights) -> Bool[Tensor, "batch token"] | None:
+        """True at the tokens of the second text of each pair; None where no texts are read as pairs."""
+        length = layer.keys.ids.shape[1]
+        starts = [self.source.seconds[number] for number in layer.sentences if self.source.seconds]
+        if not any(starts) or layer.site == "cross":
+            return None
+        first = torch.tensor([length if start is None else start for start in starts])
+        second = torch.arange(length) >= first[:, None]
+        return second.to(layer.keys.ids.device)
 
     def _gold(self, layer: LayerWeights, scope: Scope) -> GoldWords | None:
         if layer.site == "cross":
@@ -214,16 +234,24 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
         if not text.trees:
             return None
         trees = [text.trees[number] for number in layer.sentences]
-        alignments = _chosen(text, layer.sentences)
+        known = alignments = _chosen(text, layer.sentences)
         kinds = self._kinds[-1 if shifted else 0]
-        links = tree_links(trees, alignments, kinds).to(layer.weights.device)
+        links = tree_links(trees, known, kinds).to(layer.weights.device)
         if shifted:
-            alignments = _rows(alignments, layer, predicting=False)
+            alignments = _rows(known, layer, predicting=False)
         units = gather_units(alignments, layer.queries.real)
         possible = possible_links(
             links, units.words, scope.groups, self_attention=True, causal=layer.causal
         )
-        return GoldWords(units, units, possible)
+        if not any(one.coreference for one in text.trees):
+            return GoldWords(units, units, possible)
+        mentions = word_links(
+            [one.coreference for one in trees], known, known, COREFERENCE_KINDS
+        ).to(layer.weights.device)
+        coreference = possible_links(
+            mentions, units.words, scope.groups, self_attention=True, causal=layer.causal
+        )
+        return GoldWords(units, units, possible, coreference)
 
     def _gold_alignments(self, layer: LayerWeights, scope: Scope) -> GoldWords | None:
         if not self.pairs or self.target is None:
@@ -231,7 +259,7 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
         sources = _chosen(self.source, layer.sentences)
         targets = _chosen(self.target, layer.sentences)
         pairs = [self.pairs[number] for number in layer.sentences]
-        links = alignment_links(pairs, targets, sources).to(layer.weights.device)
+        links = word_links(pairs, targets, sources).to(layer.weights.device)
         rows = _rows(targets, layer, predicting=True)
         queries, keys = (
             gather_units(side, axis.real)

@@ -21,7 +21,7 @@ from attnlab.labels.counts import (
 )
 from attnlab.labels.treebank import GoldSentence
 from attnlab.labels.verdict import Verdict
-from attnlab.labels.word_tokens import Alignment, BatchUnits
+from attnlab.labels.word_tokens import Alignment, BatchUnits, merge_tokens
 from attnlab.reading import ALL, LayerWeights, View
 
 TO_HEAD, TO_DEPENDENT = "dependent>head", "head>dependent"
@@ -230,11 +230,15 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class GoldWords:
-    """Word units of the queries and the keys of a batch, and which of them belong together."""
+    """Word units of the queries and the keys of a batch, and which of them belong together.
+
+    `coreference` are the links of mentions to their antecedents; None where a treebank has none.
+    """
 
     queries: BatchUnits
     keys: BatchUnits
     links: PossibleLinks
+    coreference: PossibleLinks | None = None
 
 
 @dataclass(frozen=True)
@@ -246,12 +250,14 @@ class BatchFacts:
         ranks: each key's frequency rank in the corpus, 0 for the most frequent type.
         words: gold arcs (self-attention) or alignments (cross-attention), if there are any.
         types: how many types the vocabulary of the keys has; None where that is not known.
+        second: True at the tokens of the second text of each pair; None where texts are single.
     """
 
     scope: Scope
     ranks: Int[Tensor, "batch key"]
     words: GoldWords | None = None
     types: int | None = None
+    second: Bool[Tensor, "batch token"] | None = None
     _known: dict[Any, Any] = field(default_factory=dict)
 
     def once(self, compute: Callable[["BatchFacts"], Value]) -> Value:
@@ -279,6 +285,12 @@ class LayerView:
     def best(self) -> Largest:
         """The key of the largest weight of every row."""
         return largest(self.layer.wide, None if self.keys == ALL else self.layer.keys.content)
+
+    @cached_property
+    def word_weights(self) -> Float[Tensor, "batch head query_word key_word"] | None:
+        """Attention between words; None where they are not known."""
+        words = self.facts.words
+        return None if words is None else merge_tokens(self.layer.wide, words.queries, words.keys)
 
     @property
     def mass(self) -> Float[Tensor, "batch head query"] | None:

@@ -36,22 +36,25 @@ from attnlab.labels.label_columns import (
     Rule,
 )
 from attnlab.labels.verdict import Verdict, decided, status_of
-from attnlab.labels.word_tokens import Alignment, merge_tokens
+from attnlab.labels.word_tokens import Alignment
 
 ALIGNMENT_KINDS = (LinkKind("alignment", "target>source"),)
+COREFERENCE_KINDS = (LinkKind("coreference", "mention>antecedent"),)
 
 
-def alignment_links(
+def word_links(
     pairs: Sequence[Sequence[tuple[int, int]]],
     targets: Sequence[Alignment | None],
     sources: Sequence[Alignment | None],
+    kinds: tuple[LinkKind] = ALIGNMENT_KINDS,
 ) -> Links:
-    """Gold word alignments of a batch as links between units, target to source.
+    """Gold pairs of words of a batch as links between units, such as alignments, target to source.
 
     Args:
         pairs: for each sentence pairs (target word, source word), counted from 0.
         targets: the target sentences' alignments with their tokens.
         sources: the source sentences' alignments with theirs.
+        kinds: the one kind that the pairs are of.
     """
     rows = [
         (index, target.unit_of_word[one], source.unit_of_word[other], 0)
@@ -61,7 +64,7 @@ def alignment_links(
         if target is not None and source is not None
         for one, other in sentence
     ]
-    return make_links(ALIGNMENT_KINDS, rows)
+    return make_links(kinds, rows)
 
 
 def relation_table(counts: LinkCounts, rule: Rule = LINKS, seed: int = 0) -> pd.DataFrame:
@@ -176,7 +179,7 @@ def decide_links(table: pd.DataFrame, label: str) -> list[Verdict]:
 
     Args:
         table: of one layer, from `relation_table`.
-        label: `"syntactic"` or `"alignment"`.
+        label: `"syntactic"`, `"alignment"` or `"coreference"`.
     """
     return [
         _decide_head(int(str(head)), rows, label)
@@ -227,10 +230,15 @@ def best_heads(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _count(view: LayerView) -> LinkCounts | None:
-    words = view.facts.words
-    if words is None:
+    words, weights = view.facts.words, view.word_weights
+    return None if words is None or weights is None else count_links(weights, words.links)
+
+
+def _count_coreference(view: LayerView) -> LinkCounts | None:
+    words, weights = view.facts.words, view.word_weights
+    if words is None or words.coreference is None or weights is None:
         return None
-    return count_links(merge_tokens(view.layer.wide, words.queries, words.keys), words.links)
+    return count_links(weights, words.coreference)
 
 
 SYNTACTIC_LABEL = HeadLabel(
@@ -245,5 +253,13 @@ ALIGNMENT_LABEL = HeadLabel(
     count=lambda view: _count(view) if view.cross else None,
     decide=lambda counts, seed: decide_links(relation_table(counts, seed=seed), "alignment"),
     precedence=6,
+    by_view=False,
+)
+# Clark et al. 2019, section 4.3.
+COREFERENCE_LABEL = HeadLabel(
+    name="coreference",
+    count=_count_coreference,
+    decide=lambda counts, seed: decide_links(relation_table(counts, seed=seed), "coreference"),
+    precedence=7,
     by_view=False,
 )

@@ -8,7 +8,7 @@ nobody wrote and are skipped. Format: https://universaldependencies.org/format.h
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +23,7 @@ from attnlab.core import (
     shown,
 )
 from attnlab.grammar import Word, surface
+from attnlab.labels.coreference import coreferent_words
 from attnlab.labels.word_tokens import Span
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ class GoldSentence:
         tags: universal part of speech of each written word; of several, the first.
         arcs: dependencies between different written words, the root left out.
         arcs_inside: how many dependencies lie within one written word.
+        coreference: pairs (mention, antecedent) of written words, see `coreferent_words`.
     """
 
     identifier: str
@@ -133,6 +135,7 @@ class GoldSentence:
     tags: tuple[str, ...]
     arcs: tuple[Arc, ...]
     arcs_inside: int = 0
+    coreference: tuple[tuple[int, int], ...] = ()
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -211,7 +214,9 @@ def _read_sentence(lines: "conllu.TokenList", number: int, path: Path) -> GoldSe
     arcs, inside = _arcs(lines, owner)
     first = {unit: line["upos"] for line, unit in reversed(list(_owned(lines, owner)))}
     tags = tuple(first[unit] or "_" for unit in range(len(written)))
-    return GoldSentence(identifier, "".join(pieces), tuple(spans), tags, arcs, inside)
+    coreference = coreferent_words([line for line, _ in _owned(lines, owner)], owner)
+    text = "".join(pieces)
+    return GoldSentence(identifier, text, tuple(spans), tags, arcs, inside, coreference)
 
 
 def _written_words(lines: "conllu.TokenList") -> tuple[list[Any], dict[int, int]]:
@@ -253,7 +258,7 @@ def _arcs(lines: "conllu.TokenList", owner: dict[int, int]) -> tuple[tuple[Arc, 
 
 
 def shuffle_words(sentence: GoldSentence, seed: int) -> GoldSentence:
-    """The same words and arcs in a random order: what is left is not owed to word order.
+    """The same words, arcs and mentions in a random order: what is left is not owed to word order.
 
     Words are joined by single spaces. The order depends on `seed` and the sentence's identifier.
     """
@@ -266,8 +271,16 @@ def shuffle_words(sentence: GoldSentence, seed: int) -> GoldSentence:
         for arc in sentence.arcs
     )
     tags = tuple(sentence.tags[old] for old in order)
-    return GoldSentence(
-        sentence.identifier, " ".join(words), _spans(words), tags, arcs, sentence.arcs_inside
+    coreference = tuple(
+        (new_position[one], new_position[other]) for one, other in sentence.coreference
+    )
+    return replace(
+        sentence,
+        text=" ".join(words),
+        spans=_spans(words),
+        tags=tags,
+        arcs=arcs,
+        coreference=coreference,
     )
 
 

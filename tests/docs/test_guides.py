@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import typer.main
 from small_run import write_pairs
+from tokenizers import processors
 from typer.testing import CliRunner
 from zoo import random_models
 
@@ -163,6 +164,11 @@ def desk(tmp_path: Path, small_run: Path, monkeypatch: pytest.MonkeyPatch):
     turns = "".join(f"{source}\n{target}\n" for source, target in pairs)
     (tmp_path / "pairs.turns").write_text(turns, encoding="utf-8")
     tokenizer = random_models.tokenizer()
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>",
+        pair="<s> $A </s> $B:1 </s>:1",
+        special_tokens=[(mark, tokenizer.convert_tokens_to_ids(mark)) for mark in ("<s>", "</s>")],
+    )
     for name, model in (
         ("sentence-transformers/all-MiniLM-L6-v2", random_models.bert()),
         ("gpt2", random_models.gpt2()),

@@ -22,10 +22,10 @@ from attnlab.labels.label import (
     tree_links,
 )
 from attnlab.labels.syntactic import (
-    alignment_links,
     best_heads,
     decide_links,
     relation_table,
+    word_links,
 )
 from attnlab.labels.treebank import Arc, GoldSentence
 from attnlab.labels.verdict import BORDERLINE, CONFIRMED, REJECTED, UNDECIDED
@@ -392,7 +392,7 @@ def test_head_that_follows_gold_alignments() -> None:
         goal[sentence, :t] = torch.tensor(keys)
     seen = target[:, :, None] & source[:, None, :]
     weights = attend(goal, seen, 0.6)[:, None]
-    links = alignment_links(pairs, plain(target), plain(source))
+    links = word_links(pairs, plain(target), plain(source))
     possible = possible_links(links, source, groups(400), self_attention=False)
     counts = count_links(weights, possible)
     verdict = decide_links(relation_table(counts), "alignment")[0]
@@ -418,7 +418,7 @@ def test_alignment_error_rate_agrees_with_a_bootstrap_over_groups() -> None:
     ]
     weights = torch.rand(600, 1, 7, 11, generator=generator) * source[:, None, None]
     possible = possible_links(
-        alignment_links(pairs, plain(target), plain(source)),
+        word_links(pairs, plain(target), plain(source)),
         source, groups(600), self_attention=False, queries=target,
     )  # fmt: skip
     row = relation_table(count_links(weights, possible)).iloc[0]
@@ -439,7 +439,7 @@ def test_alignments_become_links_between_units() -> None:
     # Target words 1 and 2 share a token; the third sentence has no alignment of its source.
     target, source = Alignment((0, 1, 2), (0, 1, 1, 2)), Alignment((0, 1), (0, 1))
     pairs = [[(0, 0), (1, 1), (2, 1), (3, 0)], [(3, 1)], [(0, 0)]]
-    links = alignment_links(pairs, [target] * 3, [source, source, None])
+    links = word_links(pairs, [target] * 3, [source, source, None])
     kind = LinkKind("alignment", "target>source")
     assert as_set(links) == {(0, 0, 0, kind), (0, 1, 1, kind), (0, 2, 0, kind), (1, 2, 1, kind)}
 
@@ -453,7 +453,7 @@ def test_decoder_row_is_aligned_by_the_token_it_predicts() -> None:
     goal = torch.tensor([2, 0, 1, 3]).expand(300, 4)
     weights = attend(goal, seen[:, :, None] & seen[:, None, :], 0.8)[:, None]
     pairs = [(0, 2), (1, 0), (2, 1)]
-    links = alignment_links([pairs] * 300, [read] * 300, [source] * 300)
+    links = word_links([pairs] * 300, [read] * 300, [source] * 300)
 
     def accuracy(rows: Alignment) -> float:
         queries, keys = gather_units([rows] * 300, seen), gather_units([source] * 300, seen)

@@ -69,6 +69,47 @@ def test_written_words_carry_the_arcs_of_their_parts(tmp_path: Path, name: str) 
     assert (second.identifier, second.arcs_inside) == ("2", 1)
 
 
+# "Luca is studying in Spain; he likes his town": two entities, one mention within another.
+LUCA = [
+    "# global.Entity = eid-etype-head-other",
+    line(1, "Luca", "PROPN", 3, "nsubj", "Entity=(e1-person-1-)"),
+    line(2, "is", "AUX", 3, "aux"),
+    line(3, "studying", "VERB", 0, "root"),
+    line(4, "in", "ADP", 5, "case"),
+    line(5, "Spain", "PROPN", 3, "obl", "Entity=(e2-place-1-)|SpaceAfter=No"),
+    line(6, ";", "PUNCT", 8, "punct"),
+    line(7, "he", "PRON", 8, "nsubj", "Entity=(e1-person-1-)"),
+    line(8, "likes", "VERB", 3, "parataxis"),
+    line("8.1", "_", "PRON", "_", "_", "Entity=(e1-person-1-)"),
+    line(9, "his", "PRON", 10, "nmod:poss", "Entity=(e3-place-2-(e1-person-1-)"),
+    line(10, "town", "NOUN", 8, "obj", "Entity=e3)(e1[1/2]-person-1-)"),
+]
+
+
+def test_mentions_are_linked_with_the_nearest_before_them(tmp_path: Path) -> None:
+    (read,) = load_treebank(write(tmp_path / "luca.conllu", LUCA))
+    words = read.words
+    linked = {(words[mention], words[antecedent]) for mention, antecedent in read.coreference}
+    assert linked == {("he", "Luca"), ("his", "he")}
+    mixed = shuffle_words(read, seed=2)
+    assert mixed.words != words
+    assert linked == {(mixed.words[one], mixed.words[other]) for one, other in mixed.coreference}
+    (plain,) = load_treebank(write(tmp_path / "tree.conllu", ITALIAN))
+    assert plain.coreference == ()
+
+
+def test_a_mention_stands_for_its_syntactic_head(tmp_path: Path) -> None:
+    lines = [
+        line(1, "the", "DET", 3, "det", "Entity=(e1-person-1-"),
+        line(2, "old", "ADJ", 3, "amod"),
+        line(3, "cat", "NOUN", 4, "nsubj", "Entity=e1)"),
+        line(4, "licks", "VERB", 0, "root"),
+        line(5, "itself", "PRON", 4, "obj", "Entity=(e1)"),
+    ]
+    (read,) = load_treebank(write(tmp_path / "cat.conllu", lines))
+    assert read.coreference == ((4, 2),)
+
+
 def test_embedded_trees_equal_their_own_file(tmp_path: Path) -> None:
     for pair in draw_pairs(20, seed=1):
         for tree, text in ((pair.source_tree, pair.source), (pair.target_tree, pair.target)):

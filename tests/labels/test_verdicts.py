@@ -25,6 +25,13 @@ from attnlab.labels.label import (
 from attnlab.labels.monotone import count_monotone, decide_monotone
 from attnlab.labels.positional import count_positional, decide_positional
 from attnlab.labels.rare import count_rare, decide_rare, rare_tokens
+from attnlab.labels.segments import (
+    count_crossing,
+    count_same_word,
+    crossing_pairs,
+    decide_crossing,
+    decide_same_word,
+)
 from attnlab.labels.sink import count_sink, decide_sink
 from attnlab.labels.syntactic import decide_links, relation_table
 from attnlab.labels.verdict import (
@@ -101,6 +108,34 @@ def monotone(sentences: int, share: float) -> Verdict:
     return decide_monotone(count_monotone(weights, scope))[0]
 
 
+def halves(batch: Batch) -> tuple[Tensor, Tensor]:
+    """Second half of each sentence, and where each token's like of the other half stands."""
+    position = torch.arange(batch.visible.shape[1])
+    half = batch.visible.sum(1, keepdim=True) // 2
+    second = position >= half
+    return second, torch.where(second, position - half + 1, position + half - 1)
+
+
+def same_word(sentences: int, share: float) -> Verdict:
+    batch = make_batch(sentences)
+    second, like = halves(batch)
+    target = torch.where(some(batch, share), like, 0)
+    ids = torch.where(second, torch.arange(13), like)
+    crossing = crossing_pairs(batch.scope, second)
+    best = largest(attend(target, batch.scope.seen, 0.9)[:, None])
+    same = ids[:, :, None] == ids[:, None]
+    return decide_same_word(count_same_word(best, batch.scope, crossing, same))[0]
+
+
+def crossing(sentences: int, share: float) -> Verdict:
+    batch = make_batch(sentences)
+    second, _ = halves(batch)
+    other = torch.where(second, 1, batch.visible.sum(1, keepdim=True) - 2)
+    weights = attend(torch.where(some(batch, share), other, 0), batch.scope.seen, 1.0)[:, None]
+    pairs = crossing_pairs(batch.scope, second)
+    return decide_crossing(count_crossing(weights, batch.scope, pairs))[0]
+
+
 def links(sentences: int, share: float, label: str) -> Verdict:
     """One arc a sentence to any of the other words; a share of them is followed."""
     generator = torch.Generator().manual_seed(2)
@@ -109,7 +144,7 @@ def links(sentences: int, share: float, label: str) -> Verdict:
     rows = [(number, 0, int(key), 0) for number, key in enumerate(keys)]
     kind = LinkKind("obj", "dependent>head")
     groups = torch.arange(sentences) % GROUPS
-    own = label == "syntactic"
+    own = label != "alignment"
     possible = possible_links(make_links((kind,), rows), words, groups, self_attention=own)
     wrong = torch.rand(sentences, generator=generator) >= share
     goal = torch.where(wrong, keys % 8 + 1, keys)[:, None].expand(-1, 9)
@@ -126,6 +161,9 @@ PLANTED: dict[str, Callable[[int, float], Verdict]] = {
     "broad": broad,
     "monotone": monotone,
     "alignment": lambda sentences, share: links(sentences, share, "alignment"),
+    "coreference": lambda sentences, share: links(sentences, share, "coreference"),
+    "same word": same_word,
+    "crossing": crossing,
 }
 # A share of rows (of sentences, of links) that puts the figure on the threshold, and one to it.
 AT = {
@@ -136,6 +174,9 @@ AT = {
     "broad": 0.9,
     "monotone": 0.9,
     "alignment": 0.25,
+    "coreference": 0.25,
+    "same word": 0.5,
+    "crossing": 0.5,
 }
 
 

@@ -106,8 +106,9 @@ class Labeller:
         """A counter for these sentences, and why some of them cannot be aligned."""
         counts = self.type_counts[0], self.type_counts[-1]
         if not gold.trees:
+            seconds = tuple(text.source.second for text in texts)
             target = TextSide(counts[1]) if self.reading.sentences.paired else None
-            return HeadFunctions(TextSide(counts[0]), target), {}
+            return HeadFunctions(TextSide(counts[0], seconds=seconds), target), {}
         sources = align_corpus(self.tokenizers.source, gold.source, [text.source for text in texts])
         source = TextSide(counts[0], gold.source, sources.alignments)
         if gold.target is None:
