@@ -1,14 +1,20 @@
 """Facts about training, vocabularies, kernels and spectra that the source documents state."""
 
 import itertools
+import math
 
 import pytest
 import torch
+from scipy.stats import linregress
 from torch.nn import functional as F
 from transformers import get_scheduler
 
 from attnlab import plot
-from attnlab.attention.kernels.feature_products import elu_features, taylor_features
+from attnlab.attention.kernels.feature_products import (
+    elu_features,
+    favor_exponents,
+    taylor_features,
+)
 from attnlab.matrices.references import cumulative_spectrum
 from attnlab.models.tokenizer import SPACE, SPECIAL_TOKENS, train_tokenizer
 
@@ -81,6 +87,39 @@ def test_kernels_have_positive_semi_definite_gram_matrices(name: str) -> None:
     gram = KERNELS[name](0.5 * drawn(20, 6))
     least, most = torch.linalg.eigvalsh(gram)[[0, -1]]
     assert float(least) >= -1e-10 * max(1.0, float(most))
+
+
+def test_features_of_the_exponential_kernel_are_tensor_powers() -> None:
+    """exp(q . k) = sum over n of (q^n . k^n) / n!, q^n the n-fold tensor product of q with itself."""
+    query, key = 0.4 * drawn(5, 2), 0.4 * drawn(7, 2, seed=1)
+
+    def features(x: torch.Tensor, powers: int) -> torch.Tensor:
+        parts, power = [], torch.ones(len(x), 1, dtype=torch.float64)
+        for n in range(powers):
+            parts.append(power / math.factorial(n) ** 0.5)
+            power = (power[:, :, None] * x[:, None]).flatten(1)
+        return torch.cat(parts, 1)
+
+    exact = torch.exp(query @ key.T)
+    torch.testing.assert_close(features(query, 14) @ features(key, 14).T, exact, **CLOSE)
+    assert not torch.allclose(features(query, 2) @ features(key, 2).T, exact)
+
+
+def test_error_of_random_features_falls_with_the_root_of_their_number() -> None:
+    query, key = 0.7 * drawn(12, 4), 0.7 * drawn(12, 4, seed=1)
+    exact, numbers = torch.exp(query @ key.T / 2), torch.tensor([8.0, 32.0, 128.0, 512.0])
+    errors = []
+    for features in numbers.int().tolist():
+        found = torch.stack(
+            [
+                favor_exponents(query, features, seed).exp()
+                @ favor_exponents(key, features, seed).exp().T
+                for seed in range(40)
+            ]
+        )
+        errors.append((found - exact).square().mean().sqrt())
+    slope = linregress(numbers.log(), torch.stack(errors).log()).slope
+    assert slope == pytest.approx(-0.5, abs=0.08)
 
 
 def test_a_bilinear_score_is_no_kernel() -> None:
