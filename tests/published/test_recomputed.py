@@ -99,6 +99,34 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
     assert many.loc[varied, "rejected"].max() <= 0.08
 
 
+@recomputes("attention_graphs")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    graphs = script("attention_graphs")
+    table = pd.read_csv(folder / "table.csv").set_index(["graph", "tokens"])
+    for name in graphs.GRAPHS:
+        again = pd.DataFrame([graphs.measured(name, 128, seed) for seed in graphs.SEEDS])
+        expected = table.loc[(name, 128)]
+        assert again[[*expected.index]].mean().to_numpy() == pytest.approx(expected.to_numpy())
+    # All graphs of a length have about as many edges, and a star has paths of two.
+    edges = table["edges"].unstack()
+    assert (edges.max() / edges.min()).max() < 1.01
+    assert table.loc[[graphs.BIGBIRD, graphs.WINDOW_GLOBAL], "longest_path"].max() == 2
+
+
+@recomputes("scale_of_scores")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    scores = script("scale_of_scores")
+    table = pd.read_csv(folder / "table.csv").set_index(["dim", "scores"])
+    for scaled in (True, False):
+        again = scores.drawn(64, scaled=scaled)
+        row = table.loc[(64, again.pop("scores"))]
+        assert [again[name] for name in row.index] == pytest.approx(row.to_list())
+    # The norm that is computed in closed form is that of autograd.
+    values = torch.randn(5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    jacobian = torch.autograd.functional.jacobian(lambda x: x.softmax(-1), values)
+    assert scores.jacobian_norm(values.softmax(-1)).item() == pytest.approx(jacobian.norm().item())
+
+
 @recomputes("synthetic_recovery")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
     planting = script("synthetic_recovery")
