@@ -25,6 +25,7 @@ from .heatmaps import draw_heads as draw_heads
 from .heatmaps import plain as plain
 from .mechanisms import draw_mechanism as draw_mechanism
 from .mechanisms import draw_receptive_field as draw_receptive_field
+from .mechanisms import pattern as pattern
 from .pareto import draw_pareto as draw_pareto
 from .scaling import crossover as crossover
 from .scaling import draw_scaling as draw_scaling

@@ -81,7 +81,7 @@ def _checked(specification: Any, tokens: Any) -> list[str]:
     Raises:
         InputError: none is, or there are too many tokens.
     """
-    if not isinstance(tokens, Integral) or not 1 <= tokens <= _MOST_TOKENS:
+    if not isinstance(tokens, Integral) or not 1 <= int(tokens) <= _MOST_TOKENS:
         msg = f"A pattern is drawn of 1 to {_MOST_TOKENS} tokens, not {tokens}."
         raise InputError(msg)
     names = [specification] if isinstance(specification, str) else specification

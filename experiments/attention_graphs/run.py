@@ -17,8 +17,7 @@ from scipy.sparse.csgraph import connected_components, shortest_path
 from scipy.sparse.linalg import eigsh
 
 from attnlab.core import write_table
-from attnlab.figures import PAGE, blank, colour, panel, style, write_figure
-from attnlab.figures.mechanisms import pattern
+from attnlab.figures import PAGE, blank, colour, panel, pattern, style, write_figure
 from experiments.shared.readme import (
     RESULTS,
     read_facts,

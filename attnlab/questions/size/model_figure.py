@@ -139,11 +139,10 @@ def draw_model(source: Source, *, width: float = PAGE) -> Figure:
     height = step * len(boxes) + framed + 3 * _GAP + _NAME
     with style():
         figure = blank(width, height)
-        axes = panel(figure, 0, 0, width, height)
+        axes = panel(figure, 0.0, 0.0, width, height)
         axes.set(xlim=(0, width), ylim=(0, height))
         axes.axis("off")
-        total = sum(box.parameters for box in [*boxes, *stacks])
-        title = f"{type(model).__name__}: {total:,} parameters"
+        title = f"{type(model).__name__}: {model.num_parameters():,} parameters"
         axes.text(_GAP, height - _NAME, title, fontsize=9)
         bottom = _GAP
         for box in below:
