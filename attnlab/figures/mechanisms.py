@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from attnlab.attention import SigmaAttention, load_frequencies, make
+from attnlab.attention import Mechanism, SigmaAttention, load_frequencies, make
 from attnlab.core import InputError, briefly
 from attnlab.figures.canvas import blank, panel, style
 from attnlab.figures.drawing import COLUMN
@@ -42,14 +42,19 @@ def pattern(
         mechanism = make(specification, causal=causal, heads=1, vocabulary=_TYPES).eval()
     query, key = torch.randn(2, 1, 1, tokens, _DIM, generator=generator)
     ids = torch.randint(_TYPES, (1, tokens), generator=generator)
-    counts = torch.randperm(_TYPES, generator=generator)
-    load_frequencies(mechanism, counts)
-    if isinstance(mechanism, SigmaAttention):
-        mechanism.load_tables(-counts.float().expand(1, -1))
+    _draw_frequencies(mechanism, generator)
     seen: Any = getattr(mechanism, "support", mechanism.implied_matrix)
     with torch.no_grad():
         shown: Tensor = seen(query, key, None, token_ids=ids)
     return shown[0, 0].float()
+
+
+def _draw_frequencies(mechanism: Mechanism, generator: torch.Generator) -> None:
+    """Gives a mechanism that looks at frequencies or saliences of token ids some."""
+    counts = torch.randperm(_TYPES, generator=generator)
+    load_frequencies(mechanism, counts)
+    if isinstance(mechanism, SigmaAttention):
+        mechanism.load_tables(-counts.float().expand(1, -1))
 
 
 def draw_mechanism(
@@ -112,10 +117,12 @@ def receptive_field(
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        mechanisms = [make(head, heads=1, vocabulary=_TYPES).eval() for head in heads]
+        mechanisms = [make(head, heads=1, vocabulary=_TYPES).eval().double() for head in heads]
     states = torch.randn(1, 1, tokens, _DIM, generator=generator, dtype=torch.float64)
     direction = torch.randn(_DIM, generator=generator, dtype=torch.float64)
     ids = torch.randint(_TYPES, (1, tokens), generator=generator)
+    for mechanism in mechanisms:
+        _draw_frequencies(mechanism, generator)
     mixed, reached = states.requires_grad_(), []
     for _ in range(layers):
         parts = [mechanism(mixed, mixed, mixed, None, token_ids=ids) for mechanism in mechanisms]

@@ -24,12 +24,12 @@ def coreferent_words(lines: Sequence[Any], owner: Mapping[int, int]) -> tuple[tu
     """
     heads = {line["id"]: line["head"] for line in lines}
     words: dict[str, list[int]] = {}
-    for first, last, entity in sorted(_mentions(lines)):
+    for first, last, entity in _mentions(lines):
         inside = range(first, last + 1)
         head = next(word for word in inside if heads[word] not in inside)
         words.setdefault(entity, []).append(owner[head])
-    pairs = (pair for mine in words.values() for pair in pairwise(mine))
-    return tuple(sorted((later, earlier) for earlier, later in pairs if later != earlier))
+    pairs = (pair for mine in words.values() for pair in pairwise(sorted({*mine})))
+    return tuple(sorted((later, earlier) for earlier, later in pairs))
 
 
 def _mentions(lines: Sequence[Any]) -> list[tuple[int, int, str]]:

@@ -172,8 +172,7 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
         """One row per head and label in one view: `site, layer` and the columns of `Verdict`.
 
         Labels that rest on words or on expected positions never look at special tokens, and are the
-        same in both views: `syntactic`,
-        `alignment`, `coreference` and `monotone`.
+        same in both views: `syntactic`, `alignment`, `coreference` and `monotone`.
 
         Args:
             keys: the view.

@@ -43,6 +43,9 @@ def test_every_mechanism_has_a_pattern(name: str) -> None:
     first, again = (pattern(specification, 12) for _ in range(2))
     assert torch.equal(first, again)
     assert first.shape == (12, 12)
+    reached = receptive_field([specification], layers=1, tokens=12)
+    assert reached.shape == (1, 12)
+    assert reached[0, 6], "a token reaches itself, by the residual connection at least"
     assert torch.equal(torch.get_rng_state(), before)
 
 
