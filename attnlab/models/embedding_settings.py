@@ -1,4 +1,4 @@
-"""Options of skip-gram training; nothing heavy is imported."""
+"""Options of the training of word vectors; nothing heavy is imported."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -6,17 +6,26 @@ from typing import Annotated
 from attnlab.core import LARGEST_SEED, SIDES, Option, Settings, Side
 
 _BOTH = "both"
+ARCHITECTURES = ("skip-gram", "cbow")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SkipGramSettings(Settings):
-    """Options of the training of skip-gram vectors (Mikolov et al. 2013)."""
+    """Options of the training of skip-gram or CBOW vectors (Mikolov et al. 2013)."""
 
+    architecture: Annotated[
+        str,
+        Option(
+            "What is predicted: by skip-gram each word of the window from the one in its middle, by cbow "
+            "that one from the mean of the others.",
+            choices=ARCHITECTURES,
+        ),
+    ] = "skip-gram"
     dim: Annotated[int, Option("Size of the vectors.", least=1, most=16_384)] = 128
     window: Annotated[
         int,
         Option(
-            "Number of tokens to the left and to the right that are predicted.",
+            "Number of tokens to the left and to the right that are predicted, or predict.",
             least=1,
             most=10_000,
         ),

@@ -270,10 +270,10 @@ def train_skip_gram(
     settings: SkipGramSettings | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Embeddings:
-    """Skip-gram vectors with negative sampling of every type, the most frequent first.
+    """Skip-gram or CBOW vectors with negative sampling of every type, the most frequent first.
 
-    Every token of the window is predicted equally often. One thread, so that a seed gives the same
-    vectors. Source: Mikolov et al. 2013; gensim's Word2Vec.
+    Every token of the window is predicted, or predicts, equally often. One thread, so that a seed gives
+    the same vectors. Source: Mikolov et al. 2013; gensim's Word2Vec.
 
     Args:
         sentences: read once for the types and once in each epoch; what can be read once only is kept
@@ -303,11 +303,11 @@ def train_skip_gram(
     if isinstance(sentences, Iterator):
         sentences = list(sentences)
     if all(len(text) < 2 for text in sentences):
-        msg = "Skip-gram needs sentences of at least two tokens; give a larger corpus."
+        msg = "Word vectors need sentences of at least two tokens; give a larger corpus."
         raise InputError(msg)
     model = Word2Vec(
         sentences,
-        sg=1,
+        sg=int(chosen.architecture == "skip-gram"),
         hs=0,
         negative=chosen.negatives,
         vector_size=chosen.dim,
@@ -365,6 +365,33 @@ def skip_gram_loss(
     """
     counts = context_counts(tokens, len(words), window).to(words)
     return -(counts * (words @ contexts.T).log_softmax(1)).sum() / len(tokens)
+
+
+def cbow_loss(
+    words: Float[Tensor, "type dim"],
+    contexts: Float[Tensor, "type dim"],
+    tokens: Int[Tensor, " position"],
+    window: int,
+) -> Float[Tensor, ""]:
+    """Mean over positions t of -log p(i_t | i_{t-window}, ..., i_{t+window}), without i_t itself.
+
+    ::
+
+        p(q | context) = exp(m . c_q) / sum_r exp(m . c_r),    m the mean of w_p over the context
+
+    Skip-gram predicts the other way round, see `skip_gram_loss`. Source: Mikolov et al. 2013,
+    arXiv 1301.3781, section 3.1.
+    """
+    vectors = words[tokens]
+    total, number = torch.zeros_like(vectors), vectors.new_zeros(len(tokens), 1)
+    for offset in range(1, min(window, len(tokens) - 1) + 1):
+        for here, there in (
+            (slice(offset, None), slice(-offset)),
+            (slice(-offset), slice(offset, None)),
+        ):
+            total[here] += vectors[there]
+            number[here] += 1
+    return F.cross_entropy(total / number.clamp(min=1) @ contexts.T, tokens)
 
 
 def skip_gram_gradient(

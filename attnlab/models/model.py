@@ -319,11 +319,11 @@ class LanguageModel(OwnModel):
         return output.to_tuple() if return_dict is False else output
 
 
-CELLS: dict[str, type[nn.RNNBase]] = {"lstm": nn.LSTM, "gru": nn.GRU}
+CELLS: dict[str, type[nn.RNNBase]] = {"lstm": nn.LSTM, "gru": nn.GRU, "elman": nn.RNN}
 
 
 class RecurrentEncoder(nn.Module):
-    """Embedding and a bidirectional LSTM or GRU, half of `dim` in each direction."""
+    """Embedding and a bidirectional recurrent layer, half of `dim` in each direction."""
 
     main_input_name = "input_ids"
 
@@ -412,7 +412,7 @@ class ScoredAttention(OwnAttention):
 
 
 class RecurrentDecoder(nn.Module):
-    """Embedding, an LSTM or GRU over the target, and attention to the source.
+    """Embedding, a recurrent layer over the target, and attention to the source.
 
     ::
 
@@ -487,7 +487,7 @@ def _cell(
 
 
 class RecurrentModel(TranslationModel):
-    """Recurrent encoder-decoder with attention: bidirectional LSTM or GRU, one head at the site `cross`.
+    """Recurrent encoder-decoder with attention: an LSTM, GRU or Elman network, one head at the site `cross`.
 
     It is called, trained and generates as `TranslationModel` does; there are no self-attention weights.
     """

@@ -21,9 +21,10 @@ TRANSFORMERS_OWN = ("feed_forward", "norm", "positions", "init", "global_project
 class ModelSettings(Settings):
     """Sizes and choices of an encoder-decoder (thesis eq. 3; Vaswani et al. 2017) or a language model.
 
-    A recurrent model translates with an LSTM or GRU and cross-attention of one head. A language model is
-    the decoder alone, without cross-attention: next-token probabilities of the text so far. Its loss
-    counts all tokens, or of each text one, drawn at random: the last token of a random beginning.
+    A recurrent model translates with an LSTM, GRU or Elman network and cross-attention of one head. A
+    language model is the decoder alone, without cross-attention: next-token probabilities of the text so
+    far. Its loss counts all tokens, or of each text one, drawn at random: the last token of a random
+    beginning.
 
     `attention` holds mechanisms by site, layer or head, such as `{"encoder": "band(window=3)",
     "encoder.0.3": "topk(k=4)"}`; the longest address that fits a head decides, and what none fits is
@@ -45,13 +46,18 @@ class ModelSettings(Settings):
     kind: Annotated[
         str,
         Option(
-            "Kind of model: transformer, or recurrent for an LSTM or GRU with attention of one head.",
+            "Kind of model: transformer, or recurrent for an LSTM, GRU or Elman network with attention of "
+            "one head.",
             ("--model",),
             choices=KINDS,
         ),
     ] = TRANSFORMER
     cell: Annotated[
-        str, Option("Cell of a recurrent model: lstm or gru.", choices=("lstm", "gru"))
+        str,
+        Option(
+            "Cell of a recurrent model: lstm, gru, or elman without gates.",
+            choices=("lstm", "gru", "elman"),
+        ),
     ] = "lstm"
     score: Annotated[
         str,

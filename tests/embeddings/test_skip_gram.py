@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from attnlab.core.errors import InputError
-from attnlab.models.embedding_settings import SkipGramSettings
+from attnlab.models.embedding_settings import ARCHITECTURES, SkipGramSettings
 from attnlab.models.embeddings import (
+    cbow_loss,
     context_counts,
     nearest,
     skip_gram_gradient,
@@ -46,6 +47,19 @@ def test_loss_equals_the_sum_over_windows(window: int) -> None:
     assert float(skip_gram_loss(words, contexts, TOKENS, window)) == pytest.approx(
         total / len(TOKENS)
     )
+
+
+@pytest.mark.parametrize("window", [1, 2, 30])
+def test_cbow_predicts_each_word_from_the_mean_of_its_window(window: int) -> None:
+    words, contexts = (table.detach() for table in tables())
+    ids, total = TOKENS.tolist(), 0.0
+    for t in range(len(ids)):
+        around = [ids[t + j] for j in range(-window, window + 1) if j and 0 <= t + j < len(ids)]
+        mean = sum(words[one] for one in around) / len(around)
+        scores = [math.exp(float(mean @ other)) for other in contexts]
+        total -= math.log(scores[ids[t]] / sum(scores))
+    found = cbow_loss(words, contexts, TOKENS, window)
+    assert float(found) == pytest.approx(total / len(ids))
 
 
 @pytest.mark.parametrize("window", [1, 2, 30])
@@ -95,7 +109,10 @@ def test_without_its_second_delta_the_gradient_is_wrong() -> None:
     assert not torch.allclose(actual, gradient_by_words(2, second_delta=False))
 
 
-def test_words_of_like_contexts_become_neighbours(untouched_randomness: None) -> None:
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_words_of_like_contexts_become_neighbours(
+    architecture: str, untouched_randomness: None
+) -> None:
     """Animals and colours stand in sentences of their own; numbers are drawn the same every time."""
     pytest.importorskip("gensim")
     generator = torch.Generator().manual_seed(0)
@@ -105,7 +122,9 @@ def test_words_of_like_contexts_become_neighbours(untouched_randomness: None) ->
         for _ in range(150):
             first, second = torch.randint(3, (2,), generator=generator).tolist()
             sentences.append([words[first], verb, words[second]])
-    settings = SkipGramSettings(dim=8, window=2, epochs=20, subsample=0.0)
+    settings = SkipGramSettings(
+        architecture=architecture, dim=8, window=2, epochs=20, subsample=0.0
+    )
     found = train_skip_gram(sentences, settings)
     table = nearest(found, ["cat", "blue"], 2)
     near = table.groupby("word")["neighbour"].agg(set)

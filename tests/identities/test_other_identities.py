@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from transformers import get_scheduler
 
 from attnlab import plot
+from attnlab.attention import make
 from attnlab.attention.kernels.feature_products import (
     elu_features,
     favor_exponents,
@@ -145,6 +146,54 @@ def test_random_projections_keep_distances() -> None:
     too_few = X @ drawn(400, 3, seed=1) / 3**0.5
     after = torch.stack([(too_few[i] - too_few[j]).square().sum() for i, j in pairs])
     assert float((after / before - 1).abs().max()) > eps
+
+
+def relative_error(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((actual - expected).norm() / expected.norm())
+
+
+def test_a_projected_attention_matrix_mixes_values_nearly_as_before() -> None:
+    """Wang et al. 2020, theorem 1: P R^T R V is near P V, R of k rows, and nearer by the root of k."""
+    n, d = 96, 8
+    Q, K, V = (drawn(n, d, seed=seed) for seed in range(3))
+    P = (Q @ K.T / d**0.5).softmax(-1)
+    errors = {}
+    for k in (24, 384):
+        projections = [drawn(k, n, seed=seed + 9) / k**0.5 for seed in range(10)]
+        errors[k] = sum(relative_error(P @ R.T @ R @ V, P @ V) for R in projections) / 10
+    assert errors[24] / errors[384] == pytest.approx(4, rel=0.15)
+    # R projects after the softmax: P itself is computed, all n x n of it.
+    R = torch.linalg.qr(drawn(n, n, seed=3))[0]
+    torch.testing.assert_close(P @ R.T @ R, P, rtol=0, atol=1e-10)
+
+
+def test_linformer_projects_before_the_softmax() -> None:
+    """softmax(Q (E K)^T / sqrt(d)) F V is P V where E = F permutes keys, and not P R^T R V where it mixes."""
+    n, d = 32, 8
+    Q, K, V = (drawn(1, 1, n, d, seed=seed) for seed in range(3))
+    P = (Q @ K.mT / d**0.5).softmax(-1)
+    linformer = make(f"linformer(k={n}, max_length={n}, share='kv')").double()
+    shuffle = torch.eye(n, dtype=torch.float64)[
+        torch.randperm(n, generator=torch.Generator().manual_seed(0))
+    ]
+    with torch.no_grad():
+        linformer.key_projection.copy_(shuffle)
+        torch.testing.assert_close(linformer(Q, K, V), P @ V, **CLOSE)
+        mixing = drawn(n, n, seed=4) / n**0.5
+        linformer.key_projection.copy_(mixing)
+        assert relative_error(linformer(Q, K, V), P @ mixing.T @ mixing @ V) > 0.5
+
+
+@pytest.mark.parametrize("delta", [1 / 64, 1 / 4096])
+def test_the_scaled_projections_of_the_proof_do_not_come_near(delta: float) -> None:
+    """E = delta R, F = exp(-delta) R: scores vanish with delta, and the output is that of equal weights."""
+    n, d, k = 64, 8, 48
+    Q, K, V = (drawn(n, d, seed=seed) for seed in range(3))
+    R = drawn(k, n, seed=5) / k**0.5
+    weights = (Q @ (delta * R @ K).T / d**0.5).softmax(-1)
+    out = weights @ (math.exp(-delta) * R @ V)
+    assert float((weights - 1 / k).abs().max()) < delta
+    assert relative_error(out, (Q @ K.T / d**0.5).softmax(-1) @ V) > 0.9
 
 
 def test_spectrum_of_attention_has_a_long_tail() -> None:

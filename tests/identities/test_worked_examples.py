@@ -8,6 +8,7 @@ import pytest
 import torch
 from zoo import random_models
 
+from attnlab.models import Embeddings, map_of
 from attnlab.models.layers import sinusoidal_positions
 from attnlab.models.scoring import chunked_cross_entropy
 from tests.oracles import translation_model as reference
@@ -142,6 +143,59 @@ def test_without_positions_sentences_of_the_same_words_have_the_same_states() ->
         assert not torch.allclose(states(one[:, order]), states(one)[order])
         model.embeddings.position_embeddings.weight.zero_()
         torch.testing.assert_close(states(one[:, order]), states(one)[order], **CLOSE)
+
+
+def test_a_word_that_stands_twice_has_one_vector_before_attention_and_two_after() -> None:
+    """Tikas's "pool": its two states differ by their positions, or by the sentences that they stand in."""
+    model, word = random_models.bert().double().eval(), 7
+    one, other = torch.tensor([[1, word, 5, 6, word, 2]]), torch.tensor([[1, word, 9, 10, 8, 2]])
+
+    def states(ids: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return torch.stack(model(input_ids=ids, output_hidden_states=True).hidden_states)[:, 0]
+
+    assert not torch.allclose(states(one)[1:, 1], states(one)[1:, 4], atol=0.1)
+    model.embeddings.position_embeddings.weight.data.zero_()
+    before, after = states(one)[0], states(one)[1]
+    torch.testing.assert_close(before[1], before[4], **CLOSE)
+    torch.testing.assert_close(before[1], states(other)[0, 1], **CLOSE)
+    # Without positions both see the same words of their sentence, so that only another sentence tells.
+    torch.testing.assert_close(after[1], after[4], **CLOSE)
+    assert not torch.allclose(after[1], states(other)[1, 1], atol=0.1)
+
+
+def test_padding_to_the_largest_length_changes_no_token() -> None:
+    """Rezaei: texts are padded to `max_length`, and a mask of 0 keeps what was added out of every row."""
+    model, tokenizer = random_models.bert().double().eval(), random_models.tokenizer()
+    text, longest = "the old cat sees the bird", 14
+    plain = tokenizer(text, return_tensors="pt")
+    padded = tokenizer(text, padding="max_length", max_length=longest, return_tensors="pt")
+    n = plain["input_ids"].shape[1]
+    assert padded["attention_mask"].tolist() == [[1] * n + [0] * (longest - n)]
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        expected = model(**plain, output_attentions=True)
+        found = model(**padded, output_attentions=True)
+    torch.testing.assert_close(
+        found.last_hidden_state[:, :n], expected.last_hidden_state, rtol=0, atol=1e-10
+    )
+    for whole, own in zip(found.attentions, expected.attentions, strict=True):
+        torch.testing.assert_close(whole[..., :n, :n], own, rtol=0, atol=1e-12)
+        assert float(whole[..., :n, n:].abs().max()) == 0
+
+
+def test_the_map_of_the_seven_tokens() -> None:
+    """Rezaei, figure 2: their vectors at the two directions in which they vary most."""
+    names = ("[CLS]", "The", "artist", "painted", "x5", "x6", "x7")
+    table = map_of(Embeddings(names, TOKENS), names)
+    X = TOKENS - TOKENS.mean(0)
+    variances, directions = torch.linalg.eigh(X.T @ X)
+    for place, component in enumerate(("first", "second"), start=1):
+        along = X @ directions[:, -place]
+        found = torch.tensor(table[f"{component}_component"].tolist(), dtype=torch.float64)
+        torch.testing.assert_close(found * (found @ along).sign(), along, rtol=0, atol=1e-10)
+        share = float(variances[-place] / variances.sum())
+        assert table[f"{component}_share"].tolist() == pytest.approx([share] * 7)
 
 
 def test_positions_divided_by_the_length_are_those_of_other_sentences_too() -> None:

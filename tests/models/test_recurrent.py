@@ -23,7 +23,9 @@ SOURCES = [[2, 7, 8, 9, 3], [2, 5, 3]]
 TARGETS = [[2, 6, 4, 10], [2, 9]]
 
 
-@pytest.fixture(params=[(c, s) for c in ("lstm", "gru") for s in ("additive", "dot")], ids="-".join)
+@pytest.fixture(
+    params=[(c, s) for c in ("lstm", "gru", "elman") for s in ("additive", "dot")], ids="-".join
+)
 def form(request: pytest.FixtureRequest) -> dict[str, str]:
     return {"cell": request.param[0], "score": request.param[1]}
 

@@ -61,13 +61,15 @@ def encoded(weights: Weights, source: list[int], *, cell: str) -> list[Tensor]:
 def step(
     weights: Weights, path: str, name: str, cell: str, token: Tensor, hidden: Tensor, inner: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """One step of an LSTM (Hochreiter and Schmidhuber 1997) or a GRU (Cho et al. 2014)."""
+    """One step of an LSTM (Hochreiter and Schmidhuber 1997), a GRU (Cho et al. 2014) or Elman 1990."""
     read = weights[f"{path}.weight_ih_{name}"] @ token + weights[f"{path}.bias_ih_{name}"]
     kept = weights[f"{path}.weight_hh_{name}"] @ hidden + weights[f"{path}.bias_hh_{name}"]
     if cell == "lstm":
         enter, forget, change, leave = (read + kept).chunk(4)
         inner = torch.sigmoid(forget) * inner + torch.sigmoid(enter) * torch.tanh(change)
         return torch.sigmoid(leave) * torch.tanh(inner), inner
+    if cell == "elman":
+        return torch.tanh(read + kept), inner
     (reset_in, update_in, new_in), (reset_h, update_h, new_h) = read.chunk(3), kept.chunk(3)
     reset, update = torch.sigmoid(reset_in + reset_h), torch.sigmoid(update_in + update_h)
     new = torch.tanh(new_in + reset * new_h)

@@ -69,7 +69,7 @@ COMMANDS = (
     CommandEntry(
         name="embed",
         panel="Words",
-        help="Train skip-gram embeddings on a corpus; written as safetensors and as word2vec text.\n\n"
+        help="Train skip-gram or CBOW vectors on a corpus; written as safetensors and as word2vec text.\n\n"
         "The corpus is cut into tokens as attnlab train does it with the same options, so that a model can "
         "start from them: attnlab train RUN --embeddings FOLDER --dim N. Needs the extra embeddings; attnlab "
         "doctor says how to install it.",

@@ -397,7 +397,7 @@ def _tokenizer_of_plans(words: list[str]) -> str | None:
 
 # With their headings on the help page.
 EMBED_PANELS = {
-    SkipGramSettings: "Skip-gram",
+    SkipGramSettings: "Vectors",
     CorpusSettings: "Corpus",
     SideSettings: "Corpus",
     TokenizerSettings: "Tokens",
@@ -411,7 +411,7 @@ def embed(
     overwrite: OVERWRITE = False,
     **options: Any,
 ) -> None:
-    """Trains skip-gram embeddings into a folder."""
+    """Trains word vectors into a folder."""
     skip_gram = chosen(SkipGramSettings, options)
     corpus, side = chosen(CorpusSettings, options), chosen(SideSettings, options)
     tokenizer = chosen(TokenizerSettings, options)
