@@ -22,6 +22,7 @@ from .metrics import is_trained as is_trained
 from .metrics import read_metrics as read_metrics
 from .model import OwnModel as OwnModel
 from .model import TranslationModel as TranslationModel
+from .model import model_class as model_class
 from .opening import load_transformers as load_transformers
 from .opening import model_of as model_of
 from .opening import skeleton_of as skeleton_of

@@ -81,8 +81,8 @@ MEASURES = {
 def generalisation(metrics: Mapping[str, float]) -> dict[str, float]:
     """The loss of the training sample, and how far the validation loss is above it.
 
-    Both are taken without dropout and label smoothing. The gap estimates test risk minus training risk
-    on validation pairs, by which the kept checkpoint is chosen; the test part stays unread.
+    Both are taken without dropout and label smoothing. The gap estimates G, test risk minus training
+    risk, on validation pairs, by which the kept checkpoint is chosen; the test part stays unread.
     """
     if "eval_training_sample_loss" not in metrics:
         return {}

@@ -382,6 +382,34 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
     assert study.readme(folder) == (folder / "README.md").read_text("utf-8")
 
 
+@recomputes("gradient_by_distance")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    study = script("gradient_by_distance")
+    table = pd.read_csv(folder / "table.csv")
+    written = table[(table["model"] == "GRU") & (table["seed"] == 0)]["gradient"]
+    again = [row["gradient"] for row in study.measured("GRU", 0)]
+    assert again == pytest.approx(written.tolist(), rel=1e-3)
+    assert study.readme(folder) == (folder / "README.md").read_text("utf-8")
+
+
+@recomputes("windows_by_text")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    study = script("windows_by_text")
+    table = study.by_model(folder)
+    written = pd.read_csv(folder / "by_model.csv")
+    pd.testing.assert_frame_equal(table, written, check_dtype=False, atol=1e-4)
+    assert study.readme(folder) == (folder / "README.md").read_text("utf-8")
+
+
+@recomputes("thesis_verses")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    study = script("thesis")
+    again = study.tested(folder)["difference"].to_numpy()
+    written = pd.read_csv(folder / "contrasts.csv")["difference"].to_numpy()
+    assert again == pytest.approx(written, abs=1e-4)
+    assert study.readme(folder) == (folder / "README.md").read_text("utf-8")
+
+
 @recomputes("study_engine")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
     from attnlab.studies.computing import compute_rows
