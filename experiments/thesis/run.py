@@ -1,10 +1,12 @@
 """The thesis from end to end: its models, what its figures show of theirs and of its matrices, exact fits.
 
     python experiments/thesis/run.py ../shared/data --seeds 3
+    python experiments/thesis/run.py ../shared/data --texts bible --seeds 1
 
 trains what runs/thesis does not hold yet (English to Italian, a few minutes a model) and writes
-results/thesis/. Rows of models that are not asked for stay. With --keep-search the thesis's search on
-its own matrices is not run again: what it found is taken from the table that is there.
+results/thesis/, or results/thesis_verses/ of models that read verses. Rows of models that are not asked
+for stay. With --keep-search the thesis's search on its own matrices is not run again: what it found is
+taken from the table that is there.
 """
 
 import argparse
@@ -42,7 +44,7 @@ from experiments.shared.readme import (
     write_readme,
 )
 from experiments.thesis.figure import draw_matrices
-from experiments.thesis.models import DIM, EPOCHS, HEADS, STARTS, model_of
+from experiments.thesis.models import DIM, HEADS, SHORT, STARTS, TEXTS, Texts, model_of
 from experiments.thesis.published import (
     PRINTED,
     REPEATS,
@@ -58,12 +60,9 @@ from experiments.thesis.shapes import (
     mean_shape,
 )
 
-OUT = RESULTS / "thesis"
 MODEL = ["heads", "init", "seed"]
 KIND = ["heads", "init", "trained"]
 SENTENCES, DIGITS = 300, 5
-# Encoder matrices of at least so many tokens are fitted; the thesis's have 16, of which one is searched.
-LEAST_TOKENS, SEARCHED_TOKENS = 12, 16
 LONG, ONE = "long sentences", "one sentence"
 DISTANCES = ["uniform", "one_key", "sigma_n_entries", "sigma_stochastic", "sigma_free", "search"]
 NOTEBOOK = ("ribbon", "dolly")
@@ -84,29 +83,37 @@ def main() -> None:
     """Measures each model that is asked for and the thesis's matrices, and writes everything."""
     chosen = _parser().parse_args()
     torch.set_num_threads(1)
-    thesis = chosen.data / "thesis"
-    write_published(thesis, OUT, keep_search=chosen.keep_search)
-    known = thesis_matrices(thesis)
-    write_table(OUT / "thesis_heads.csv", thesis_heads(known).round(DIGITS))
-    examples = {f"the thesis's matrices '{name}'": known[name] for name in NOTEBOOK}
+    texts, examples = TEXTS[chosen.texts], {}
+    out = RESULTS / texts.result
+    if texts == SHORT:
+        thesis = chosen.data / "thesis"
+        write_published(thesis, out, keep_search=chosen.keep_search)
+        known = thesis_matrices(thesis)
+        write_table(out / "thesis_heads.csv", thesis_heads(known).round(DIGITS))
+        examples = {f"the thesis's matrices '{name}'": known[name] for name in NOTEBOOK}
     for seed, heads, init in product(range(chosen.seeds), HEADS, STARTS):
         with quiet():
-            run = model_of(chosen.data / "tatoeba", heads, init, seed, chosen.runs)
-            tables, example = measured(run)
+            run = model_of(chosen.data / texts.corpus, heads, init, seed, chosen.runs)
+            tables, example = measured(run, texts)
         model = {"heads": heads, "init": init, "seed": seed}
         for name, rows in tables.items():
-            put_rows(OUT, name, model, rows.round(DIGITS))
+            put_rows(out, name, model, rows.round(DIGITS))
         if seed == 0:
             examples[f"{heads} head{'s' * (heads > 1)}, {init} start"] = example
         print(model | tables["models"].iloc[0].to_dict(), flush=True)
-    write_figure(draw_matrices(examples), OUT, "heads")
+    write_figure(draw_matrices(examples), out, "heads")
     words = shlex.join(path_label(word) for word in sys.argv[1:])
-    write_result(OUT, f"python experiments/thesis/run.py {words}", kept=chosen.keep_search)
+    write_result(out, f"python experiments/thesis/run.py {words}", kept=chosen.keep_search)
+    # Each page has the table of both.
+    for folder in {RESULTS / each.result for each in TEXTS.values()} - {out}:
+        if (folder / "facts.json").exists():
+            write_readme(folder, readme(folder))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path, help="folder of tatoeba and of the thesis's data")
+    parser.add_argument("data", type=Path, help="folder of the texts and of the thesis's data")
+    parser.add_argument("--texts", choices=list(TEXTS), default=SHORT.corpus)
     parser.add_argument("--seeds", type=int, default=3, help="number of models of each kind")
     parser.add_argument("--runs", type=Path, default=RESULTS.parent / "runs" / "thesis")
     parser.add_argument("--keep-search", action="store_true")
@@ -114,11 +121,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def measured(
-    run: Run, sentences: int = SENTENCES, least: int = LEAST_TOKENS, searched: int = SEARCHED_TOKENS
+    run: Run, texts: Texts, sentences: int = SENTENCES
 ) -> tuple[dict[str, pd.DataFrame], Tensor]:
     """The rows of one model by table, and its encoder matrices of the sentence that is searched."""
     rows = run.corpus().test
-    pairs = list(zip(rows["source"], rows["target"], strict=True))
+    pairs = list(zip(rows["source"], rows["target"], strict=True))[: texts.sentences]
     shapes, fits = [], []
     for trained in (True, False):
         model = run.model if trained else untrained_twin(run.model, run.settings.optimizer.seed)
@@ -128,8 +135,8 @@ def measured(
             rows_of_site = shapes_of(own[:sentences])
             shapes.append(rows_of_site.assign(trained=trained, site=site))
         encoder = matrices_of(found, "encoder")
-        long = [H for H in encoder if H.shape[-1] >= least]
-        one = min(encoder, key=lambda H: abs(H.shape[-1] - searched))
+        long = [H for H in encoder if H.shape[-1] >= texts.least]
+        one = min(encoder, key=lambda H: abs(H.shape[-1] - texts.searched))
         fits.append(fitted(long).assign(trained=trained, sentences=LONG))
         if trained:
             example = one
@@ -272,9 +279,12 @@ def write_result(out: Path, command: str, *, kept: bool) -> None:
 
 def readme(out: Path) -> str:
     """The README: questions, answers, tables, how it was made."""
-    names = ("models", "heads", "heads_over_models", "fits", "fits_over_models", "published")
-    models, heads, shapes, fits, distances, published = (read_table(out, name) for name in names)
-    own = read_table(out, "thesis_heads").groupby("matrices", sort=False)[list(SHAPE)].mean()
+    texts = next(each for each in TEXTS.values() if each.result == out.name)
+    thesis = RESULTS / SHORT.result
+    names = ("models", "heads", "heads_over_models", "fits", "fits_over_models")
+    models, heads, shapes, fits, distances = (read_table(out, name) for name in names)
+    published = read_table(thesis, "published")
+    own = read_table(thesis, "thesis_heads").groupby("matrices", sort=False)[list(SHAPE)].mean()
     # Models are the units, whatever number of heads they have.
     encoder = heads[heads["site"] == "encoder"].groupby([*MODEL, "trained"])[[*SHAPE]].mean()
     whole = encoder.groupby("trained").mean().map("{:.2f}".format)
@@ -285,8 +295,8 @@ def readme(out: Path) -> str:
     proofs = published.filter(like="proven_")
     return render(
         __file__, read_facts(out),
-        models=models, seeds=models["seed"].nunique(), dim=DIM, epochs=EPOCHS,
-        sentences=SENTENCES, least=LEAST_TOKENS, searched_tokens=SEARCHED_TOKENS,
+        models=models, seeds=models["seed"].nunique(), dim=DIM, short=texts == SHORT,
+        sentences=SENTENCES, least=texts.least, searched_tokens=texts.searched, beside=beside(out),
         contrasts=read_table(out, "contrasts").to_dict("records"), interval=interval, p=p_value,
         starts=read_table(out, "starts").set_index("init").to_dict("index"),
         by_start=long.groupby(MODEL)[DISTANCES].mean().groupby("init").mean().to_dict("index"),
@@ -301,13 +311,35 @@ def readme(out: Path) -> str:
         distances=shown(distances[distances["sentences"] == LONG], ["w", "num_pos"], DISTANCES[:-1]),
         searched=shown(distances[distances["sentences"] == ONE], ["w", "num_pos"], DISTANCES),
         draws=f"{3 * ATTEMPTS * COEFFICIENTS**3:,}",
-        published=published, means=means(published), timing=read_table(out, "timing"),
+        published=published, means=means(published), timing=read_table(thesis, "timing"),
         within=within.sum(), worse=(published["published"] >= published["zero_matrix"]).sum(),
         nearer=(published["published"] < published["uniform_matrix"]).sum(),
         difference=(published["search_again"] - published["published"]).mean(),
         proofs=proofs.size, unproven=(~proofs).sum().sum(),
         seeds_of_search=SEEDS, sample=SAMPLE, repeats=REPEATS,
     )  # fmt: skip
+
+
+def beside(out: Path) -> pd.DataFrame:
+    """A row a collection of texts and start: what of the page depends on how long sentences are."""
+    rows = []
+    for texts in TEXTS.values():
+        folder = out.with_name(texts.result)
+        if not (folder / "fits_over_models.csv").exists():
+            continue
+        fits, shapes = read_table(folder, "fits"), read_table(folder, "heads")
+        fits = fits[fits["trained"] & (fits["sentences"] == LONG)]
+        shapes = shapes[shapes["trained"] & (shapes["site"] == "encoder")]
+        near = fits.groupby(["init", "w"])[DISTANCES].mean()
+        near["nearer"] = near["uniform"] - near["sigma_n_entries"]
+        for init, own in shapes.groupby("init"):
+            rows.append(
+                {"texts": texts.corpus, "start": init, "models": own.groupby(MODEL).ngroups}
+                | {f"nearer than uniform, w = {w}": near["nearer"][init, w] for w, _ in PRINTED}
+                | {f"band of w = {w}": near["sigma_stochastic"][init, w] for w, _ in PRINTED}
+                | {"values for 90": own["values_for_90"].mean()}
+            )
+    return pd.DataFrame(rows)
 
 
 def near_diagonal(encoder: pd.DataFrame) -> dict[Any, Any]:

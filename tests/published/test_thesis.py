@@ -1,7 +1,7 @@
 """The thesis from end to end: its figures against loops, and the whole on a small model."""
 
 import math
-import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from attnlab.models.run import load
-from experiments.shared.readme import RESULTS, put_rows
+from experiments.shared.readme import put_rows
 from experiments.thesis import run as thesis
-from experiments.thesis.models import settings_of
+from experiments.thesis.models import LONG, SHORT, settings_of
 from experiments.thesis.shapes import (
     HELD,
     SHAPE,
@@ -110,16 +110,16 @@ def test_fits_are_no_nearer_than_their_bound_and_nearer_than_the_search() -> Non
 
 
 def test_every_kind_of_model_has_settings(shared_data: Path) -> None:
-    for heads, init in [(1, "default"), (8, "identity")]:
-        settings = settings_of(shared_data / "tatoeba", heads, init, 2)
+    for corpus, heads, init in [("tatoeba", 1, "default"), ("bible", 8, "identity")]:
+        settings = settings_of(shared_data / corpus, heads, init, 2)
         assert (settings.model.heads, settings.model.init) == (heads, init)
         assert settings.optimizer.seed == 2
 
 
 @pytest.mark.slow
 def test_the_whole_comes_out_of_a_small_model(small_run: Path, tmp_path: Path) -> None:
-    run = load(small_run)
-    tables, example = thesis.measured(run, sentences=9, least=4, searched=7)
+    texts = replace(LONG, least=4, searched=7)
+    tables, example = thesis.measured(load(small_run), texts, sentences=9)
     assert example.shape[1] == example.shape[2] >= 4
     heads = tables["heads"]
     count = len(example)
@@ -127,18 +127,23 @@ def test_the_whole_comes_out_of_a_small_model(small_run: Path, tmp_path: Path) -
     # Of so few sentences no two may be of one length.
     heads["between_sentences"] = heads["between_sentences"].fillna(0.25)
     assert heads.loc[heads["trained"], "norm"].between(0, 1 + 1e-6).all()
+    folders = [tmp_path / texts.result for texts in (SHORT, LONG)]
     for number, init in enumerate(thesis.STARTS):
         for own in (1, 8):
             model = {"heads": own, "init": init, "seed": number}
             for name, rows in tables.items():
-                put_rows(tmp_path, name, model, rows)
-    for name in ("published", "timing", "thesis_heads"):
-        shutil.copy(RESULTS / "thesis" / f"{name}.csv", tmp_path)
-    thesis.write_result(tmp_path, "python run.py", kept=True)
-    contrasts = pd.read_csv(tmp_path / "contrasts.csv").set_index("contrast")
+                for folder in folders:
+                    put_rows(folder, name, model, rows)
+    for folder in folders:
+        thesis.write_result(folder, "python run.py", kept=True)
+    contrasts = pd.read_csv(folders[0] / "contrasts.csv").set_index("contrast")
     encoder = heads[heads["site"] == "encoder"].groupby("trained")["effective_rank"].mean()
     assert contrasts.loc[thesis.EFFECTIVE_RANK, "difference"] == pytest.approx(
         encoder[True] - encoder[False], abs=1e-5
     )
     assert contrasts["models"].tolist() == [4, 4, 4]
-    assert "the thesis, ribbon" in (tmp_path / "README.md").read_text("utf-8")
+    short, verses = ((folder / "README.md").read_text("utf-8") for folder in folders)
+    assert "the thesis, ribbon" in short
+    assert "Its tables on its own matrices" in short
+    assert "| bible | identity | 2 |" in verses
+    assert "Its tables on its own matrices" not in verses
