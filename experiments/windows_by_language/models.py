@@ -45,6 +45,9 @@ COLLECTIONS = {
     "bible": Collection(
         ("en", "it", "fr", "es", "de"), 10_000, 128, {"best": "loss", "validation_sentences": 100}
     ),
+    # Read by the study of kinds of text.
+    "tatoeba": Collection(("en", "it", "fr"), 10_000, 64),
+    "europarl": Collection(("en", "it", "sv"), 10_000, 64),
 }
 SEED = 0
 # Pieces per source word of the training text, punctuation left out; sizes of vocabulary that are tried.

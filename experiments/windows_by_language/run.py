@@ -36,6 +36,7 @@ from experiments.shared.readme import (
 from experiments.shared.runs import trained_with
 from experiments.windows_by_language.contrasts import (
     DRAWS,
+    LANGUAGE,
     between_sources,
     contrast,
     differences,
@@ -81,7 +82,7 @@ def main() -> None:
             continue
         with quiet():
             run = model_of(chosen.collection, source, target, chosen.data, chosen.runs)
-            publish(out, source, target, run, chosen.sentences)
+            publish(out, {"source": source, "target": target}, run, chosen.sentences)
         print(source, target, flush=True)
     gold = gold_curves(chosen.data / "pud", texts.languages)
     write_table(out / "gold.csv", gold.round(DIGITS))
@@ -91,7 +92,8 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("collection", choices=[*COLLECTIONS], help="which sentences")
+    german = [name for name, texts in COLLECTIONS.items() if LANGUAGE in texts.languages]
+    parser.add_argument("collection", choices=german, help="which sentences")
     parser.add_argument("data", type=Path, help="folder of multi30k, bible and pud")
     parser.add_argument("--targets", type=int, help="number of targets of each source; default all")
     parser.add_argument("--sentences", type=int, default=SENTENCES, help="number of test sentences")
@@ -101,9 +103,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def publish(folder: Path, source: str, target: str, run: Run, sentences: int) -> None:
+def publish(folder: Path, key: Mapping[str, str], run: Run, sentences: int) -> None:
     """Puts the rows of a model into the tables."""
-    key = {"source": source, "target": target}
     rows = run.corpus().test.select(range(sentences))
     heads, curves = measured(run, rows["source"][:])
     weights = file_checksum(run.folder / WEIGHTS)[:12]
