@@ -185,7 +185,7 @@ def test_linformer_projects_before_the_softmax() -> None:
 
 
 @pytest.mark.parametrize("delta", [1 / 64, 1 / 4096])
-def test_the_scaled_projections_of_the_proof_do_not_come_near(delta: float) -> None:
+def test_random_projections_of_small_scale_do_not_come_near(delta: float) -> None:
     """E = delta R, F = exp(-delta) R: scores vanish with delta, and the output is that of equal weights."""
     n, d, k = 64, 8, 48
     Q, K, V = (drawn(n, d, seed=seed) for seed in range(3))
