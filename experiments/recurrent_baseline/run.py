@@ -35,6 +35,8 @@ MODELS: dict[str, dict[str, Any]] = {
     TRANSFORMER: {"dim": 128, "feed_forward": 512, "heads": 8},
     "additive": {"kind": "recurrent", "dim": 144, "score": "additive"},
     "dot": {"kind": "recurrent", "dim": 144, "score": "dot"},
+    "additive, GRU": {"kind": "recurrent", "cell": "gru", "dim": 154, "score": "additive"},
+    "additive, Elman": {"kind": "recurrent", "cell": "elman", "dim": 182, "score": "additive"},
 }
 CORPUS = {"pair": "en-it", "limit": 12_000, "max_tokens": 64}
 OPTIMIZER = {
@@ -183,16 +185,18 @@ def said(change: float, low: float, high: float) -> str:
 def readme(folder: Path) -> str:
     """The README of the result, from its tables and facts."""
     table = read_table(folder, "table")
+    models = [name for name in MODELS if name in set(table["model"])]
     wide = table.pivot_table(index="words", columns="model", values="bleu", sort=False)
     rows = {words: own.set_index("model") for words, own in table.groupby("words", sort=False)}
     shortest, longest = named(*BINS[0]), named(*BINS[-1])
     return render(
-        __file__, read_facts(folder), table=table, wide=wide[list(MODELS)].reset_index(),
-        models=list(MODELS), first=TRANSFORMER, shortest=shortest, longest=longest, rows=rows,
+        __file__, read_facts(folder), table=table, wide=wide[models].reset_index(),
+        models=models, missing=[name for name in MODELS if name not in models],
+        shortest=shortest, longest=longest, rows=rows,
         against={
             words: {
                 name: said(*(float(rows[words][column][name]) for column in CHANGE))
-                for name in MODELS if name != TRANSFORMER
+                for name in models if name != TRANSFORMER
             }
             for words in ("all", longest)
         },

@@ -443,11 +443,12 @@ def _(folder: Path, request: pytest.FixtureRequest) -> None:
 
     experiment = script("recurrent_baseline")
     facts = json.loads((folder / "facts.json").read_text("utf-8"))
-    for name, model in experiment.MODELS.items():
-        settings = experiment.settings_of(model, request.getfixturevalue("shared_data") / "tatoeba")
+    corpus = request.getfixturevalue("shared_data") / "tatoeba"
+    for name, parameters in facts["parameters"].items():
+        settings = experiment.settings_of(experiment.MODELS[name], corpus)
         made = configuration(settings.model, vocabulary=experiment.VOCABULARY)
         weights = model_class(settings.model)(made).parameters()
-        assert sum(weight.numel() for weight in weights) == facts["parameters"][name]
+        assert sum(weight.numel() for weight in weights) == parameters
     assert corpus_of(settings).checksum == facts["checksum"]
     table = pd.read_csv(folder / "table.csv")
     base = table[table["model"] == experiment.TRANSFORMER].set_index("words")["bleu"]

@@ -95,7 +95,7 @@ def test_bleu_by_length(table: pd.DataFrame) -> None:
     assert (enough["bleu"] <= enough["bleu_high"] + 1e-9).all()
     assert (perfect["change_low"].dropna() > 0).all()
     lines = experiment.draw(table).axes[0].get_legend().get_texts()
-    assert [line.get_text() for line in lines] == list(experiment.MODELS)
+    assert [line.get_text() for line in lines] == list(experiment.MODELS)[:3]
 
 
 def test_words_follow_the_intervals() -> None:
