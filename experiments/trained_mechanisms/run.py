@@ -9,7 +9,10 @@ writes results/trained_mechanisms/, where the mechanism stands in the encoder; t
 larger models that are trained for longer; or trained_mechanisms_decoder/, where it stands in the decoder or
 in cross-attention. A row is a model. A model whose weights are in the table already is not measured again.
 The arms and the contrasts of `models.py` were fixed before a model was trained. Several processes can train
-other `--arms` or `--seeds` at a time; one more call with all of them then completes the tables.
+other `--arms` or `--seeds` at a time; one more call with all of them then completes the tables. The thesis's
+P + E, trained as long as the arms that are published (40 quiet minutes a model on two cores):
+
+    python experiments/trained_mechanisms/run.py ../shared/data --long --seeds 0 --arms "sigma, E trained"
 """
 
 import argparse
