@@ -7,12 +7,6 @@ from .calling import GREEDY as GREEDY
 from .calling import forward as forward
 from .calling import inputs_of as inputs_of
 from .calling import without_cache as without_cache
-from .capture import Reading as Reading
-from .capture import Selection as Selection
-from .capture import matrices_of_text as matrices_of_text
-from .capture import prepare as prepare
-from .capture import selection_of as selection_of
-from .capture import sentences_of as sentences_of
 from .coverage import Consumer as Consumer
 from .coverage import Coverage as Coverage
 from .hooks import few_tokens as few_tokens
@@ -39,6 +33,12 @@ from .own_output import check_generates as check_generates
 from .own_output import first_rows as first_rows
 from .own_output import translated as translated
 from .own_output import written_sentences as written_sentences
+from .passes import Reading as Reading
+from .passes import Selection as Selection
+from .passes import matrices_of_text as matrices_of_text
+from .passes import prepare as prepare
+from .passes import selection_of as selection_of
+from .passes import sentences_of as sentences_of
 from .reading_notes import KeptInPart as KeptInPart
 from .reading_notes import RowsNotNormalized as RowsNotNormalized
 from .reading_notes import SentencesDropped as SentencesDropped

@@ -86,6 +86,17 @@ def test_names_stay_functions_after_their_modules_were_imported() -> None:
     assert attnlab.importance is sys.modules["attnlab.questions.importance.importance"].importance
 
 
+def test_looking_up_capture_imports_no_more_than_analyze_does() -> None:
+    code = (
+        "import attnlab, sys; attnlab.analyze; before = set(sys.modules); attnlab.capture; "
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    assert done.stdout.split() == ["attnlab.reading.capture"]
+
+
 @pytest.mark.slow
 def test_what_is_imported_within_a_question_leaves_python_s_random_numbers_as_they_are() -> None:
     code = (

@@ -21,7 +21,7 @@ from attnlab.labels.verdict import CONFIRMED, REJECTED
 from attnlab.models.configuration import TranslationConfig
 from attnlab.models.model import TranslationModel
 from attnlab.models.tokenizer import train_tokenizers
-from attnlab.reading.capture import prepare
+from attnlab.reading.passes import prepare
 from attnlab.reading.sentences import tokens_of
 from attnlab.reading.weights import LayerWeights
 

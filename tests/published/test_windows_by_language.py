@@ -17,7 +17,8 @@ from attnlab.labels.word_tokens import Span
 from attnlab.models.run import load
 from attnlab.models.tokenizer import train_tokenizer
 from attnlab.reading import tokens_of
-from attnlab.reading.capture import capture, prepare
+from attnlab.reading.capture import capture
+from attnlab.reading.passes import prepare
 from experiments.shared.readme import read_facts, read_table
 from experiments.windows_by_language import models
 from experiments.windows_by_language import run as experiment

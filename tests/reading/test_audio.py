@@ -16,7 +16,7 @@ import attnlab
 from attnlab.core.errors import InputError
 from attnlab.models.loaded import Model
 from attnlab.reading.audio import Audio, audio_of, read_audio, read_audio_file
-from attnlab.reading.capture import prepare, selection_of
+from attnlab.reading.passes import prepare, selection_of
 from attnlab.reading.weights import LayerWeights
 
 TEXTS = ["the cat sees a dog", "a bird"]

@@ -16,8 +16,9 @@ from zoo.random_models import ALL, PAIRS, SENTENCES, TWO_STACKS, seeded, tokeniz
 
 from attnlab.core.errors import AttnlabError, InputError
 from attnlab.reading import hooks as taps
-from attnlab.reading.capture import capture, prepare, selection_of
+from attnlab.reading.capture import capture
 from attnlab.reading.keeping import MatrixKeeper, load_kept_matrices
+from attnlab.reading.passes import prepare, selection_of
 from attnlab.reading.statistics import HeadStatistics
 from attnlab.reading.vocabulary import Vocabulary
 from attnlab.reading.weights import checked

@@ -26,9 +26,10 @@ from attnlab.core.errors import AttnlabError, InputError
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.inspect.inspection import inspect
 from attnlab.reading import sentences as texts_read
-from attnlab.reading.capture import Capture, _Batch, capture, prepare, selection_of
+from attnlab.reading.capture import Capture, capture
 from attnlab.reading.keeping import load_kept_matrices
 from attnlab.reading.matrix_files import load_kept_source
+from attnlab.reading.passes import _Batch, prepare, selection_of
 from attnlab.reading.weights import LayerWeights
 
 pytestmark = pytest.mark.grid

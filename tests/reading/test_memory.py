@@ -13,7 +13,7 @@ from zoo.random_models import ALL, SENTENCES, tokenizer
 from attnlab.core import limits
 from attnlab.core.errors import InputError
 from attnlab.models.loaded import Model
-from attnlab.reading.capture import Reading, capture
+from attnlab.reading.capture import capture
 from attnlab.reading.keeping import load_kept_matrices
 from attnlab.reading.matrix_files import (
     load_arrays,
@@ -21,6 +21,7 @@ from attnlab.reading.matrix_files import (
     load_matrices,
     load_matrix_source,
 )
+from attnlab.reading.passes import Reading
 from attnlab.reading.reading_notes import KeptInPart
 from attnlab.reading.sentences import BYTES_A_WEIGHT, read_sentences
 

@@ -14,7 +14,7 @@ from attnlab.labels.label_tables import compare_relations, label_table
 from attnlab.labels.syntactic import best_heads
 from attnlab.labels.treebank import load_treebank, shuffle_words
 from attnlab.labels.untrained import untrained_twin
-from attnlab.reading.capture import prepare
+from attnlab.reading.passes import prepare
 from attnlab.reading.sentences import tokens_of
 
 SENTENCES = 300

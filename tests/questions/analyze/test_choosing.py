@@ -8,8 +8,9 @@ from zoo import random_models
 from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 from attnlab.questions.analyze.analysis import analyze
-from attnlab.reading.capture import capture, prepare
+from attnlab.reading.capture import capture
 from attnlab.reading.keeping import MatrixKeeper, load_kept_matrices
+from attnlab.reading.passes import prepare
 
 FEW = {"fit_sentences": 0, "structure_sentences": 0, "labels": False}
 

@@ -16,8 +16,8 @@ from attnlab.core.errors import InputError
 from attnlab.evaluation.evaluator import load_evaluator
 from attnlab.questions.analyze.generation import compare_generated
 from attnlab.questions.analyze.head_table import describe_generation
-from attnlab.reading.capture import prepare
 from attnlab.reading.own_output import LEAST_TOKENS, first_rows, written_sentences
+from attnlab.reading.passes import prepare
 from attnlab.reading.sentences import Sentence, Sentences, read_sentences
 from attnlab.reading.statistics import HeadStatistics, SentenceStatistics
 

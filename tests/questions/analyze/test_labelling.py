@@ -32,8 +32,8 @@ from attnlab.questions.analyze.analysis_notes import (
 )
 from attnlab.questions.analyze.labelling import Labeller
 from attnlab.questions.analyze.view import label_sections
-from attnlab.reading.capture import Reading, prepare
 from attnlab.reading.coverage import Consumer, Coverage
+from attnlab.reading.passes import Reading, prepare
 from attnlab.reading.weights import ALL, CONTENT, VIEWS, rows_of_view
 from attnlab.results.export import VIEW_NAMES
 from attnlab.results.result import Result
