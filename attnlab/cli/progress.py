@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from attnlab.cli.loading import announce_nothing
 from attnlab.cli.output import messages, output
 from attnlab.core import BETWEEN_LINES, FIRST_LINE, Terminal, duration, printable, repeated
 
@@ -67,6 +68,7 @@ def _bars(console: "Console") -> "Iterator[Bars]":
         TimeRemainingColumn,
     )
 
+    announce_nothing()
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
