@@ -23,6 +23,7 @@ from attnlab.cli.command_classes import (
     made_command,
 )
 from attnlab.cli.commands import COMMANDS, STUDY, CommandEntry
+from attnlab.cli.loading import announced_loading
 from attnlab.cli.output import print_error, with_output
 from attnlab.core import (
     AttnlabError,
@@ -259,8 +260,8 @@ def main() -> None:
     try:
         check_output_open()
         check_working_folder()
-        add_registered()
-        with flushed_output():
+        with announced_loading(), flushed_output():
+            add_registered()
             app()
     except AttnlabError as error:
         if debug:

@@ -1,5 +1,6 @@
 """A line on a terminal before libraries that load for seconds, so that no command is silent meanwhile."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,31 +9,29 @@ from importlib.abc import MetaPathFinder
 from attnlab.core import Terminal
 
 # The first of them that a command imports brings others along.
-SLOW = {"datasets", "matplotlib", "pandas", "scipy", "torch", "transformers"}
-LINE = "Loading libraries"
+SLOW = {"datasets", "matplotlib", "numpy", "pandas", "scipy", "torch", "transformers"}
 
 
 class _Announcer(MetaPathFinder):
     """Finds no module, and prints the line when the first slow one is looked for."""
 
-    def __init__(self, console: Terminal) -> None:
-        self._console = console
-
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:  # noqa: ARG002
         if name in SLOW:
             announce_nothing()
-            self._console.print(LINE, style="dim")
+            Terminal(stderr=True).print("Loading libraries", style="dim")
 
 
 @contextmanager
-def announced_loading(console: Terminal) -> Iterator[None]:
+def announced_loading() -> Iterator[None]:
     """Prints a line when the block first imports a library that is slow to load.
 
-    Args:
-        console: where to; nothing is printed where it is no terminal.
+    Where standard error is no terminal, with --quiet, and in all but the first of several processes it
+    prints nothing.
     """
-    if console.is_terminal and not console.quiet:
-        sys.meta_path.insert(0, _Announcer(console))
+    # Some are loaded while options are made, before any is read.
+    is_quiet = not {"--quiet", "-q"}.isdisjoint(sys.argv) or os.environ.get("RANK", "0") != "0"
+    if sys.stderr.isatty() and not is_quiet:
+        sys.meta_path.insert(0, _Announcer())
     try:
         yield
     finally:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnlab.cli import BEGINNING
-from attnlab.cli.loading import announced_loading
 from attnlab.core import (
     BUSY_SHARE,
     FORMATS,
@@ -101,7 +100,7 @@ def with_output(command: Callable[..., None], *, tables: bool) -> Callable[..., 
     def run(**words: Any) -> None:
         options = {name: words.pop(name) for name in shared}
         _use_threads(options.pop("threads"))
-        with _writing(Output(**options)), announced_loading(messages()):
+        with _writing(Output(**options)):
             command(**words)
 
     parameters = [*command_signature.parameters.values(), *made]

@@ -14,11 +14,16 @@ from attnlab.results import own_questions
 # Runs each command on a terminal, up to its end or to the first library that is slow to load.
 ON_TERMINAL = """
 import json, os, pty, sys
+# What forks need not import anew.
+import rich.progress
+import attnlab.cli.commands.questions
 from attnlab.cli.app import main
+from attnlab.results import own_questions
+own_questions()
 
 class Stop:
     def find_spec(self, name, path=None, target=None):
-        if name in {"datasets", "matplotlib", "pandas", "torch", "transformers"}:
+        if name in {"datasets", "matplotlib", "numpy", "pandas", "scipy", "torch", "transformers"}:
             os.write(2, b"[libraries]")
             os._exit(0)
 
@@ -71,14 +76,16 @@ LOADING = {
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Files that are looked at before libraries are loaded."""
+    pairs = dict.fromkeys(("train", "validation", "test"), 1)
+    run = {"format": 1, "corpus": {"name": "embedded", "checksum": "", "pairs": pairs}}
     files = {
-        "run/settings.json": {"format": 1, "settings": {}, "corpus": {}},
-        "language/settings.json": {"format": 1, "settings": {"task": "language-model"}, "corpus": {}},
+        "run/settings.json": {**run, "settings": {}},
+        "language/settings.json": {**run, "settings": {"model": {"task": "language-model"}}},
         "result/result.json": {"result": "comparison"},
         "plan.json": {},
         "heads.npy": {},
         "table.csv": {},
-    }  # fmt: skip
+    }
     for name, record in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(json.dumps(record))
