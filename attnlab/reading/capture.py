@@ -73,6 +73,7 @@ def capture(
     heads: Sequence[int] | None = None,
     rows: Sequence[int] | int | None = None,
     seed: int = 0,
+    distances: bool = False,
     batch_size: int = BATCH_SIZE,
     share: tuple[int, int] = (0, 1),
     keep_matrices: int = 0,
@@ -108,6 +109,8 @@ def capture(
         rows: which rows of the matrices to look at: positions of queries from 0, which every text must
             have, or how many to draw of each text at random (all, where it has fewer); None for all.
         seed: of the rows that are drawn.
+        distances: whether those of all pairs of heads of a layer are taken, `statistics.distances()` and a
+            column of the table; they cost several times as much as all other statistics.
         batch_size: most sentences in one forward pass.
         share: (index, count): this call takes every count-th batch, so that several processes
             split the work and the sum of their captures is what one would have found.
@@ -132,7 +135,7 @@ def capture(
     from attnlab.reading.passes import prepare, selection_of
 
     selection = selection_of(layers, heads, rows, seed)
-    statistics = HeadStatistics(selection.heads)
+    statistics = HeadStatistics(selection.heads, distances=distances)
     keeper = MatrixKeeper(keep_matrices, keep_bytes, keep_dtype, heads=selection.heads)
     reading = prepare(source, sentences, sites, memory=memory, whole=False, selection=selection)
     coverage = reading.feed(

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.core import HEAD_COLUMNS, Site, Sums, site_order
+from attnlab.core import HEAD_COLUMNS, InputError, Site, Sums, site_order
 from attnlab.matrices import entries_at_once
 from attnlab.reading.statistics_columns import (
     CONTENT_OFFSET_PREFIX,
@@ -39,24 +40,29 @@ class HeadStatistics(PerLayer[tuple[Site, int], Figures]):
 
     Args:
         heads: numbers of the heads that are fed, in ascending order; None: all.
+        distances: whether those of all pairs of heads of a layer are taken, which cost several times as
+            much as all the rest.
     """
 
     by_rows = True
 
-    def __init__(self, heads: Sequence[int] | None = None) -> None:
+    def __init__(self, heads: Sequence[int] | None = None, *, distances: bool = False) -> None:
         super().__init__()
         self.numbers = None if heads is None else tuple(heads)
+        self.has_distances = distances
 
     def values_of(self, layer: LayerWeights) -> dict[tuple[Site, int], Figures]:
         """Every sum of one layer and batch."""
-        return {(layer.site, layer.layer): _sums(layer)}
+        layer = _up_to_last_row(layer)
+        sums = _sums(layer)
+        if self.has_distances:
+            sums["js_divergence"] = _js_sums(layer).cpu()
+        return {(layer.site, layer.layer): sums}
 
     def heads(self) -> pd.DataFrame:
         """One row per head, columns as in `statistics_columns`; missing where nothing counted."""
         tables = [
-            _heads_of(site, layer, sums, self._heads(sums)).assign(
-                js_distance_to_others=_mean_to_others(_js_distance(sums))
-            )
+            _heads_of(site, layer, sums, self._heads(sums))
             for (site, layer), sums in self._ordered()
         ]
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
@@ -69,7 +75,13 @@ class HeadStatistics(PerLayer[tuple[Site, int], Figures]):
             sqrt(mean over rows of JSD_2(row of one head, row of the other))
 
         with the divergence in bits. Source: Clark et al. 2019, section 6, where it is summed.
+
+        Raises:
+            InputError: they were not taken.
         """
+        if not self.has_distances:
+            msg = "Distances between heads were not taken; ask for them with distances=True."
+            raise InputError(msg)
         rows = []
         for (site, layer), sums in self._ordered():
             distance, heads = _js_distance(sums).tolist(), self._heads(sums)
@@ -137,9 +149,8 @@ def _sums(layer: LayerWeights) -> Figures:
         "sentences": rows.new_tensor(len(layer.sentences) if layer.is_first_block else 0),
         "empty_rows": empty.sum((0, 2)),
         **{name: value.sum(0) for name, value in _sums_by_sentence(layer, rows).items()},
-        **_offset_sums(layer),
+        **_offset_sums(layer, rows),
         **_content_sums(layer, rows),
-        "js_divergence": _js_sums(layer),
     }
     if layer.has_sink:
         rest = (1 - layer.wide.sum(-1, dtype=torch.float64)).clamp(min=0)
@@ -152,32 +163,39 @@ def _sums_by_sentence(layer: LayerWeights, rows: Tensor) -> dict[str, Tensor]:
     return {"rows": rows.sum(-1), **_entropy_sums(layer, rows), **_target_sums(layer, rows)}
 
 
+def _up_to_last_row(layer: LayerWeights) -> LayerWeights:
+    """The layer without the keys behind the last of some causal rows, which none of them sees."""
+    if layer.rows is None or not layer.causal:
+        return layer
+    seen = torch.arange(int(layer.positions[-1]) + 1, device=layer.weights.device)
+    return replace(layer, weights=layer.weights[..., : len(seen)], keys=layer.keys.at(seen))
+
+
 def _entropy_sums(layer: LayerWeights, rows: Tensor) -> dict[str, Tensor]:
     """Entropies, also as a share of the largest possible one, and the row maxima."""
     keys = layer.visible.sum(-1)
     choice = rows * (keys > 1)
     largest = keys.clamp(min=2).double().log()
-    confidence = (layer.wide * layer.keys.content[:, None, None, :]).amax(-1).double()
     return {
         "entropy_nats": (layer.entropies * rows[:, None]).sum(-1),
         "normalised_entropy": (layer.entropies / largest[:, None] * choice[:, None]).sum(-1),
         "rows_with_choice": choice.sum(-1),
-        "confidence": (confidence * rows[:, None]).sum(-1),
+        "confidence": (layer.confidence.double() * rows[:, None]).sum(-1),
     }
 
 
-def _offset_sums(layer: LayerWeights) -> dict[str, Tensor]:
-    """Mass between content tokens by offset, and how many rows have a content token there."""
-    content = layer.counted_queries[:, :, None] & layer.keys.content[:, None, :] & layer.visible
-    mass = (layer.wide * content[:, None]).sum(0).flatten(1).double()
-    offsets = layer.offsets.flatten()
-    at = (offsets[:, None] == torch.tensor(OFFSETS, device=offsets.device)).double()
+def _offset_sums(layer: LayerWeights, rows: Tensor) -> dict[str, Tensor]:
+    """Mass on content tokens, and its distance from the queries."""
+    content = layer.keys.content[:, None].to(layer.wide.dtype)
+    offsets = layer.offsets.to(content.dtype)
+    # Summed in the weights' precision over a row alone.
+    columns = torch.stack([offsets * content, offsets.abs() * content], -1)
+    sums = torch.einsum("bhqk,bqkc->bhqc", layer.wide, columns).double()
+    offset, absolute_offset = (sums * rows[:, None, :, None]).sum((0, 2)).T
     return {
-        "content_mass": mass.sum(-1),
-        "offset": mass @ offsets.double(),
-        "absolute_offset": mass @ offsets.abs().double(),
-        "mass_at_offset": mass @ at,
-        "rows_at_offset": content.sum(0).flatten().double() @ at,
+        "content_mass": (layer.content_mass.double() * rows[:, None]).sum((0, 2)),
+        "offset": offset,
+        "absolute_offset": absolute_offset,
     }
 
 
@@ -204,18 +222,19 @@ def _content_sums(layer: LayerWeights, rows: Tensor) -> dict[str, Tensor]:
     number = keys.sum(-1)
     choice = counted * (number > 1)[:, None]
     largest = number.clamp(min=2).double().log()[:, None]
-    most = layer.wide.masked_fill(~layer.keys.content[:, None, None], 0.0).amax(-1).double()
     near, has_key = _near_the_diagonal(layer, keys)
     marks = layer.keys.punctuation.to(layer.wide.dtype)[..., None]
     on_marks = (layer.wide.flatten(1, 2) @ marks).view(mass.shape).double() / scale
     seeing = (keys & layer.keys.punctuation[:, None]).any(-1)[:, None] * counted
     return {
+        "mass_at_offset": (near * rows[:, None, :, None]).sum((0, 2)),
+        "rows_at_offset": torch.einsum("bq,bqo->o", rows, has_key),
         "rows_without_content_mass": (rows[:, None] - counted).sum((0, 2)),
         "content_rows": counted.sum((0, 2)),
         "content_rows_with_choice": choice.sum((0, 2)),
         "content_entropy_nats": (layer.content_entropies * counted).sum((0, 2)),
         "content_normalised_entropy": (layer.content_entropies / largest * choice).sum((0, 2)),
-        "content_confidence": (most / scale).sum((0, 2)),
+        "content_confidence": (layer.confidence.double() / scale).sum((0, 2)),
         "content_mass_at_offset": (near / scale[..., None]).sum((0, 2)),
         "content_rows_at_offset": torch.einsum("bhq,bqo->ho", counted, has_key),
         "content_mass_on_punctuation": (on_marks * seeing).sum((0, 2)),
@@ -298,6 +317,8 @@ def _heads_of(site: Site, layer: int, sums: Figures, heads: Sequence[int]) -> pd
     by_target = sums["mass_on"] / sums["rows_seeing"]
     table |= {f"mass_on_{name}": by_target[:, i] for i, name in enumerate(TARGETS)}
     table |= {f"rows_seeing_{n}": int(sums["rows_seeing"][i]) for i, n in enumerate(TARGETS)}
+    if "js_divergence" in sums:
+        table["js_distance_to_others"] = _mean_to_others(_js_distance(sums))
     return pd.DataFrame(table)
 
 

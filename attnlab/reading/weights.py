@@ -133,7 +133,20 @@ class LayerWeights:
     @cached_property
     def entropies(self) -> Float[Tensor, "batch head query"]:
         """Entropy of every row in nats, see `row_entropies`."""
-        return row_entropies(self.wide)
+        return -self._information[0]
+
+    @cached_property
+    def _information(self) -> tuple[Tensor, Tensor]:
+        """Sums over keys, and over content keys, of w log w; the logarithms are most of the work."""
+        terms, content = _terms(self.wide), self.keys.content.to(self.wide.dtype)[..., None]
+        # All heads in one product: the same columns are summed in each.
+        on_content = (terms.flatten(1, 2) @ content).view(terms.shape[:3])
+        return terms.sum(-1).double(), on_content.double()
+
+    @cached_property
+    def confidence(self) -> Float[Tensor, "batch head query"]:
+        """Largest weight of every row on a content key."""
+        return self.wide.masked_fill(~self.keys.content[:, None, None], 0.0).amax(-1)
 
     @cached_property
     def content_mass(self) -> Float[Tensor, "batch head query"]:
@@ -153,10 +166,9 @@ class LayerWeights:
 
         for p = w / m, where m is `content_mass`.
         """
-        terms = _terms(self.wide).flatten(1, 2) @ self.keys.content.to(self.wide.dtype)[..., None]
         mass = self.content_mass.double()
         some = mass.masked_fill(mass == 0, 1.0)
-        entropies = some.log() - terms.view(mass.shape).double() / some
+        entropies = some.log() - self._information[1] / some
         return entropies.clamp(min=0).masked_fill(mass == 0, 0.0)
 
     @cached_property

@@ -166,7 +166,8 @@ def test_long_texts_have_the_statistics_of_whole_matrices(
 ) -> None:
     model = seeded(FAMILIES[name])
     read = texts(model)
-    whole = capture((model, TOKENIZER), read, batch_size=2, keep_matrices=9)
+    asked: dict[str, Any] = {"batch_size": 2, "keep_matrices": 9, "distances": True}
+    whole = capture((model, TOKENIZER), read, **asked)
     monkeypatch.setattr(texts_read, "MOST_WEIGHTS", 1)
     monkeypatch.setattr(watching, "BLOCK_WEIGHTS", 100)
     calls = []
@@ -174,7 +175,7 @@ def test_long_texts_have_the_statistics_of_whole_matrices(
     monkeypatch.setattr(
         AttentionCall, "weights", lambda *given: calls.append(len(given[1])) or weights(*given)
     )
-    long = capture((model, TOKENIZER), read, batch_size=2, keep_matrices=9)
+    long = capture((model, TOKENIZER), read, **asked)
     assert max(calls[-6:]) < 10
     for table in ("heads", "distances"):
         pd.testing.assert_frame_equal(
@@ -314,8 +315,8 @@ def test_more_rows_than_a_text_has_are_all_of_them() -> None:
 @pytest.mark.parametrize("name", ["bert", "xlnet"])
 def test_statistics_of_a_selection_bear_the_numbers_of_its_heads(name: str) -> None:
     model = seeded(FAMILIES[name])
-    found = drawn(model, heads=[2, 0], layers=[1]).statistics
-    whole = drawn(model).statistics
+    found = drawn(model, heads=[2, 0], layers=[1], distances=True).statistics
+    whole = drawn(model, distances=True).statistics
     assert found.heads()[["layer", "head"]].to_numpy().tolist() == [[1, 0], [1, 2]]
     expected = whole.heads().query("layer == 1 and head != 1").reset_index(drop=True)
     columns = [name for name in expected if name != "js_distance_to_others"]

@@ -18,7 +18,7 @@ PLAIN = ["word", "word", "word"]
 
 
 def statistics(*layers):
-    found = HeadStatistics()
+    found = HeadStatistics(distances=True)
     for one in layers:
         found.update(one)
     return found
@@ -94,6 +94,14 @@ def test_distance_of_equal_heads_is_0_and_of_disjoint_heads_1() -> None:
     matrix = torch.stack([identity, identity, identity.roll(1, 0)])
     table = statistics(layer([matrix], [["word"] * 7])).distances()
     assert table["js_distance"].tolist() == pytest.approx([0.0, 1.0, 1.0], abs=1e-9)
+
+
+def test_distances_are_taken_where_they_are_asked_for_alone() -> None:
+    found = HeadStatistics()
+    found.update(layer([stochastic(2, 3, 3)], [PLAIN]))
+    assert "js_distance_to_others" not in found.heads()
+    with pytest.raises(InputError, match="ask for them with distances=True"):
+        found.distances()
 
 
 def test_a_head_on_the_previous_token() -> None:

@@ -55,7 +55,7 @@ def measure(
     `chosen` are numbers of sentences whose matrices are kept before those of the first; `by_rows` says
     that a pass over the first few is of some rows, which is then the one for fits and structure.
     """
-    statistics, profiles = HeadStatistics(), OffsetProfiles()
+    statistics, profiles = HeadStatistics(distances=True), OffsetProfiles()
     keeper = MatrixKeeper(settings.keep_matrices, KEPT_BYTES, chosen=chosen)
     fits: HeadFits | RowFits
     if by_rows:

@@ -180,7 +180,7 @@ def inspect(source: Source, settings: InspectionSettings) -> Result:
         reasons = ", ".join(one.reason for one in reading.sentences.dropped)
         msg = f"A text cannot be read by this model: {reasons}; give a shorter one."
         raise InputError(msg)
-    statistics = HeadStatistics()
+    statistics = HeadStatistics(distances=True)
     reading.feed([statistics])
     encoded, states = _states(model, tokenizer, read, reading.sentences.source.padding)
     vectors = torch.stack(states, dim=1).float().cpu()
