@@ -10,6 +10,8 @@ from attnlab.core import Terminal
 
 # The first of them that a command imports brings others along.
 SLOW = {"datasets", "matplotlib", "numpy", "pandas", "scipy", "torch", "transformers"}
+# A variable that shells set while they complete words.
+COMPLETION = "_ATTNLAB_COMPLETE"
 
 
 class _Announcer(MetaPathFinder):
@@ -25,12 +27,13 @@ class _Announcer(MetaPathFinder):
 def announced_loading() -> Iterator[None]:
     """Prints a line when the block first imports a library that is slow to load.
 
-    Where standard error is no terminal, with --quiet, and in all but the first of several processes it
-    prints nothing.
+    Where standard error is no terminal, with --quiet, while a shell completes words, and in all but the first
+    of several processes it prints nothing.
     """
     # Some are loaded while options are made, before any is read.
-    is_quiet = not {"--quiet", "-q"}.isdisjoint(sys.argv) or os.environ.get("RANK", "0") != "0"
-    if sys.stderr.isatty() and not is_quiet:
+    is_quiet = not {"--quiet", "-q"}.isdisjoint(sys.argv)
+    is_first = os.environ.get("RANK", "0") == "0"
+    if sys.stderr.isatty() and is_first and not is_quiet and COMPLETION not in os.environ:
         sys.meta_path.insert(0, _Announcer())
     try:
         yield

@@ -111,8 +111,10 @@ def test_something_is_shown_before_libraries_are_loaded(folder: Path) -> None:
         assert before.strip(), name
 
 
-@pytest.mark.parametrize("words", ["--quiet", "2>file"])
-def test_nothing_is_shown_where_nobody_looks(folder: Path, words: str) -> None:
-    (told,) = shown(folder, [["mechanisms", words]])
-    file = folder / "file"
-    assert told + (file.read_text() if file.exists() else "") == "[libraries]"
+def test_nothing_is_shown_where_nobody_looks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet, redirected = shown(folder, [["mechanisms", "--quiet"], ["mechanisms", "2>file"]])
+    assert quiet == redirected + (folder / "file").read_text() == "[libraries]"
+    monkeypatch.setenv("_ATTNLAB_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "attnlab study run ")
+    monkeypatch.setenv("COMP_CWORD", "3")
+    assert shown(folder, [[]]) == ["[libraries]"]
