@@ -98,11 +98,11 @@ def main() -> None:
 def cases() -> Iterator[dict[str, Any]]:
     """Every size of every question, each once."""
     for question, sentences in SENTENCES.items():
-        least = {"question": question, "sentences": sentences, "tokens": TOKENS, "heads": HEADS}
-        yield least
+        sizes = {"sentences": sentences, "tokens": TOKENS, "heads": HEADS}
+        yield {"question": question, **sizes}
         for axis in MOST[question]:
             for factor in FACTORS[1:]:
-                yield least | {axis: least[axis] * factor}
+                yield {"question": question, **sizes, axis: sizes[axis] * factor}
 
 
 def fill(table: str, case: dict[str, Any]) -> None:
@@ -143,7 +143,7 @@ def prepared(
         return partial(attnlab.train, folder / "run", settings, callbacks=callbacks)
     few = write_pairs(folder / "few.tsv", 300, tokens)
     attnlab.train(folder / "run", settings_of(few, tokens, heads))
-    run = attnlab.load(folder / "run")
+    run = folder / "run"
     if question == "analyze":
         return partial(attnlab.analyze, run, text=texts)
     if question == "align":
@@ -268,7 +268,7 @@ def readme(folder: Path) -> str:
         __file__, read_facts(folder), exponents=exponents(table), table=table,
         corpora=shown[["work", "pairs", "cpu_seconds", "mib"]],
         growth={
-            WORK[work]: (int(rows["sentences"].min()), int(rows["sentences"].max()),
+            WORK[str(work)]: (int(rows["sentences"].min()), int(rows["sentences"].max()),
                          float(rows["mib"].iloc[-1] / rows["mib"].iloc[0]))
             for work, rows in corpora.sort_values("sentences").groupby("question", sort=False)
         },

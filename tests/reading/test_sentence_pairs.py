@@ -116,8 +116,8 @@ def test_inspection_reads_a_pair_as_one_text_in_both_forms() -> None:
         expected = model(**given, output_hidden_states=True).hidden_states
     torch.testing.assert_close(found.vectors[0], torch.cat(expected), atol=1e-5, rtol=1e-4)
     assert set(found.moves["word"]) == {"the"}
-    statistics = capture((model, reader), [("the old cat", "the dog")]).statistics.heads()
-    pd.testing.assert_frame_equal(found.heads, statistics)
+    statistics = capture((model, reader), [("the old cat", "the dog")], distances=True).statistics
+    pd.testing.assert_frame_equal(found.heads, statistics.heads())
     typed = typed_settings(InspectionSettings, {"sentence": "the old cat\tthe dog"})
     assert typed == {"sentence": ("the old cat", "the dog")}
 
