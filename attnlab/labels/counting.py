@@ -228,16 +228,13 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
     def _gold(self, layer: LayerWeights, scope: Scope) -> GoldWords | None:
         if layer.site == "cross":
             return self._gold_alignments(layer, scope)
-        shifted = layer.site == "decoder" and self.target is not None
-        text = self.target if shifted and self.target is not None else self.source
+        text = side_of_queries(layer, self.source, self.target)
         if not text.trees:
             return None
         trees = [text.trees[number] for number in layer.sentences]
-        known = alignments = _chosen(text, layer.sentences)
-        kinds = self._kinds[-1 if shifted else 0]
-        links = tree_links(trees, known, kinds).to(layer.weights.device)
-        if shifted:
-            alignments = _rows(known, layer, predicting=False)
+        alignments, _ = alignments_at(layer, self.source, self.target)
+        kinds = self._kinds[0 if text is self.source else -1]
+        links = tree_links(trees, alignments, kinds).to(layer.weights.device)
         units = gather_units(alignments, layer.queries.real)
         possible = possible_links(
             links, units.words, scope.groups, self_attention=True, causal=layer.causal
@@ -245,7 +242,7 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
         if not any(one.coreference for one in text.trees):
             return GoldWords(units, units, possible)
         mentions = word_links(
-            [one.coreference for one in trees], known, known, COREFERENCE_KINDS
+            [one.coreference for one in trees], alignments, alignments, COREFERENCE_KINDS
         ).to(layer.weights.device)
         coreference = possible_links(
             mentions, units.words, scope.groups, self_attention=True, causal=layer.causal
@@ -255,19 +252,37 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
     def _gold_alignments(self, layer: LayerWeights, scope: Scope) -> GoldWords | None:
         if not self.pairs or self.target is None:
             return None
-        sources = _chosen(self.source, layer.sentences)
-        targets = _chosen(self.target, layer.sentences)
+        targets, sources = alignments_at(layer, self.source, self.target)
         pairs = [self.pairs[number] for number in layer.sentences]
         links = word_links(pairs, targets, sources).to(layer.weights.device)
-        rows = _rows(targets, layer, predicting=True)
         queries, keys = (
             gather_units(side, axis.real)
-            for side, axis in ((rows, layer.queries), (sources, layer.keys))
+            for side, axis in ((targets, layer.queries), (sources, layer.keys))
         )
         possible = possible_links(
             links, keys.words, scope.groups, self_attention=False, queries=queries.of_tokens
         )
         return GoldWords(queries, keys, possible)
+
+
+def side_of_queries(layer: LayerWeights, source: TextSide, target: TextSide | None) -> TextSide:
+    """What is known of the texts that the queries of a layer are of."""
+    return source if layer.site == "encoder" or target is None else target
+
+
+def alignments_at(
+    layer: LayerWeights, source: TextSide, target: TextSide | None
+) -> tuple[list[Alignment | None], list[Alignment | None]]:
+    """The alignments of a batch over the queries of a layer and over its keys.
+
+    Those of a decoder are of what its rows read, those of queries of cross-attention of what they predict.
+    """
+    queries = _chosen(side_of_queries(layer, source, target), layer.sentences)
+    if layer.site == "cross":
+        return _rows(queries, layer, predicting=True), _chosen(source, layer.sentences)
+    if layer.site == "decoder" and target is not None:
+        queries = _rows(queries, layer, predicting=False)
+    return queries, queries
 
 
 def scope_of_layer(layer: LayerWeights) -> Scope:

@@ -6,8 +6,10 @@ with that of a head that picks at random among the sentence's tokens outside tho
 rows where that is a difference. Source: Voita et al. 2019 (arXiv 1905.09418), section 4.3.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -23,6 +25,8 @@ from attnlab.labels.counts import (
 from attnlab.labels.label import BatchFacts, HeadLabel, LayerView
 from attnlab.labels.label_columns import BY_CHANCE, RARE, Rule
 from attnlab.labels.verdict import Verdict, share_condition, verdicts_of
+from attnlab.models import BothTokenizers
+from attnlab.reading import TokenizedText, Tokens
 
 FREQUENT_TYPES = 500
 # What is looked for: by the frequencies of the training corpus, or of the analysed text.
@@ -55,6 +59,21 @@ def frequency_ranks(counts: Int[Tensor, " type"]) -> Int[Tensor, " type"]:
     [1, 0, 3, 2]
     """
     return counts.argsort(descending=True, stable=True).argsort()
+
+
+def counted_types(
+    tokenizers: BothTokenizers, texts: Sequence[TokenizedText]
+) -> list[Int[Tensor, "_"]]:
+    """How often each type stands in the sentences themselves, source and target."""
+    sources = [text.source for text in texts]
+    targets = [text.target for text in texts if text.target is not None]
+    counts = [_type_counts(sources, len(tokenizers.source))]
+    return [*counts, _type_counts(targets, len(tokenizers.target))] if targets else counts
+
+
+def _type_counts(texts: Sequence[Tokens], types: int) -> Int[Tensor, " type"]:
+    every = torch.tensor([token for text in texts for token in text.ids])
+    return torch.bincount(every, minlength=types)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
-import torch
 from jaxtyping import Int
 from torch import Tensor
 
@@ -30,6 +29,7 @@ from attnlab.labels import (
     align_corpus,
     compare_controls,
     compare_relations,
+    counted_types,
     label_table,
     shuffled,
     sink_curve,
@@ -38,7 +38,6 @@ from attnlab.labels import (
     without_controls,
     without_label,
 )
-from attnlab.models import BothTokenizers
 from attnlab.questions.analyze.analysis_notes import (
     NoControls,
     NoTrees,
@@ -55,7 +54,6 @@ from attnlab.reading import (
     PerLayer,
     Reading,
     TokenizedText,
-    Tokens,
     View,
     stacked,
 )
@@ -95,7 +93,7 @@ class Labeller:
         # The second texts of pairs are read by a decoder, or with the first as one text.
         self.gold = gold if isinstance(texts[0].text, tuple) else gold.without_target()
         self.corpus_known = type_counts is not None
-        self.type_counts = list(type_counts or _counted(self.tokenizers, texts))
+        self.type_counts = list(type_counts or counted_types(self.tokenizers, texts))
         self.functions, self.unaligned = self._functions(self.gold, texts)
         self.structure = structure
         self.views = views
@@ -206,19 +204,6 @@ class Labeller:
         )
         labels = _labels(tables["model"], controls, self.structure.labels(keys))
         return {"labels": labels, "controls": controls}
-
-
-def _counted(tokenizers: BothTokenizers, texts: Sequence[TokenizedText]) -> list[Int[Tensor, "_"]]:
-    """How often each type stands in the sentences themselves, source and target."""
-    sources = [text.source for text in texts]
-    targets = [text.target for text in texts if text.target is not None]
-    counts = [_type_counts(sources, len(tokenizers.source))]
-    return [*counts, _type_counts(targets, len(tokenizers.target))] if targets else counts
-
-
-def _type_counts(texts: Sequence[Tokens], types: int) -> Int[Tensor, " type"]:
-    every = torch.tensor([token for text in texts for token in text.ids])
-    return torch.bincount(every, minlength=types)
 
 
 def _labels(verdicts: pd.DataFrame, controls: pd.DataFrame, shapes: pd.DataFrame) -> pd.DataFrame:

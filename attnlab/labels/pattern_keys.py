@@ -1,0 +1,510 @@
+"""Patterns over the texts of a batch: which keys they are for each query, and how heads and controls hit them."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor
+
+from attnlab.core import InputError
+from attnlab.labels.counting import TextSide, alignments_at, scope_of_layer, side_of_queries
+from attnlab.labels.counts import RatioCounts, Scope, count_ratio
+from attnlab.labels.label import (
+    TO_DEPENDENT,
+    TO_HEAD,
+    LinkKind,
+    Links,
+    base_relation,
+    tree_kinds,
+    tree_links,
+)
+from attnlab.labels.patterns import (
+    AFTER_SAME,
+    ALIGNED,
+    DEP,
+    FIRST,
+    LAST,
+    OFFSET,
+    POS,
+    PUNCTUATION,
+    RAREST,
+    REVERSED,
+    SAME_TOKEN,
+    SAME_WORD,
+    SEGMENT,
+    SEPARATOR_NAME,
+    SPECIAL,
+    TOKEN,
+    WITHIN,
+    WORD_OFFSET,
+    Atom,
+    Computed,
+    Joined,
+    Pattern,
+    Tree,
+)
+from attnlab.labels.rare import frequency_ranks
+from attnlab.labels.syntactic import word_links
+from attnlab.labels.treebank import GoldSentence
+from attnlab.labels.word_tokens import (
+    OTHER_MARKS,
+    START_MARKS,
+    Alignment,
+    BatchUnits,
+    gather_units,
+    merge_tokens,
+)
+from attnlab.reading import LayerWeights, Text
+
+FARTHEST = 8
+CONTROL_OFFSETS = tuple(range(-FARTHEST, FARTHEST + 1))
+
+
+@dataclass(frozen=True)
+class PatternText:
+    """A text as a function that is a pattern is given it.
+
+    Attributes:
+        text: as it was handed in.
+        queries: its tokens as the tokenizer writes them, a row of the matrix each.
+        keys: likewise, a column each.
+    """
+
+    text: Text
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PatternTexts:
+    """What is known of all texts beforehand.
+
+    Attributes:
+        texts: as they were handed in, by number.
+        source: of the encoder, or of the only stack.
+        target: of the decoder; None for a model of one stack.
+        pairs: linked words (target, source) of each text; none where unknown.
+        seconds: of each text the position of the first token of the second of a pair that is read as one.
+    """
+
+    texts: Sequence[Text]
+    source: TextSide
+    target: TextSide | None = None
+    pairs: Sequence[Sequence[tuple[int, int]]] = ()
+    seconds: Sequence[int | None] = ()
+
+    def batch(self, layer: LayerWeights) -> "PatternBatch":
+        """The texts of a layer's batch at its site."""
+        return PatternBatch(self, layer)
+
+
+@dataclass(frozen=True)
+class PatternBatch:
+    """The texts of a batch at one site, the same for all its layers."""
+
+    known: PatternTexts
+    layer: LayerWeights
+
+    @cached_property
+    def scope(self) -> Scope:
+        """Which rows and columns count."""
+        return scope_of_layer(self.layer)
+
+    @cached_property
+    def alignments(self) -> tuple[list[Alignment | None], list[Alignment | None]]:
+        """Of the queries and the keys with their words."""
+        return alignments_at(self.layer, self.known.source, self.known.target)
+
+    @cached_property
+    def units(self) -> tuple[BatchUnits, BatchUnits]:
+        """The words of the queries and of the keys."""
+        queries, keys = self.alignments
+        axes = self.layer.queries, self.layer.keys
+        return gather_units(queries, axes[0].real), gather_units(keys, axes[1].real)
+
+    @cached_property
+    def trees(self) -> list[GoldSentence]:
+        """The gold trees of the texts of the queries."""
+        side = side_of_queries(self.layer, self.known.source, self.known.target)
+        return [side.trees[number] for number in self.layer.sentences]
+
+    @cached_property
+    def ranks(self) -> Int[Tensor, "batch key"]:
+        """The frequency rank of each key, 0 for the most frequent type."""
+        side = self.known.source
+        if self.layer.site == "decoder" and self.known.target is not None:
+            side = self.known.target
+        ids = self.layer.keys.ids
+        return frequency_ranks(side.type_counts).to(ids.device)[ids]
+
+    @cached_property
+    def visible_words(self) -> Bool[Tensor, "batch query_word key_word"]:
+        """True at pairs of words of which one may look at the other."""
+        queries, keys = (side.of_tokens for side in self.units)
+        pairs = queries[:, :, None] & keys[:, None]
+        return pairs.tril() if self.layer.causal else pairs
+
+    def keys_named(self, is_named: Callable[[str], bool]) -> Bool[Tensor, "batch key"]:
+        """Keys by what their tokens are called."""
+        ids, places = self.layer.keys.ids.unique(return_inverse=True)
+        names = self.layer.vocabularies[1].tokens(ids.tolist())
+        return torch.tensor([is_named(name) for name in names], device=places.device)[places]
+
+    def dense(self, links: Links, kind: LinkKind | None = None) -> Bool[Tensor, "batch unit other"]:
+        """Links of one kind, or all, as matrices of words."""
+        queries, keys = (side.words for side in self.units)
+        matrix = torch.zeros(*queries.shape, keys.shape[1], dtype=torch.bool)
+        mine = torch.ones_like(links.kind, dtype=torch.bool)
+        if kind is not None:
+            # A relation that no text has.
+            mine = links.kind == (links.kinds.index(kind) if kind in links.kinds else -1)
+        matrix[links.sentence[mine], links.query[mine], links.key[mine]] = True
+        return matrix.to(queries.device)
+
+    def tagged(self, tag: str) -> Bool[Tensor, "batch word"]:
+        """Words of a part of speech."""
+        found = torch.zeros_like(self.units[0].words)
+        for row, (tree, alignment) in enumerate(zip(self.trees, self.alignments[0], strict=True)):
+            for own, unit in zip(tree.tags, alignment.unit_of_word if alignment else (), strict=False):
+                found[row, unit] |= own == tag
+        return found
+
+    def names(self, *, words: bool) -> tuple[list[list[str]], list[list[str]]]:
+        """What the queries and the keys of each text are called, as tokens or as words put together of these.
+
+        A query of cross-attention is called what it predicts.
+        """
+        sides = []
+        for side, axis in enumerate((self.layer.queries, self.layer.keys)):
+            vocabulary, ahead = self.layer.vocabularies[side], side == 0 and self.layer.site == "cross"
+            rows = [ids[real].tolist()[ahead:] for ids, real in zip(axis.ids, axis.real, strict=True)]
+            names = [[*map(bare, vocabulary.tokens(row)), *[""] * ahead] for row in rows]
+            if words:
+                names = [
+                    _words(tokens, alignment)
+                    for tokens, alignment in zip(names, self.alignments[side], strict=True)
+                ]
+            sides.append(names)
+        return sides[0], sides[1]
+
+    def computed(self, function: Callable[[Any], Any]) -> Bool[Tensor, "batch query key"]:
+        """The matrices of a function, with nothing at padding.
+
+        Raises:
+            InputError: it returns something else than a boolean matrix of queries and keys.
+        """
+        queries, keys = self.layer.queries, self.layer.keys
+        found = torch.zeros(*queries.ids.shape, keys.ids.shape[1], dtype=torch.bool)
+        for row, number in enumerate(self.layer.sentences):
+            sides = [
+                tuple(vocabulary.tokens(axis.ids[row][axis.real[row]].tolist()))
+                for vocabulary, axis in zip(
+                    self.layer.vocabularies, (queries, keys), strict=True
+                )
+            ]
+            given = function(PatternText(self.known.texts[number], *sides))
+            matrix, shape = torch.as_tensor(given), tuple(map(len, sides))
+            if matrix.dtype != torch.bool or matrix.shape != shape:
+                msg = (
+                    f"The function {getattr(function, '__name__', '')} gives {matrix.dtype} of shape "
+                    f"{tuple(matrix.shape)} for text {number + 1}; a pattern is booleans of shape {shape}, "
+                    "queries by keys."
+                )
+                raise InputError(msg)
+            found[row, : shape[0], : shape[1]] = matrix
+        return found.to(queries.ids.device)
+
+
+@dataclass(frozen=True)
+class PatternRows:
+    """A pattern over a batch, between words where it is of words.
+
+    Attributes:
+        keys: the keys of the pattern among those that count.
+        among: the keys that count of each query.
+        rows: queries that have a key of the pattern, and another or more to choose from.
+        eligible: queries that could have one.
+    """
+
+    keys: Bool[Tensor, "batch query key"]
+    among: Bool[Tensor, "batch query key"]
+    rows: Bool[Tensor, "batch query"]
+    eligible: Bool[Tensor, "batch query"]
+
+
+def pattern_rows(pattern: Pattern, batch: PatternBatch) -> PatternRows:
+    """The keys of a pattern for each query of a batch.
+
+    Keys that count are those that the query may look at; special tokens only where the pattern names some.
+    Queries are content tokens, of cross-attention those that predict one, or words.
+    """
+    layer = batch.layer
+    every = _keys(pattern.tree, batch, words=pattern.of_words)
+    if pattern.of_words:
+        among, eligible = batch.visible_words, batch.units[0].of_tokens
+    else:
+        among, eligible = layer.visible, layer.counted_queries
+        if not pattern.names_special:
+            marked = torch.zeros_like(layer.keys.special[:, :1])
+            if any(isinstance(leaf, Computed) for leaf in pattern.leaves):
+                marked = (every & layer.keys.special[:, None]).flatten(1).any(-1, keepdim=True)
+            among = among & (layer.keys.content | marked)[:, None]
+    keys = every & among
+    rows = eligible & keys.any(-1) & (among.sum(-1) >= 2)
+    return PatternRows(keys, among, rows, eligible)
+
+
+def _keys(tree: Tree, batch: PatternBatch, *, words: bool) -> Bool[Tensor, "..."]:
+    if isinstance(tree, Computed):
+        return batch.computed(tree.function)
+    if isinstance(tree, Atom):
+        if tree.name not in _BETWEEN_WORDS:
+            return _BETWEEN_TOKENS[tree.name](tree, batch)
+        matrix = _BETWEEN_WORDS[tree.name](tree, batch)
+        return matrix if words else _of_tokens(matrix, batch)
+    if isinstance(tree, Joined):
+        one, other = (_keys(part, batch, words=words) for part in tree.parts)
+        return one | other if tree.sign == "|" else one & other
+    return ~_keys(tree.of, batch, words=words)
+
+
+def _words(tokens: Sequence[str], alignment: Alignment | None) -> list[str]:
+    names = [""] * (alignment.units if alignment else 0)
+    for token, unit in zip(tokens, alignment.unit_of_token if alignment else (), strict=False):
+        if unit is not None:
+            names[unit] += token
+    return names
+
+
+def _of_tokens(
+    matrix: Bool[Tensor, "... word other"], batch: PatternBatch
+) -> Bool[Tensor, "batch query key"]:
+    """Words as all of their tokens."""
+    queries, keys = (
+        side.membership[..., : side.words.shape[1]] for side in batch.units
+    )
+    return queries @ matrix.float() @ keys.mT > 0
+
+
+def _within(offsets: Int[Tensor, "query key"], atom: Atom) -> Bool[Tensor, "1 query key"]:
+    low, high = atom.numbers[0], atom.numbers[-1]
+    return ((offsets >= low) & (offsets <= high))[None]
+
+
+def _first(batch: PatternBatch) -> Bool[Tensor, "batch 1 key"]:
+    real = batch.layer.keys.real
+    return (real & (real.cumsum(-1) == 1))[:, None]
+
+
+def _last(batch: PatternBatch) -> Bool[Tensor, "batch 1 key"]:
+    real = batch.layer.keys.real
+    return (real & (real.flip(-1).cumsum(-1).flip(-1) == 1))[:, None]
+
+
+def _special(atom: Atom, batch: PatternBatch) -> Bool[Tensor, "batch 1 key"]:
+    keys = batch.layer.keys
+    if not atom.words:
+        return keys.special[:, None]
+    if atom.words[0] == SEPARATOR_NAME:
+        return keys.closing[:, None]
+    return (keys.special & batch.keys_named(lambda name: name == atom.words[0]))[:, None]
+
+
+def bare(token: str) -> str:
+    """A token without its marks of word starts and of continuation.
+
+    >>> bare("##ed"), bare("Ġthe"), bare("##")
+    ('ed', 'the', '##')
+    """
+    if token in (*START_MARKS, *OTHER_MARKS):
+        return token
+    for mark in START_MARKS:
+        token = token.removeprefix(mark)
+    return token.removeprefix("##").removesuffix("@@").removesuffix("</w>")
+
+
+def _token(atom: Atom, batch: PatternBatch) -> Bool[Tensor, "batch 1 key"]:
+    named = batch.keys_named(lambda name: atom.words[0] in {name, bare(name)})
+    return (named & batch.layer.keys.content)[:, None]
+
+
+def _same_token(batch: PatternBatch) -> Bool[Tensor, "batch query key"]:
+    queries, keys = batch.layer.queries, batch.layer.keys
+    return (
+        (queries.ids[:, :, None] == keys.ids[:, None])
+        & keys.content[:, None]
+        & (batch.layer.offsets != 0)
+    )
+
+
+def _after_same(batch: PatternBatch) -> Bool[Tensor, "batch query key"]:
+    # The key before each is an earlier occurrence of the query's token.
+    earlier = _same_token(batch) & (batch.layer.offsets < 0)
+    return torch.cat([torch.zeros_like(earlier[..., :1]), earlier[..., :-1]], -1)
+
+
+def _rarest(atom: Atom, batch: PatternBatch) -> Bool[Tensor, "batch 1 key"]:
+    count, content = (*atom.numbers, 1)[0], batch.layer.keys.content
+    ranks = batch.ranks.masked_fill(~content, -1)
+    rarer = ranks[:, None] > ranks[:, :, None]
+    # Of a type that stands in a text several times the first counts.
+    twice = (ranks[:, None] == ranks[:, :, None]).tril(-1).any(-1)
+    return (content & ((rarer & ~twice[:, None]).sum(-1) < count))[:, None]
+
+
+def _same_word(batch: PatternBatch) -> Bool[Tensor, "batch query key"]:
+    words = torch.eye(batch.units[0].words.shape[1], dtype=torch.bool)[None]
+    same = _of_tokens(words.to(batch.layer.keys.ids.device), batch)
+    return same & (batch.layer.offsets != 0)
+
+
+def _segment(batch: PatternBatch) -> Bool[Tensor, "batch query key"]:
+    keys = batch.layer.keys
+    seconds = [batch.known.seconds[number] for number in batch.layer.sentences]
+    # Without a second text all tokens are of the first.
+    starts = torch.tensor([keys.ids.shape[1] if one is None else one for one in seconds])
+    second = torch.arange(keys.ids.shape[1]) >= starts[:, None]
+    second = second.to(keys.ids.device)
+    return (second[:, :, None] != second[:, None]) & keys.content[:, None]
+
+
+def _word_offset(atom: Atom, batch: PatternBatch) -> Bool[Tensor, "1 word other"]:
+    return _within(_word_offsets(batch), atom)
+
+
+def _word_offsets(batch: PatternBatch) -> Int[Tensor, "word other"]:
+    queries, keys = (side.words for side in batch.units)
+    numbers = torch.arange(keys.shape[1], device=keys.device)
+    return numbers - torch.arange(queries.shape[1], device=keys.device)[:, None]
+
+
+def _pos(atom: Atom, batch: PatternBatch) -> Bool[Tensor, "batch word other"]:
+    query, key, *nearest = atom.words
+    offsets = _word_offsets(batch)
+    found = batch.tagged(query)[:, :, None] & batch.tagged(key)[:, None]
+    found = found & batch.visible_words & (offsets != 0)
+    if not nearest:
+        return found
+    far = offsets.abs() + torch.where(found, 0, offsets.numel())
+    return found & (far == far.amin(-1, keepdim=True)) if found.numel() else found
+
+
+def _dep(atom: Atom, batch: PatternBatch) -> Bool[Tensor, "batch word other"]:
+    way = TO_DEPENDENT if REVERSED in atom.words[1:] else TO_HEAD
+    links = tree_links(batch.trees, batch.alignments[0], tree_kinds(batch.trees))
+    return batch.dense(links, LinkKind(base_relation(atom.words[0]), way))
+
+
+def _aligned(batch: PatternBatch) -> Bool[Tensor, "batch word other"]:
+    pairs = [batch.known.pairs[number] for number in batch.layer.sentences]
+    return batch.dense(word_links(pairs, *batch.alignments))
+
+
+_Keys = Callable[[Atom, PatternBatch], Bool[Tensor, "..."]]
+_BETWEEN_TOKENS: dict[str, _Keys] = {
+    OFFSET: lambda atom, batch: _within(batch.layer.offsets, atom),
+    FIRST: lambda _, batch: _first(batch),
+    LAST: lambda _, batch: _last(batch),
+    SPECIAL: _special,
+    PUNCTUATION: lambda _, batch: batch.layer.keys.punctuation[:, None],
+    TOKEN: _token,
+    SAME_TOKEN: lambda _, batch: _same_token(batch),
+    AFTER_SAME: lambda _, batch: _after_same(batch),
+    RAREST: _rarest,
+    SAME_WORD: lambda _, batch: _same_word(batch),
+    SEGMENT: lambda _, batch: _segment(batch),
+}
+_BETWEEN_WORDS: dict[str, _Keys] = {
+    WORD_OFFSET: _word_offset,
+    POS: _pos,
+    DEP: _dep,
+    ALIGNED: lambda _, batch: _aligned(batch),
+}
+
+
+@dataclass(frozen=True)
+class PatternHits:
+    """How the rows of a layer's heads hit a pattern.
+
+    Attributes:
+        largest: the key of each row's largest weight, the first of equals.
+        hit: share of the keys of the largest weight that are of the pattern; 0 in rows that do not count.
+        mass: weight on the keys of the pattern; likewise.
+    """
+
+    largest: Int[Tensor, "batch head query"]
+    hit: Float[Tensor, "batch head query"]
+    mass: Float[Tensor, "batch head query"]
+
+
+def pattern_hits(pattern: Pattern, batch: PatternBatch, of: PatternRows, layer: LayerWeights) -> PatternHits:
+    """How each row of a layer's heads hits a pattern::
+
+        hit_i = |{j in T_i : j in P(i)}| / |T_i|,   T_i = keys that count of the largest weight
+        mass_i = sum over j in P(i) of weights_ij
+
+    Between words, weights are summed over the tokens of a key and averaged over those of a query.
+    """
+    weights = merge_tokens(layer.wide, *batch.units) if pattern.of_words else layer.wide
+    among, keys, rows = of.among[:, None], of.keys[:, None], of.rows[:, None]
+    most, largest = weights.masked_fill(~among, -1.0).max(-1, keepdim=True)
+    tied = (weights == most) & among
+    hit = (tied & keys).sum(-1).double() / tied.sum(-1).clamp_min(1)
+    mass = (weights * keys).sum(-1).double()
+    return PatternHits(largest[..., 0], hit * rows, mass * rows)
+
+
+def count_rows(values: Shaped[Tensor, "batch *head query"], of: PatternRows, scope: Scope) -> RatioCounts:
+    """The mean over the rows that count, with what its interval over texts needs."""
+    counted = of.rows.sum(-1)
+    sums = values.double().sum(-1)
+    denominator = counted if sums.ndim == 1 else counted[:, None].expand_as(sums)
+    return count_ratio(sums, denominator.double(), scope.groups)
+
+
+def count_chance(of: PatternRows, scope: Scope) -> RatioCounts:
+    """The hit of equal weights: the mean of the share of the keys that count which are of the pattern."""
+    share = of.keys.sum(-1).double() / of.among.sum(-1).clamp_min(1)
+    return count_rows((share * of.rows)[:, None], of, scope)
+
+
+def count_offsets(pattern: Pattern, batch: PatternBatch, of: PatternRows) -> RatioCounts:
+    """The hit of always picking the key at an offset, for each of `CONTROL_OFFSETS`."""
+    offsets = _word_offsets(batch) if pattern.of_words else batch.layer.offsets
+    hits = [(of.keys & (offsets == offset)).any(-1) & of.rows for offset in CONTROL_OFFSETS]
+    return count_rows(torch.stack(hits, 1), of, batch.scope)
+
+
+def unmet_need(
+    pattern: Pattern, site: str, known: PatternTexts, special: Collection[str]
+) -> str | None:
+    """Why no row of the texts can meet a pattern at a site, as a clause; None where one may.
+
+    Args:
+        pattern: the pattern.
+        site: the site.
+        known: the texts.
+        special: the special tokens that stand in the texts of the keys.
+    """
+    names, cross = pattern.names, site == "cross"
+    if ALIGNED in names and not cross:
+        return f"{ALIGNED} is for cross-attention, and {site} attends within a text"
+    if cross and names & WITHIN:
+        return f"{min(names & WITHIN)} is of one text, and cross-attention looks at another"
+    if ALIGNED in names and not known.pairs:
+        return f"{ALIGNED} needs linked words, which are known of the embedded corpus alone"
+    side = known.source if site == "encoder" or known.target is None else known.target
+    if names & {POS, DEP} and not side.trees:
+        return f"{min(names & {POS, DEP})} needs gold trees; give a treebank"
+    if SEGMENT in names and not any(known.seconds):
+        return f"{SEGMENT} needs pairs of texts that the model reads as one"
+    wanted = {word for leaf in pattern.leaves if isinstance(leaf, Atom) and leaf.name == SPECIAL
+              for word in leaf.words} - {SEPARATOR_NAME}  # fmt: skip
+    if SPECIAL in names and not special:
+        return "the tokenizer puts no special tokens into the texts"
+    if wanted - set(special):
+        return f"{min(wanted - set(special))} is no special token of the texts, which have {', '.join(sorted(special))}"
+    return None

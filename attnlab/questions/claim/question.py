@@ -1,0 +1,255 @@
+"""What `attnlab claim` can be told, and what its columns mean; nothing heavy is imported."""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+from attnlab.core import (
+    HEAD,
+    HEAD_KEYS,
+    SENTENCE_COUNT,
+    SHARED_COLUMNS,
+    Estimate,
+    Head,
+    InputError,
+    Note,
+    Option,
+    Table,
+    briefly,
+    check_file_exists,
+    check_site_names,
+    read_columns,
+    read_text,
+)
+from attnlab.evaluation import (
+    HELD_OUT,
+    MEMORY,
+    SEED,
+    CorpusTextSettings,
+    TextsAsked,
+)
+from attnlab.labels import PHRASES, Pattern, pattern_of
+from attnlab.questions.claim import LISTED
+from attnlab.results import Question
+
+COLUMNS = read_columns(__file__)
+
+ALWAYS, MOSTLY = "always", "mostly"
+MORE, NO_MORE, UNDECIDED = "more than controls", "no more than controls", "undecided"
+GRADES = (ALWAYS, MOSTLY, MORE, NO_MORE, UNDECIDED)
+FOR, AGAINST = "for", "against"
+
+_TOGETHER = "over texts, simultaneous for all claims of a call"
+HIT = Estimate(COLUMNS["hit"], _TOGETHER)
+BEST_HIT = Estimate(COLUMNS["best_hit"], _TOGETHER)
+BETTER_HIT = Estimate(COLUMNS["better_hit"], _TOGETHER)
+CLAIMS = Table(
+    "claims.csv",
+    "claim",
+    (
+        *HEAD,
+        *COLUMNS.of("pattern grade"),
+        *HIT,
+        *COLUMNS.of("mass rows_counted rows_without"),
+        SENTENCE_COUNT,
+        *COLUMNS.of(
+            "bar chance_hit offset_hit best_offset untrained_hit untrained_most shuffled_hit best_head"
+        ),
+        *BEST_HIT,
+        COLUMNS["texts_needed"],
+    ),
+    keys=(*HEAD_KEYS, "pattern"),
+    heading="Claims",
+)
+BETTER = Table(
+    "better_heads.csv",
+    "claim and head that satisfies it better",
+    (*HEAD, *COLUMNS.of("pattern better_head"), *BETTER_HIT, COLUMNS["better_mass"]),
+    keys=(*HEAD_KEYS, "pattern", "better_head"),
+    heading="Heads that satisfy a claim better",
+)
+SENTENCES = Table(
+    "sentences.csv",
+    "claim and sentence",
+    (
+        *HEAD,
+        *COLUMNS.of("pattern speaks"),
+        SHARED_COLUMNS["sentence"],
+        *COLUMNS.of("sentence_hit sentence_rows looks"),
+    ),
+    keys=(*HEAD_KEYS, "pattern", "sentence"),
+    heading="Sentences for and against",
+)
+
+
+@dataclass(frozen=True)
+class WordsUnaligned(Note):
+    """Texts whose tokens do not match their words, so that patterns of words count nothing in them.
+
+    Attributes:
+        texts: how many.
+        first: the first of them by its identifier.
+        reason: why.
+    """
+
+    words = (
+        "{texts} of the texts are not aligned with their words, and claims about words leave them out (the "
+        "first: {first}, {reason})."
+    )
+
+    texts: int
+    first: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class RareInTheseTexts(Note):
+    """Which tokens are rare is counted in the texts themselves."""
+
+    words = "Which tokens are the rarest is counted in these texts, since the training text is unknown."
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What somebody says of a head.
+
+    Attributes:
+        site: empty where it is not said.
+        layer: from 0.
+        head: from 0.
+        pattern: the keys that it attends to.
+    """
+
+    site: str
+    layer: int
+    head: int
+    pattern: Pattern
+
+    def at(self, site: str) -> Head:
+        """The head, where its site is known."""
+        return Head(site, self.layer, self.head)
+
+
+_ADDRESS = re.compile(r"\s*(?:([^\W\d]\w*)\.)?(\d{1,5})\.(\d{1,5})\s*")
+_BEHIND = re.compile(r":\s*(?P<pattern>\S.*)|attends\s+to\s+(?P<phrase>\S.*)", re.DOTALL)
+_EXAMPLES = "'2.4: offset -1' or '2.4 attends to the previous word'"
+
+
+def claim_of(given: str | tuple[str, str | Callable[[Any], Any]], *, first: int = 0) -> Claim:
+    """The claim of a text, or of the address of a head with a pattern or a function.
+
+    Args:
+        given: the claim.
+        first: the number of the first layer and of the first head.
+
+    Raises:
+        InputError: it is none.
+    """
+    address, pattern = (given, None) if isinstance(given, str) else given
+    found = _ADDRESS.match(address)
+    behind = _BEHIND.fullmatch(address, found.end()) if found and pattern is None else None
+    if found is None or (behind is None if pattern is None else found.end() < len(address)):
+        msg = f"{briefly(given)} is no claim; write a head and a pattern, such as {_EXAMPLES}."
+        raise InputError(msg)
+    site, layer, head = found[1] or "", *(int(number) - first for number in found.groups()[1:])
+    if site:
+        check_site_names([site])
+    if min(layer, head) < 0:
+        msg = f"{briefly(given)} names number 0, and from 1 there is none; leave from_1 out."
+        raise InputError(msg, options=["from_1"])
+    if behind is not None and behind["phrase"]:
+        return Claim(site, layer, head, _phrased(behind["phrase"]))
+    return Claim(site, layer, head, pattern_of(behind["pattern"] if behind else pattern))  # type: ignore[arg-type]  # one of them is there
+
+
+def _phrased(words: str) -> Pattern:
+    if " ".join(words.split()).lower() not in PHRASES:
+        msg = (
+            f"What '{words}' means is not known; write a pattern behind a colon, as in '2.4: offset -1', or "
+            f"one of: {', '.join(PHRASES)}."
+        )
+        raise InputError(msg)
+    return pattern_of(words)
+
+
+def _claims_in(path: str | Path) -> Iterator[tuple[str, str]]:
+    """Heads and patterns of a file."""
+    check_file_exists(path, "name a file in CSV with the columns head and pattern")
+    rows = csv.DictReader(io.StringIO(read_text(Path(path))))
+    if not {"head", "pattern"} <= set(rows.fieldnames or ()):
+        msg = f"{path} lacks the columns head and pattern; name them in its first line."
+        raise InputError(msg)
+    for row in rows:
+        if not row["head"] or not row["pattern"]:
+            msg = f"{path}, line {rows.line_num}: the head or the pattern is missing; give both."
+            raise InputError(msg)
+        yield row["head"], row["pattern"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimSettings(CorpusTextSettings):
+    """What `attnlab claim` can be told.
+
+    Raises:
+        InputError: there is no claim, or one cannot be read.
+    """
+
+    claims: Annotated[
+        Sequence[str | tuple[str, Any]],
+        Option(
+            f"Claims, such as {_EXAMPLES}. In Python also pairs of a head and a pattern or a function, which "
+            "gives a boolean matrix of queries and keys for a text with .queries and .keys.",
+            argument=True,
+        ),
+    ] = field(kw_only=False, default=())
+    file: Annotated[
+        str | Path | None, Option("File of claims in CSV, with the columns head and pattern.")
+    ] = None
+    from_1: Annotated[bool, Option("Layers and heads of the claims count from 1.", ("--from-1",))] = (
+        False
+    )
+    sentences: Annotated[TextsAsked, HELD_OUT] = 200
+    treebank: Annotated[
+        str | Path | None,
+        Option("File of sentences with gold trees (.conllu or .conllu.gz), for pos and dep."),
+    ] = None
+    controls: Annotated[
+        bool,
+        Option(
+            "Compare with an untrained model of the same size and with shuffled words.",
+            ("--controls/--no-controls",),
+        ),
+    ] = True
+    memory: Annotated[float | None, MEMORY] = None
+    seed: Annotated[int, SEED] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.claimed:
+            msg = f"Give a claim, such as {_EXAMPLES}, or a file of claims."
+            raise InputError(msg)
+
+    @cached_property
+    def claimed(self) -> tuple[Claim, ...]:
+        """The claims, each once."""
+        given = [*self.claims, *(() if self.file is None else _claims_in(self.file))]
+        return tuple(dict.fromkeys(claim_of(one, first=int(self.from_1)) for one in given))  # type: ignore[arg-type]  # pairs may be lists
+
+
+QUESTION = Question(
+    **vars(LISTED),
+    what="claims",
+    settings=ClaimSettings,
+    tables=(CLAIMS, BETTER, SENTENCES),
+    run="attnlab.questions.claim.claiming:claim",
+    figures=("claims",),
+    shows=("head", "pattern", "grade", HIT.name, "mass", "chance_hit", "offset_hit", "untrained_hit",
+           "shuffled_hit", "best_head"),
+    leading=HIT.name,
+    printed=2,
+)  # fmt: skip
