@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from attnlab.questions.analyze.analysis import analyze
     from attnlab.questions.approximate.approximation import approximate
     from attnlab.questions.check.checking import assert_attends, check
+    from attnlab.questions.claim.claiming import claim
     from attnlab.questions.compare.comparison import compare
     from attnlab.questions.detect.detecting import detect
     from attnlab.questions.importance.importance import importance
@@ -42,6 +43,7 @@ __all__ = [
     "attention",
     "capture",
     "check",
+    "claim",
     "compare",
     "detect",
     "embed",

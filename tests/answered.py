@@ -19,7 +19,8 @@ from attnlab.results import Question, Result, own_question
 TEXT = "the old cat sees the red bird ."
 # What a question cannot be asked without.
 NEEDED: Mapping[str, Mapping[str, Any]] = {
-    "inspect": {"sentence": TEXT}, "neighbours": {"words": ["the"]}, "rollout": {"sentence": TEXT},
+    "claim": {"claims": ["encoder.0.0: offset -1"]}, "inspect": {"sentence": TEXT},
+    "neighbours": {"words": ["the"]}, "rollout": {"sentence": TEXT},
 }  # fmt: skip
 LEARNING = {"calibration": 4, "validation": 4}
 PAIRS = {"text": "pairs.tsv", "batch_size": 3}
@@ -28,6 +29,12 @@ PLANNED = {"budgets": [5], "families": ["none", "band"], "sentences": 6, **LEARN
 PRUNED = {"penalties": [0.1], "steps": 1, "sentences": 4}
 LITTLE = {"structure_sentences": 2, "fit_sentences": 2, "keep_matrices": 2}
 ANALYZED = {"sentences": 12, **LITTLE}
+CLAIMS = [
+    "encoder.0.0: offset -1",
+    "decoder.0.1 attends to the previous word",
+    "cross.0.0: aligned",
+    "encoder.0.1: dep nsubj",
+]
 # By question and kind of its source, what keeps it short.
 ASKED: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("align", "run"): {"sentences": 12},
@@ -40,6 +47,8 @@ ASKED: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("approximate", "matrices"): {"families": ["band", "diagonal", "rare_columns"]},
     ("check", "run"): {"tokens": 12},
     ("check", "marian"): {"tokens": 12},
+    ("claim", "run"): {"claims": CLAIMS, "sentences": 12},
+    ("claim", "marian"): {"claims": ["encoder.0.2: offset -1 | rarest"], **PAIRS},
     ("compare", "run"): {**COMPARED, "per_head": True, "against": "band"},
     ("compare", "language"): {**COMPARED, "fine_tune": 1},
     ("compare", "recurrent"): COMPARED,

@@ -95,6 +95,7 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     },
     "align": ("align", {"sentences": 20, "quick": True}),
     "detect": ("detect", FEW),
+    "claim": ("claim", FEW | {"claims": ["encoder.0.0: dep nsubj", "cross.0.0: aligned"]}),
     "rollout": ("rollout", TEXT),
     "inspect": ("inspect", TEXT),
 }

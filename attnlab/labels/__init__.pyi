@@ -58,9 +58,9 @@ from .pattern_keys import count_rows as count_rows
 from .pattern_keys import pattern_hits as pattern_hits
 from .pattern_keys import pattern_rows as pattern_rows
 from .pattern_keys import unmet_need as unmet_need
+from .patterns import OF_RELATIONS as OF_RELATIONS
 from .patterns import PHRASES as PHRASES
 from .patterns import RAREST as RAREST
-from .patterns import RELATIONS as RELATIONS
 from .patterns import Pattern as Pattern
 from .patterns import pattern_of as pattern_of
 from .positional import PositionalCounts as PositionalCounts

@@ -1,4 +1,4 @@
-"""Patterns over the texts of a batch: which keys they are for each query, and how heads and controls hit them."""
+"""Patterns over the texts of a batch: their keys for each query, and how heads and controls hit them."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -168,7 +168,9 @@ class PatternBatch:
         """Words of a part of speech."""
         found = torch.zeros_like(self.units[0].words)
         for row, (tree, alignment) in enumerate(zip(self.trees, self.alignments[0], strict=True)):
-            for own, unit in zip(tree.tags, alignment.unit_of_word if alignment else (), strict=False):
+            for own, unit in zip(
+                tree.tags, alignment.unit_of_word if alignment else (), strict=False
+            ):
                 found[row, unit] |= own == tag
         return found
 
@@ -179,8 +181,13 @@ class PatternBatch:
         """
         sides = []
         for side, axis in enumerate((self.layer.queries, self.layer.keys)):
-            vocabulary, ahead = self.layer.vocabularies[side], side == 0 and self.layer.site == "cross"
-            rows = [ids[real].tolist()[ahead:] for ids, real in zip(axis.ids, axis.real, strict=True)]
+            vocabulary, ahead = (
+                self.layer.vocabularies[side],
+                side == 0 and self.layer.site == "cross",
+            )
+            rows = [
+                ids[real].tolist()[ahead:] for ids, real in zip(axis.ids, axis.real, strict=True)
+            ]
             names = [[*map(bare, vocabulary.tokens(row)), *[""] * ahead] for row in rows]
             if words:
                 names = [
@@ -201,9 +208,7 @@ class PatternBatch:
         for row, number in enumerate(self.layer.sentences):
             sides = [
                 tuple(vocabulary.tokens(axis.ids[row][axis.real[row]].tolist()))
-                for vocabulary, axis in zip(
-                    self.layer.vocabularies, (queries, keys), strict=True
-                )
+                for vocabulary, axis in zip(self.layer.vocabularies, (queries, keys), strict=True)
             ]
             given = function(PatternText(self.known.texts[number], *sides))
             matrix, shape = torch.as_tensor(given), tuple(map(len, sides))
@@ -283,9 +288,7 @@ def _of_tokens(
     matrix: Bool[Tensor, "... word other"], batch: PatternBatch
 ) -> Bool[Tensor, "batch query key"]:
     """Words as all of their tokens."""
-    queries, keys = (
-        side.membership[..., : side.words.shape[1]] for side in batch.units
-    )
+    queries, keys = (side.membership[..., : side.words.shape[1]] for side in batch.units)
     return queries @ matrix.float() @ keys.mT > 0
 
 
@@ -440,8 +443,12 @@ class PatternHits:
     mass: Float[Tensor, "batch head query"]
 
 
-def pattern_hits(pattern: Pattern, batch: PatternBatch, of: PatternRows, layer: LayerWeights) -> PatternHits:
-    """How each row of a layer's heads hits a pattern::
+def pattern_hits(
+    pattern: Pattern, batch: PatternBatch, of: PatternRows, layer: LayerWeights
+) -> PatternHits:
+    """How each row of a layer's heads hits a pattern.
+
+    ::
 
         hit_i = |{j in T_i : j in P(i)}| / |T_i|,   T_i = keys that count of the largest weight
         mass_i = sum over j in P(i) of weights_ij
@@ -457,7 +464,9 @@ def pattern_hits(pattern: Pattern, batch: PatternBatch, of: PatternRows, layer: 
     return PatternHits(largest[..., 0], hit * rows, mass * rows)
 
 
-def count_rows(values: Shaped[Tensor, "batch *head query"], of: PatternRows, scope: Scope) -> RatioCounts:
+def count_rows(
+    values: Shaped[Tensor, "batch *head query"], of: PatternRows, scope: Scope
+) -> RatioCounts:
     """The mean over the rows that count, with what its interval over texts needs."""
     counted = of.rows.sum(-1)
     sums = values.double().sum(-1)
@@ -506,5 +515,6 @@ def unmet_need(
     if SPECIAL in names and not special:
         return "the tokenizer puts no special tokens into the texts"
     if wanted - set(special):
-        return f"{min(wanted - set(special))} is no special token of the texts, which have {', '.join(sorted(special))}"
+        there = ", ".join(sorted(special))
+        return f"{min(wanted - set(special))} is no special token of the texts, which have {there}"
     return None

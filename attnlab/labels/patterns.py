@@ -4,7 +4,7 @@
     first | last                                  the first or last token of the text, whatever it is
     special | special [SEP] | special separator   special tokens
     punctuation | token "the"                     tokens of a kind or text
-    same token | after same token                 other occurrences of the query's token; what stands behind them
+    same token | after same token                 other occurrences of the query's token; what is behind them
     rarest | rarest 2                             the rarest tokens of the text
     same word | other segment                     other pieces of the word; the other text of a pair
     pos ADJ -> NOUN | pos ADJ -> NOUN nearest     words by part of speech
@@ -74,8 +74,8 @@ PHRASES = {
 }
 # Those of the query's own sentence.
 WITHIN = frozenset({SAME_TOKEN, AFTER_SAME, SAME_WORD, SEGMENT, POS, DEP})
-RELATIONS = frozenset({POS, DEP, ALIGNED})
-_OF_WORDS = RELATIONS | {WORD_OFFSET}
+OF_RELATIONS = frozenset({POS, DEP, ALIGNED})
+_OF_WORDS = OF_RELATIONS | {WORD_OFFSET}
 
 
 @dataclass(frozen=True)
@@ -240,5 +240,7 @@ class _Reader:
         rest = self.text[self.place :].lstrip()
         place = len(self.text) - len(rest) + 1
         what = f"'{shown(rest[:40])}' stands at character {place}" if rest else "it ends"
-        msg = f"The pattern '{shown(self.text)}' cannot be read: {what} where {expected} must follow."
+        msg = (
+            f"The pattern '{shown(self.text)}' cannot be read: {what} where {expected} must follow."
+        )
         return InputError(msg)

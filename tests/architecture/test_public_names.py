@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NAMES = {
     "attnlab": {
         "Result", "__version__", "align", "analyze", "approximate", "assert_attends", "attention",
-        "capture", "check", "compare",
+        "capture", "check", "claim", "compare",
         "detect", "embed", "export", "importance", "inspect", "load", "matrices", "neighbours",
         "plan", "plot", "prune", "resume", "rollout",
         "run_study", "score", "show", "size", "train", "translate",

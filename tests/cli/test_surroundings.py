@@ -131,6 +131,7 @@ ALONE = {
     "align": "align RUN --out OUT",
     "approximate": "approximate a.npy",
     "check": "check RUN",
+    "claim": "claim RUN 0.0:first",
     "compare": "compare RUN --out OUT",
     "corpora": "corpora",
     "demo": "demo OUT",

@@ -1,6 +1,7 @@
 """Patterns as they are written, and as tensors, against loops over single texts."""
 
 import random
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
@@ -60,7 +61,11 @@ def drawn_text(draw: random.Random, *, causal: bool) -> Text:
         word.append(None if mark else (known[-1] + (not joined) if known else 0))
     count = max(one for one in word if one is not None) + 1
     arcs = [
-        (one, draw.choice([other for other in range(count) if other != one]), draw.choice(RELATIONS))
+        (
+            one,
+            draw.choice([other for other in range(count) if other != one]),
+            draw.choice(RELATIONS),
+        )
         for one in range(1, count)
     ]
     tags = [draw.choice(TAGS) for _ in range(count)]
@@ -215,7 +220,10 @@ def test_a_function_of_a_text_is_a_pattern() -> None:
     found, same = (pattern_rows(pattern_of(p), batch) for p in (commas, 'token ","'))
     assert torch.equal(found.keys & found.rows[..., None], same.keys & same.rows[..., None])
     assert pattern_of(commas).text == "commas"
-    for wrong in (lambda text: [[True]], lambda text: torch.ones(len(text.queries), len(text.keys))):
+    for wrong in (
+        lambda text: [[True]],
+        lambda text: torch.ones(len(text.queries), len(text.keys)),
+    ):
         with pytest.raises(InputError, match=r"a pattern is booleans of shape \(\d+, \d+\)"):
             pattern_rows(pattern_of(wrong), batch)
 
@@ -268,10 +276,8 @@ def test_phrases_stand_for_patterns(phrase: str) -> None:
 
 @given(st.text(alphabet='offset first&|()not -1."[]>'))
 def test_any_text_is_a_pattern_or_refused(written: str) -> None:
-    try:
-        pattern_of(written)
-    except InputError as error:
-        assert "\n" not in str(error)
+    with suppress(InputError):
+        assert pattern_of(written).leaves
 
 
 @pytest.mark.parametrize(

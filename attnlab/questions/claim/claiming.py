@@ -1,5 +1,6 @@
 """Claims about heads checked on texts: how often heads hit patterns, beside controls."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -10,8 +11,8 @@ from attnlab.core import Head, InputError, Note, Sums, layers_in_words, options_
 from attnlab.evaluation import model_and_texts, notes_on_texts, versions_in_words
 from attnlab.labels import (
     CONTROL_OFFSETS,
+    OF_RELATIONS,
     RAREST,
-    RELATIONS,
     Gold,
     Pattern,
     PatternBatch,
@@ -103,7 +104,9 @@ def claim(source: Source, settings: ClaimSettings) -> Result:
         f"Claims about heads of {model.label}",
         {
             CLAIMS.name: pd.DataFrame([row.cells for row in rows]),
-            BETTER.name: pd.DataFrame([one for row in rows for one in row.better], columns=[*BETTER]),
+            BETTER.name: pd.DataFrame(
+                [one for row in rows for one in row.better], columns=[*BETTER]
+            ),
             SENTENCES.name: pd.DataFrame(
                 [one for row in rows for one in _sentences(row)], columns=[*SENTENCES]
             ),
@@ -157,7 +160,7 @@ def _head(claimed: Claim, reading: Reading) -> Head:
 
 @dataclass(frozen=True)
 class _TextRows:
-    """The rows of a text that were counted for a claim: each query with the key of its largest weight, hits."""
+    """The rows of a text that count for a claim: each query with the key of its largest weight, and hits."""
 
     number: int
     looks: list[str]
@@ -312,7 +315,7 @@ class _Asked:
         reading, seed = self.reading, self.settings.seed
         twin = reading.by(untrained_twin(reading.model, seed))
         counts = {UNTRAINED: self.count("Control: untrained model", twin, self.known)}
-        if any(pattern.names & RELATIONS for _, pattern in self.claims):
+        if any(pattern.names & OF_RELATIONS for _, pattern in self.claims):
             gold = shuffled(self.gold, seed)
             mixed = replace(reading.of_texts(gold.texts), sites=reading.sites)
             counts[SHUFFLED] = self.count(
@@ -404,9 +407,9 @@ class _Row:
         )
         eligible = self.found.of_site["eligible", self.pattern, self.head.site]
         needed = texts_to_decide(hit, low, high, bar, texts) if grade == UNDECIDED else None
-        best, chosen = self._by_choice()[0]
+        best, _, chosen = self._by_choice()[0]
         return {
-            **self._named(),
+            **self.named,
             "grade": grade,
             **HIT.cells(*estimate),
             "mass": float(_whole(self.found.masses[self._at]).ratio[0, self.head.head]),
@@ -420,13 +423,17 @@ class _Row:
             "texts_needed": needed,
         }
 
-    def _named(self) -> dict[str, Any]:
+    @property
+    def named(self) -> dict[str, Any]:
+        """The cells that say which claim it is."""
         return {**self.head._asdict(), "pattern": self.pattern.text}
 
     def _estimate(self, counts: RatioCounts, half: int, index: int) -> tuple[float, float, float]:
         """A share with its interval."""
-        low, high = counts.share_interval(self.level)
-        return tuple(float(values[half, index]) for values in (counts.ratio, low, high))  # type: ignore[return-value]  # three
+        ratio, (low, high) = counts.ratio, counts.share_interval(self.level)
+        # Without rows the interval is all that there is.
+        low, high = (end.masked_fill(ratio.isnan(), math.nan) for end in (low, high))
+        return tuple(float(values[half, index]) for values in (ratio, low, high))  # type: ignore[return-value]  # three
 
     def _controls(self) -> tuple[list[tuple[float, float]], dict[str, Any]]:
         """Figure and upper end of each control, and their cells."""
@@ -439,7 +446,7 @@ class _Row:
             offsets = self.found.of_site["offsets", self.pattern, site].by_half()
             best = int(offsets.ratio[CHOOSING].nan_to_num(-1).argmax())
             value, _, high = self._estimate(offsets, REPORTED, best)
-            ends += [] if value != value else [(value, high)]  # noqa: PLR0124 - NaN of an empty half
+            ends += [] if math.isnan(value) else [(value, high)]
             cells |= {"offset_hit": value, "best_offset": CONTROL_OFFSETS[best]}
         if UNTRAINED in self.controls:
             layers = self._hits_by_layer(self.controls[UNTRAINED])
@@ -447,10 +454,10 @@ class _Row:
             value = float(_whole(layers[self.head.layer]).ratio[0, self.head.head])
             ends.append((value, most))
             cells |= {"untrained_hit": value, "untrained_most": most}
-        if SHUFFLED in self.controls and self.pattern.names & RELATIONS:
+        if SHUFFLED in self.controls and self.pattern.names & OF_RELATIONS:
             hits = self.controls[SHUFFLED].hits
             value, _, high = self._estimate(_whole(hits[self._at]), 0, self.head.head)
-            ends += [] if value != value else [(value, high)]  # noqa: PLR0124 - NaN where nothing is met
+            ends += [] if math.isnan(value) else [(value, high)]
             cells |= {"shuffled_hit": value}
         return ends, cells
 
@@ -461,28 +468,30 @@ class _Row:
             if (pattern, site) == (self.pattern, self.head.site)
         }
 
-    def _by_choice(self) -> list[tuple[Head, tuple[float, float, float]]]:
+    def _by_choice(self) -> list[tuple[Head, float, tuple[float, float, float]]]:
         """The heads by their hit in the choosing half, the highest first, with that in the other half."""
         halves = {layer: hits.by_half() for layer, hits in self._hits_by_layer(self.found).items()}
         heads = [
-            (float(hits.ratio[CHOOSING, number]), Head(self.head.site, layer, number))
+            (
+                Head(self.head.site, layer, number),
+                float(hits.ratio[CHOOSING, number].nan_to_num()),
+                self._estimate(hits, REPORTED, number),
+            )
             for layer, hits in halves.items()
             for number in range(hits.ratio.shape[1])
         ]
-        ordered = sorted(heads, key=lambda one: -one[0] if one[0] == one[0] else 1.0)  # noqa: PLR0124 - NaN last
-        return [
-            (head, self._estimate(halves[head.layer], REPORTED, head.head)) for _, head in ordered
-        ]
+        return sorted(heads, key=lambda one: -one[1])
 
     @property
     def better(self) -> Iterator[dict[str, Any]]:
         """Rows of the heads that hit more often than this one in the choosing half, the first few."""
-        for head, estimate in self._by_choice()[:MOST_BETTER]:
-            if head == self.head:
-                return
+        heads = self._by_choice()
+        own = next(chosen for head, chosen, _ in heads if head == self.head)
+        better = [(head, estimate) for head, chosen, estimate in heads if chosen > own]
+        for head, estimate in better[:MOST_BETTER]:
             masses = self.found.masses[self.pattern, head.site, head.layer].by_half()
             yield {
-                **self._named(),
+                **self.named,
                 "better_head": str(head),
                 **BETTER_HIT.cells(*estimate),
                 "better_mass": float(masses.ratio[REPORTED, head.head]),
@@ -491,18 +500,21 @@ class _Row:
 
 def _sentences(row: _Row) -> Iterator[dict[str, Any]]:
     """The sentences that speak most for a claim, and those that speak most against it."""
-    texts = sorted(row.found.rows[row.head, row.pattern], key=lambda one: (-one.hit, one.number))
-    for_it = [one for one in texts if one.hit > 0][:DRAWN]
-    against = [one for one in reversed(texts) if one.hit < 1 and one not in for_it][:DRAWN]
+    # Of equal ones the longer first.
+    texts = sorted(row.found.rows[row.head, row.pattern], key=lambda one: -len(one.hits))
+    for_it = sorted((one for one in texts if one.hit > 0), key=lambda one: -one.hit)[:DRAWN]
+    others = (one for one in texts if one.hit < 1 and one not in for_it)
+    against = sorted(others, key=lambda one: one.hit)[:DRAWN]
     for speaks, chosen in ((FOR, for_it), (AGAINST, against)):
         for one in chosen:
             yield {
-                **row._named(),
+                **row.named,
                 "speaks": speaks,
                 "sentence": one.number,
                 "sentence_hit": one.hit,
                 "sentence_rows": len(one.hits),
                 "looks": ", ".join(
-                    name if hit else f"[{name}]" for name, hit in zip(one.looks, one.hits, strict=True)
+                    name if hit else f"[{name}]"
+                    for name, hit in zip(one.looks, one.hits, strict=True)
                 ),
             }

@@ -111,7 +111,9 @@ class WordsUnaligned(Note):
 class RareInTheseTexts(Note):
     """Which tokens are rare is counted in the texts themselves."""
 
-    words = "Which tokens are the rarest is counted in these texts, since the training text is unknown."
+    words = (
+        "Which tokens are the rarest is counted in these texts, since the training text is unknown."
+    )
 
 
 @dataclass(frozen=True)
@@ -210,9 +212,9 @@ class ClaimSettings(CorpusTextSettings):
     file: Annotated[
         str | Path | None, Option("File of claims in CSV, with the columns head and pattern.")
     ] = None
-    from_1: Annotated[bool, Option("Layers and heads of the claims count from 1.", ("--from-1",))] = (
-        False
-    )
+    from_1: Annotated[
+        bool, Option("Layers and heads of the claims count from 1.", ("--from-1",))
+    ] = False
     sentences: Annotated[TextsAsked, HELD_OUT] = 200
     treebank: Annotated[
         str | Path | None,

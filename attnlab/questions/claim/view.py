@@ -44,11 +44,13 @@ def _each(claims: pd.DataFrame) -> Iterator[str]:
             if row["grade"] == UNDECIDED and not pd.isna(needed)
             else ""
         )
-        yield f"{_name(row)}: {row['grade']}, hit {HIT.shown(row)}{more}."
+        yield f"'{_name(row)}': {row['grade']}, hit {HIT.shown(row)}{more}."
 
 
 def _name(row: dict[str, object]) -> str:
-    return f"{Head(str(row['site']), int(str(row['layer'])), int(str(row['head'])))} {row['pattern']}"
+    return (
+        f"{Head(str(row['site']), int(str(row['layer'])), int(str(row['head'])))}: {row['pattern']}"
+    )
 
 
 def draw_claims(claims: pd.DataFrame, *, width: float = PAGE) -> Figure:
@@ -61,7 +63,9 @@ def draw_claims(claims: pd.DataFrame, *, width: float = PAGE) -> Figure:
     Raises:
         InputError: it is no table, a column is missing, or there are no rows.
     """
-    check_table(claims, ["site", "layer", "head", "pattern", *(one.name for one in HIT)], CLAIMS.file)
+    check_table(
+        claims, ["site", "layer", "head", "pattern", *(one.name for one in HIT)], CLAIMS.file
+    )
     rows = claims.to_dict("records")
     height = _ROW * len(rows)
     with style():
