@@ -434,7 +434,8 @@ class PatternHits:
 
     Attributes:
         largest: the key of each row's largest weight, the first of equals.
-        hit: share of the keys of the largest weight that are of the pattern; 0 in rows that do not count.
+        hit: share of the keys of the largest weight that are of the pattern; 0 in rows that do not count, and
+            in those without weight on any key that counts.
         mass: weight on the keys of the pattern; likewise.
     """
 
@@ -461,7 +462,7 @@ def pattern_hits(
     tied = (weights == most) & among
     hit = (tied & keys).sum(-1).double() / tied.sum(-1).clamp_min(1)
     mass = (weights * keys).sum(-1).double()
-    return PatternHits(largest[..., 0], hit * rows, mass * rows)
+    return PatternHits(largest[..., 0], hit * (rows & (most[..., 0] > 0)), mass * rows)
 
 
 def count_rows(

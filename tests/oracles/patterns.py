@@ -134,7 +134,7 @@ def hit_and_mass(
     for query, (keys, among) in rows.items():
         most = max(weights[query][key] for key in among)
         tied = [key for key in among if weights[query][key] == most]
-        hits.append(sum(key in keys for key in tied) / len(tied))
+        hits.append(sum(key in keys for key in tied) / len(tied) if most > 0 else 0)
         masses.append(sum(weights[query][key] for key in keys))
     return hits, masses
 

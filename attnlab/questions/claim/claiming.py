@@ -352,7 +352,7 @@ def _special(reading: Reading, site: str) -> set[str]:
 
 def _check_met(found: ClaimCounts, head: Head, pattern: Pattern) -> None:
     """Raises InputError where no row was counted."""
-    if (head, pattern) not in found.rows:
+    if not found.rows.get((head, pattern)):
         msg = (
             f"No row of the texts can meet '{pattern.text}' at {head}: there is no such key that a query may "
             "look at and another beside it; give other texts or another pattern."

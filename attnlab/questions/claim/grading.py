@@ -17,7 +17,7 @@ def bar_of(controls: Iterable[tuple[float, float]]) -> float:
     0.45
     """
     figures, ends = zip(*controls, strict=True)
-    return max(max(figures) + MARGIN, *(end for end in ends if not math.isnan(end)))
+    return max([max(figures) + MARGIN, *(end for end in ends if not math.isnan(end))])
 
 
 def grade_of(low: float, high: float, bar: float) -> str:
@@ -44,4 +44,4 @@ def texts_to_decide(hit: float, low: float, high: float, bar: float, texts: int)
     ratios = [width / distance for distance, width in decided if distance > 0]
     if not ratios or not math.isfinite(min(ratios)):
         return None
-    return math.ceil(texts * min(ratios) ** 2)
+    return math.ceil(round(texts * min(ratios) ** 2, 6))
