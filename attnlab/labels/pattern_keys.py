@@ -174,28 +174,27 @@ class PatternBatch:
                 found[row, unit] |= own == tag
         return found
 
-    def names(self, *, words: bool) -> tuple[list[list[str]], list[list[str]]]:
-        """What the queries and the keys of each text are called, as tokens or as words put together of these.
-
-        A query of cross-attention is called what it predicts.
-        """
+    @cached_property
+    def token_names(self) -> tuple[list[list[str]], list[list[str]]]:
+        """What the queries and keys of each text are called; one of cross-attention by what it predicts."""
         sides = []
         for side, axis in enumerate((self.layer.queries, self.layer.keys)):
-            vocabulary, ahead = (
-                self.layer.vocabularies[side],
-                side == 0 and self.layer.site == "cross",
-            )
+            ahead = side == 0 and self.layer.site == "cross"
             rows = [
                 ids[real].tolist()[ahead:] for ids, real in zip(axis.ids, axis.real, strict=True)
             ]
-            names = [[*map(bare, vocabulary.tokens(row)), *[""] * ahead] for row in rows]
-            if words:
-                names = [
-                    _words(tokens, alignment)
-                    for tokens, alignment in zip(names, self.alignments[side], strict=True)
-                ]
-            sides.append(names)
+            tokens = self.layer.vocabularies[side].tokens
+            sides.append([[*map(bare, tokens(row)), *[""] * ahead] for row in rows])
         return sides[0], sides[1]
+
+    @cached_property
+    def word_names(self) -> tuple[list[list[str]], list[list[str]]]:
+        """The same of words, put together of their tokens."""
+        queries, keys = (
+            [_words(tokens, alignment) for tokens, alignment in zip(*side, strict=True)]
+            for side in zip(self.token_names, self.alignments, strict=True)
+        )
+        return queries, keys
 
     def computed(self, function: Callable[[Any], Any]) -> Bool[Tensor, "batch query key"]:
         """The matrices of a function, with nothing at padding.

@@ -34,7 +34,7 @@ from attnlab.labels import (
     untrained_twin,
 )
 from attnlab.models import Source
-from attnlab.questions.claim.grading import bar_of, grade_of, texts_to_decide
+from attnlab.questions.claim.grading import bars_of, grade_of, texts_to_decide
 from attnlab.questions.claim.question import (
     AGAINST,
     BEST_HIT,
@@ -54,8 +54,8 @@ from attnlab.questions.claim.question import (
 from attnlab.reading import LayerWeights, Reading, prepare, read_sentences
 from attnlab.results import Result
 
-# Of a claim so many heads are listed, and so many sentences for and against it.
-MOST_BETTER, DRAWN = 10, 5
+# Of a claim so many heads are listed.
+MOST_BETTER = 10
 # The halves of the texts, by their numbers.
 CHOOSING, REPORTED = 0, 1
 
@@ -74,7 +74,7 @@ def claim(source: Source, settings: ClaimSettings) -> Result:
 
     Returns:
         The tables `claims` (a row per claim), `better_heads` (a row per claim and head of its site that
-        satisfies it better) and `sentences` (five that speak for each claim and five against). It takes a
+        satisfies it better) and `sentences` (those that speak most for each claim and against it). It takes a
         pass over the texts, one for the untrained twin and one for shuffled words.
 
     Raises:
@@ -94,7 +94,7 @@ def claim(source: Source, settings: ClaimSettings) -> Result:
     reading = replace(reading, sites=tuple(site for site in reading.sites if site in sites))
     assert texts.gold is not None  # noqa: S101 - it was asked for
     asked = _Asked(settings, reading, claims, texts.gold)
-    found = asked.count("Claims", reading, asked.known)
+    found = asked.count("Claims", reading, asked.known, keeps_rows=True)
     for head, pattern in claims:
         _check_met(found, head, pattern)
     controls = asked.controls() if settings.controls else {}
@@ -108,7 +108,8 @@ def claim(source: Source, settings: ClaimSettings) -> Result:
                 [one for row in rows for one in row.better], columns=[*BETTER]
             ),
             SENTENCES.name: pd.DataFrame(
-                [one for row in rows for one in _sentences(row)], columns=[*SENTENCES]
+                [one for row in rows for one in _sentences(row, settings.examples)],
+                columns=[*SENTENCES],
             ),
         },
         {
@@ -182,7 +183,8 @@ class ClaimCounts:
         hits: by pattern, site and layer, of all heads.
         masses: likewise.
         of_site: by figure (`chance`, `offsets`, `eligible`), pattern and site.
-        rows: by head and pattern the rows of each text.
+        rows: by head and pattern the rows of each text, of the model alone.
+        keeps_rows: whether they are kept.
     """
 
     known: PatternTexts
@@ -190,6 +192,7 @@ class ClaimCounts:
     hits: Sums[tuple[Pattern, str, int], RatioCounts] = field(default_factory=Sums)
     masses: Sums[tuple[Pattern, str, int], RatioCounts] = field(default_factory=Sums)
     of_site: Sums[tuple[str, Pattern, str], Any] = field(default_factory=Sums)
+    keeps_rows: bool = True
     rows: dict[tuple[Head, Pattern], list[_TextRows]] = field(default_factory=dict)
     _batches: dict[str, tuple[PatternBatch, dict[Pattern, PatternRows]]] = field(
         default_factory=dict
@@ -203,7 +206,7 @@ class ClaimCounts:
             at = (pattern, layer.site, layer.layer)
             self.hits += {at: count_rows(hits.hit, of, batch.scope)}
             self.masses += {at: count_rows(hits.mass, of, batch.scope)}
-            for head, own in self.claims:
+            for head, own in self.claims if self.keeps_rows else ():
                 if own == pattern and head[:2] == (layer.site, layer.layer):
                     kept = self.rows.setdefault((head, pattern), [])
                     kept += _rows_of_texts(batch, of, hits, head.head, words=pattern.of_words)
@@ -230,7 +233,7 @@ def _rows_of_texts(
     batch: PatternBatch, of: PatternRows, hits: PatternHits, head: int, *, words: bool
 ) -> Iterator[_TextRows]:
     """The rows of a head in each text."""
-    sides = zip(*batch.names(words=words), strict=True)
+    sides = zip(*(batch.word_names if words else batch.token_names), strict=True)
     columns = (of.rows.cpu(), hits.largest[:, head].cpu(), hits.hit[:, head].cpu())
     texts = zip(batch.layer.sentences, sides, *columns, strict=True)
     for number, (queries, keys), counted, largest, hit in texts:
@@ -300,9 +303,12 @@ class _Asked:
         )
         return known, reasons
 
-    def count(self, what: str, reading: Reading, known: PatternTexts) -> ClaimCounts:
+    def count(
+        self, what: str, reading: Reading, known: PatternTexts, *, keeps_rows: bool = False
+    ) -> ClaimCounts:
         """Counts of all heads at the sites of the claims."""
-        found, tell = ClaimCounts(known, self.claims), self.settings.progress
+        found = ClaimCounts(known, self.claims, keeps_rows=keeps_rows)
+        tell = self.settings.progress
         reading.feed(
             [found],
             batch_size=self.settings.batch_size,
@@ -399,14 +405,14 @@ class _Row:
         hits = _whole(self.found.hits[self._at])
         estimate = self._estimate(hits, 0, self.head.head)
         controls, cells = self._controls()
-        bar = bar_of(controls)
+        bars = bars_of(controls)
         hit, low, high = estimate
-        grade = grade_of(low, high, bar)
+        grade = grade_of(low, high, bars)
         texts, rows = (
             int(values[0, self.head.head]) for values in (hits.sentences, hits.denominator)
         )
         eligible = self.found.of_site["eligible", self.pattern, self.head.site]
-        needed = texts_to_decide(hit, low, high, bar, texts) if grade == UNDECIDED else None
+        needed = texts_to_decide(hit, low, high, bars, texts) if grade == UNDECIDED else None
         best, _, chosen = self._by_choice()[0]
         return {
             **self.named,
@@ -416,7 +422,7 @@ class _Row:
             "rows_counted": rows,
             "rows_without": eligible - rows,
             "sentences": texts,
-            "bar": bar,
+            "bar": bars.above,
             **cells,
             "best_head": str(best),
             **BEST_HIT.cells(*chosen),
@@ -498,13 +504,13 @@ class _Row:
             }
 
 
-def _sentences(row: _Row) -> Iterator[dict[str, Any]]:
+def _sentences(row: _Row, most: int) -> Iterator[dict[str, Any]]:
     """The sentences that speak most for a claim, and those that speak most against it."""
     # Of equal ones the longer first.
     texts = sorted(row.found.rows[row.head, row.pattern], key=lambda one: -len(one.hits))
-    for_it = sorted((one for one in texts if one.hit > 0), key=lambda one: -one.hit)[:DRAWN]
+    for_it = sorted((one for one in texts if one.hit > 0), key=lambda one: -one.hit)[:most]
     others = (one for one in texts if one.hit < 1 and one not in for_it)
-    against = sorted(others, key=lambda one: one.hit)[:DRAWN]
+    against = sorted(others, key=lambda one: one.hit)[:most]
     for speaks, chosen in ((FOR, for_it), (AGAINST, against)):
         for one in chosen:
             yield {

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from attnlab.questions.claim.question import ALWAYS, MORE, MOSTLY, NO_MORE, UNDECIDED
 
@@ -10,38 +11,49 @@ OF_ALWAYS, OF_MOSTLY = 0.9, 0.5
 MARGIN = 0.1
 
 
-def bar_of(controls: Iterable[tuple[float, float]]) -> float:
-    """What a hit must exceed to be more than controls, given the figure and the upper end of each.
+class Bars(NamedTuple):
+    """Above which hit a head does more than controls, and below which no more."""
 
-    >>> bar_of([(0.2, 0.25), (0.3, 0.45)])
-    0.45
+    above: float
+    below: float
+
+
+def bars_of(controls: Iterable[tuple[float, float]]) -> Bars:
+    """The bars, given the figure and the upper end of each control.
+
+    >>> bars_of([(0.2, 0.25), (0.25, 0.5)])
+    Bars(above=0.5, below=0.35)
     """
     figures, ends = zip(*controls, strict=True)
-    return max([max(figures) + MARGIN, *(end for end in ends if not math.isnan(end))])
+    below = max(figures) + MARGIN
+    return Bars(max([below, *(end for end in ends if not math.isnan(end))]), below)
 
 
-def grade_of(low: float, high: float, bar: float) -> str:
+def grade_of(low: float, high: float, bars: Bars) -> str:
     """The strongest grade that a whole interval allows; undecided where there is none.
 
-    >>> grade_of(0.91, 0.95, 0.4), grade_of(0.3, 0.45, 0.35), grade_of(0.1, 0.3, 0.35)
-    ('always', 'undecided', 'no more than controls')
+    >>> grade_of(0.3, 0.6, Bars(0.25, 0.2)), grade_of(0.1, 0.3, Bars(0.25, 0.2))
+    ('more than controls', 'undecided')
     """
-    for grade, limit in ((ALWAYS, OF_ALWAYS), (MOSTLY, OF_MOSTLY), (MORE, bar)):
+    for grade, limit in ((ALWAYS, OF_ALWAYS), (MOSTLY, OF_MOSTLY), (MORE, bars.above)):
         if low > limit:
             return grade
-    return NO_MORE if high < bar else UNDECIDED
+    return NO_MORE if high < min(bars.below, OF_MOSTLY) else UNDECIDED
 
 
-def texts_to_decide(hit: float, low: float, high: float, bar: float, texts: int) -> int | None:
+def texts_to_decide(hit: float, low: float, high: float, bars: Bars, texts: int) -> int | None:
     """How many texts would decide a claim that so many leave undecided; None where none would.
 
-    The nearest limit that the hit is beyond decides, once the end of the interval on its side is there. The
-    width of intervals falls with the square root of the number of texts.
+    The first limit that the interval is beyond as it narrows decides. Its width falls with the square root of
+    the number of texts.
     """
-    decided = [
-        (hit - limit, hit - low) for limit in (OF_ALWAYS, OF_MOSTLY, bar) if hit > limit
-    ] or [(bar - hit, high - hit)]
-    ratios = [width / distance for distance, width in decided if distance > 0]
+    below = min(bars.below, OF_MOSTLY)
+    decided = [(hit - limit, hit - low) for limit in (OF_ALWAYS, OF_MOSTLY, bars.above)]
+    ratios = [
+        width / distance
+        for distance, width in [*decided, (below - hit, high - hit)]
+        if distance > 0
+    ]
     if not ratios or not math.isfinite(min(ratios)):
         return None
     return math.ceil(round(texts * min(ratios) ** 2, 6))

@@ -227,6 +227,9 @@ class ClaimSettings(CorpusTextSettings):
             ("--controls/--no-controls",),
         ),
     ] = True
+    examples: Annotated[
+        int, Option("Number of sentences to list for each claim, and against it.", least=0)
+    ] = 5
     memory: Annotated[float | None, MEMORY] = None
     seed: Annotated[int, SEED] = 0
 

@@ -14,7 +14,7 @@ import attnlab
 from attnlab.attention import use
 from attnlab.core.errors import InputError
 from attnlab.labels.patterns import pattern_of
-from attnlab.questions.claim.grading import MARGIN, bar_of, grade_of, texts_to_decide
+from attnlab.questions.claim.grading import MARGIN, Bars, bars_of, grade_of, texts_to_decide
 from attnlab.questions.claim.question import (
     ALWAYS,
     CLAIMS,
@@ -145,7 +145,7 @@ def test_hits_are_those_of_loops_over_what_the_model_returns(bert: tuple[Any, An
         content = range(1, len(weights) - 1)
         if len(content) > 1:
             hits += [
-                max(content, key=lambda key: weights[query][key]) == query - 1  # noqa: B023
+                max(content, key=lambda key: weights[query][key]) == query - 1
                 for query in content[1:]
             ]
     found = attnlab.claim(bert, ["1.2: offset -1"], sentences=SENTENCES, controls=False)
@@ -181,22 +181,27 @@ def test_a_function_and_pairs_of_one_stack(bert: tuple[Any, Any]) -> None:
 
 
 def test_grades_go_by_whole_intervals() -> None:
-    assert grade_of(0.91, 0.99, 0.95) == ALWAYS
-    assert grade_of(0.51, 0.99, 0.95) == MOSTLY
-    assert grade_of(0.36, 0.6, 0.35) == MORE
-    assert grade_of(0.1, 0.34, 0.35) == NO_MORE
-    assert grade_of(0.3, 0.4, 0.35) == grade_of(np.nan, np.nan, 0.35) == UNDECIDED
-    assert bar_of([(0.2, 0.25), (0.1, np.nan)]) == pytest.approx(0.2 + MARGIN)
+    bars = Bars(0.35, 0.3)
+    assert grade_of(0.91, 0.99, Bars(0.95, 0.95)) == ALWAYS
+    assert grade_of(0.51, 0.99, Bars(0.95, 0.95)) == MOSTLY
+    assert grade_of(0.36, 0.6, bars) == MORE
+    assert grade_of(0.1, 0.29, bars) == NO_MORE
+    for low, high in ((0.32, 0.4), (0.1, 0.34), (np.nan, np.nan)):
+        assert grade_of(low, high, bars) == UNDECIDED
+    # It may be more than half, which says nothing of controls.
+    assert grade_of(0.4, 0.6, Bars(0.8, 0.8)) == UNDECIDED
+    assert bars_of([(0.2, 0.25), (0.1, np.nan)]) == pytest.approx((0.2 + MARGIN, 0.2 + MARGIN))
 
 
 def test_how_many_texts_would_decide() -> None:
     # Half the distance to the bar is four times the texts; the interval's own side counts.
-    assert texts_to_decide(0.4, 0.2, 0.5, 0.3, 10) == 40
-    assert texts_to_decide(0.2, 0.1, 0.4, 0.3, 10) == 40
-    # Above a half before above the bar.
-    assert texts_to_decide(0.7, 0.3, 0.8, 0.6, 10) == 40
-    assert texts_to_decide(0.3, 0.1, 0.5, 0.3, 10) is None
-    assert texts_to_decide(0.3, np.nan, np.nan, 0.2, 1) is None
+    assert texts_to_decide(0.4, 0.2, 0.5, Bars(0.3, 0.3), 10) == 40
+    assert texts_to_decide(0.2, 0.1, 0.4, Bars(0.35, 0.3), 10) == 40
+    # Above a half before above the bar, and below a half before below it.
+    assert texts_to_decide(0.7, 0.3, 0.8, Bars(0.6, 0.6), 10) == 40
+    assert texts_to_decide(0.4, 0.1, 0.6, Bars(0.9, 0.9), 10) == 40
+    assert texts_to_decide(0.3, 0.1, 0.5, Bars(0.3, 0.3), 10) is None
+    assert texts_to_decide(0.3, np.nan, np.nan, Bars(0.2, 0.2), 1) is None
 
 
 def test_claims_as_they_are_written() -> None:
