@@ -26,6 +26,7 @@ from .notebook import together as together
 from .page.kept_sentences import MOST_PAGE_BYTES as MOST_PAGE_BYTES
 from .page.kept_sentences import MOST_SENTENCE_BYTES as MOST_SENTENCE_BYTES
 from .page.kept_sentences import kept_viewer as kept_viewer
+from .page.kept_sentences import plain_heads as plain_heads
 from .page.rendering import Cell as Cell
 from .page.rendering import HeadMap as HeadMap
 from .page.rendering import Highlight as Highlight

@@ -1,6 +1,6 @@
 """All attention heads of a model on one sentence, as one page: computed for it, or kept by an analysis."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -26,7 +26,7 @@ from attnlab.reading import (
     sentences_of,
     translated,
 )
-from attnlab.results.page.kept_sentences import Facts, kept_viewer
+from attnlab.results.page.kept_sentences import kept_viewer, plain_heads
 from attnlab.results.page.rendering import (
     Overview,
     StoredVectors,
@@ -150,7 +150,7 @@ def _of_model(
     viewer = kept_viewer(
         kept,
         title,
-        lambda _: list(_heads(kept)),
+        lambda _: list(plain_heads(kept)),
         analyzed=False,
         second=sentences.texts[0].source.second,
     )
@@ -215,18 +215,6 @@ def _translated(loaded: Model, sentences: Sentences) -> Sentences:
         msg = "The model writes an empty translation of this text; give one beside it."
         raise InputError(msg)
     return replace(sentences, usable=tuple(written))
-
-
-def _heads(kept: KeptMatrices) -> Iterator[Facts]:
-    """Facts of heads of which nothing is known, see `HeadFacts` of viewer/weights.js."""
-    for (_, site, layer), matrices in kept.matrices.items():
-        for number in range(len(matrices)):
-            head = Head(site, layer, number)
-            yield {
-                **head._asdict(), "name": str(head), "short": "", "phrase": "", "lines": [],
-                "controls": {"columns": [], "rows": []}, "bits": [], "offsets": [], "nearest": [], "best": [],
-                "bestBy": "",
-            }  # fmt: skip
 
 
 def _of_result(result: Result, head: str | Head | None, sentence: int, height: int) -> HeadViewer:

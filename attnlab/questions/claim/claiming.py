@@ -1,7 +1,7 @@
 """Claims about heads checked on texts: how often heads hit patterns, beside controls."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -51,11 +51,20 @@ from attnlab.questions.claim.question import (
     RareInTheseTexts,
     WordsUnaligned,
 )
-from attnlab.reading import LayerWeights, Reading, prepare, read_sentences
+from attnlab.reading import (
+    KeptMatrices,
+    LayerWeights,
+    MatrixKeeper,
+    Reading,
+    prepare,
+    read_sentences,
+)
 from attnlab.results import Result
 
 # Of a claim so many heads are listed.
 MOST_BETTER = 10
+# Of the matrices of listed sentences.
+KEPT_BYTES = 64 * 2**20
 # The halves of the texts, by their numbers.
 CHOOSING, REPORTED = 0, 1
 
@@ -99,6 +108,9 @@ def claim(source: Source, settings: ClaimSettings) -> Result:
         _check_met(found, head, pattern)
     controls = asked.controls() if settings.controls else {}
     rows = [_Row(found, controls, head, pattern, len(claims)) for head, pattern in claims]
+    sentences = pd.DataFrame(
+        [one for row in rows for one in _sentences(row, settings.examples)], columns=[*SENTENCES]
+    )
     return Result(
         QUESTION.name,
         f"Claims about heads of {model.label}",
@@ -107,10 +119,7 @@ def claim(source: Source, settings: ClaimSettings) -> Result:
             BETTER.name: pd.DataFrame(
                 [one for row in rows for one in row.better], columns=[*BETTER]
             ),
-            SENTENCES.name: pd.DataFrame(
-                [one for row in rows for one in _sentences(row, settings.examples)],
-                columns=[*SENTENCES],
-            ),
+            SENTENCES.name: sentences,
         },
         {
             **model.facts,
@@ -124,6 +133,7 @@ def claim(source: Source, settings: ClaimSettings) -> Result:
             *asked.notes,
         ),
         weights=model.weights,
+        matrices=_matrices(reading, sentences["sentence"]),
     )
 
 
@@ -524,3 +534,13 @@ def _sentences(row: _Row, most: int) -> Iterator[dict[str, Any]]:
                     for name, hit in zip(one.looks, one.hits, strict=True)
                 ),
             }
+
+
+def _matrices(reading: Reading, numbers: Iterable[int]) -> KeptMatrices:
+    """The matrices of the sentences that are listed."""
+    chosen = tuple(dict.fromkeys(numbers))
+    usable = tuple(one for one in reading.sentences.usable if one.number in chosen)
+    keeper = MatrixKeeper(0, KEPT_BYTES, chosen=chosen)
+    if usable:
+        replace(reading, sentences=replace(reading.sentences, usable=usable)).feed([keeper])
+    return keeper.kept()

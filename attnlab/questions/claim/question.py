@@ -256,5 +256,6 @@ QUESTION = Question(
     shows=("head", "pattern", "grade", HIT.name, "mass", "chance_hit", "offset_hit", "untrained_hit",
            "shuffled_hit", "best_head"),
     leading=HIT.name,
+    keeps_matrices=True,
     printed=2,
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """Claims drawn: the hit of each with its interval, beside its controls; and their grades as sentences."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -9,7 +10,7 @@ from attnlab.core import Head, counted
 from attnlab.figures import INK, PAGE, blank, check_table, colour, panel, style
 from attnlab.questions.claim.grading import OF_ALWAYS, OF_MOSTLY
 from attnlab.questions.claim.question import CLAIMS, GRADES, HIT, UNDECIDED
-from attnlab.results import Contents, DrawnFigure, Result
+from attnlab.results import Contents, DrawnFigure, Result, kept_viewer, plain_heads
 
 _CONTROLS = {
     "chance_hit": "chance", "offset_hit": "best offset", "untrained_most": "untrained, largest",
@@ -24,7 +25,14 @@ def contents(result: Result) -> Contents:
         "The hit of each claim with its interval, beside its controls; lines stand at 50 and 90 %."
     )
     drawn = result.claims.head(_MOST_DRAWN)
-    return Contents([DrawnFigure("claims", draw_claims(drawn), caption)])
+    kept, first = result.matrices, _head(result.claims.to_dict("records")[0])
+    return Contents(
+        [DrawnFigure("claims", draw_claims(drawn), caption)],
+        viewer=lambda: kept_viewer(
+            kept, result.title, lambda _: list(plain_heads(kept)), analyzed=False
+        ),
+        start=f"#head={first}",
+    )
 
 
 def answers(result: Result) -> list[str]:
@@ -47,10 +55,12 @@ def _each(claims: pd.DataFrame) -> Iterator[str]:
         yield f"'{_name(row)}': {row['grade']}, hit {HIT.shown(row)}{more}."
 
 
-def _name(row: dict[str, object]) -> str:
-    return (
-        f"{Head(str(row['site']), int(str(row['layer'])), int(str(row['head'])))}: {row['pattern']}"
-    )
+def _head(row: Mapping[Hashable, Any]) -> Head:
+    return Head(row["site"], row["layer"], row["head"])
+
+
+def _name(row: Mapping[Hashable, Any]) -> str:
+    return f"{_head(row)}: {row['pattern']}"
 
 
 def draw_claims(claims: pd.DataFrame, *, width: float = PAGE) -> Figure:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attnlab.core import Site, layer_name, shown
+from attnlab.core import Head, Site, layer_name, shown
 from attnlab.figures import plain
 from attnlab.labels import OTHER_MARKS, START_MARKS
 from attnlab.reading import KeptMatrices
@@ -90,6 +90,19 @@ def kept_viewer(
         ),
         analyzed,
     )
+
+
+def plain_heads(kept: KeptMatrices) -> Iterator[Facts]:
+    """Facts of heads of which nothing is known, see `HeadFacts` of viewer/weights.js."""
+    layers = {(site, layer): matrices for (_, site, layer), matrices in kept.matrices.items()}
+    for (site, layer), matrices in layers.items():
+        for number in range(len(matrices)):
+            head = Head(site, layer, number)
+            yield {
+                **head._asdict(), "name": str(head), "short": "", "phrase": "", "lines": [],
+                "controls": {"columns": [], "rows": []}, "bits": [], "offsets": [], "nearest": [], "best": [],
+                "bestBy": "",
+            }  # fmt: skip
 
 
 def script_json(value: Any) -> str:
