@@ -14,6 +14,7 @@ from attnlab.labels import (
     OF_RELATIONS,
     RAREST,
     Gold,
+    GoldSentence,
     Pattern,
     PatternBatch,
     PatternHits,
@@ -56,6 +57,7 @@ from attnlab.reading import (
     LayerWeights,
     MatrixKeeper,
     Reading,
+    Tokens,
     prepare,
     read_sentences,
 )
@@ -294,22 +296,24 @@ class _Asked:
     def _known(self, gold: Gold, reading: Reading) -> tuple[PatternTexts, dict[str, str]]:
         """What is known of the texts, and why some of them are not aligned with their words."""
         texts, both = reading.sentences.texts, reading.loaded.both_tokenizers
-        made = {"source": [text.source for text in texts]}
-        if reading.sentences.paired:
-            made["target"] = [text.target for text in texts if text.target is not None]
-        sides, reasons = [], {}
-        for index, (name, tokens) in enumerate(made.items()):
-            own = getattr(gold, name)
-            alignments = ()
-            if any(pattern.needs_words for _, pattern in self.claims):
-                aligned = align_corpus(getattr(both, name), own, tokens)
-                alignments, reasons = aligned.alignments, reasons | aligned.reasons
-            sides.append(TextSide(self.type_counts[-index], own if gold.trees else (), alignments))
+        paired, reasons = reading.sentences.paired, dict[str, str]()
+
+        def side(tokenizer: Any, own: Sequence[GoldSentence], tokens: Sequence[Tokens]) -> TextSide:
+            counts = self.type_counts[-1 if own is gold.target else 0]
+            trees = own if gold.trees else ()
+            if not any(pattern.needs_words for _, pattern in self.claims):
+                return TextSide(counts, trees)
+            aligned = align_corpus(tokenizer, own, tokens)
+            reasons.update(aligned.reasons)
+            return TextSide(counts, trees, aligned.alignments)
+
+        targets = [text.target for text in texts if text.target is not None]
         known = PatternTexts(
             [text.text for text in texts],
-            *sides,
-            pairs=gold.pairs if reading.sentences.paired else (),
-            seconds=[text.source.second for text in texts],
+            side(both.source, gold.source, [text.source for text in texts]),
+            side(both.target, gold.target, targets) if paired and gold.target is not None else None,
+            gold.pairs if paired else (),
+            [text.source.second for text in texts],
         )
         return known, reasons
 

@@ -243,7 +243,7 @@ class ClaimSettings(CorpusTextSettings):
     def claimed(self) -> tuple[Claim, ...]:
         """The claims, each once."""
         given = [*self.claims, *(() if self.file is None else _claims_in(self.file))]
-        return tuple(dict.fromkeys(claim_of(one, first=int(self.from_1)) for one in given))  # type: ignore[arg-type]  # pairs may be lists
+        return tuple(dict.fromkeys(claim_of(one, first=int(self.from_1)) for one in given))
 
 
 QUESTION = Question(

@@ -25,13 +25,12 @@ def contents(result: Result) -> Contents:
         "The hit of each claim with its interval, beside its controls; lines stand at 50 and 90 %."
     )
     drawn = result.claims.head(_MOST_DRAWN)
-    kept, first = result.matrices, _head(result.claims.to_dict("records")[0])
+    kept = result.matrices
     return Contents(
         [DrawnFigure("claims", draw_claims(drawn), caption)],
         viewer=lambda: kept_viewer(
             kept, result.title, lambda _: list(plain_heads(kept)), analyzed=False
         ),
-        start=f"#head={first}",
     )
 
 
@@ -55,12 +54,8 @@ def _each(claims: pd.DataFrame) -> Iterator[str]:
         yield f"'{_name(row)}': {row['grade']}, hit {HIT.shown(row)}{more}."
 
 
-def _head(row: Mapping[Hashable, Any]) -> Head:
-    return Head(row["site"], row["layer"], row["head"])
-
-
 def _name(row: Mapping[Hashable, Any]) -> str:
-    return f"{_head(row)}: {row['pattern']}"
+    return f"{Head(row['site'], row['layer'], row['head'])}: {row['pattern']}"
 
 
 def draw_claims(claims: pd.DataFrame, *, width: float = PAGE) -> Figure:
@@ -98,6 +93,6 @@ def draw_claims(claims: pd.DataFrame, *, width: float = PAGE) -> Figure:
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.set_xlim(-0.02, 1.02)
         axes.set_xlabel("share of rows")
-        axes.legend(frameon=False, ncols=5, loc="lower left", bbox_to_anchor=(0, 1))
+        figure.legend(frameon=False, ncols=5, loc="upper left")
         axes.spines[["top", "right"]].set_visible(False)
     return figure
