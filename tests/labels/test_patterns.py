@@ -293,7 +293,7 @@ def test_any_text_is_a_pattern_or_refused(written: str) -> None:
     ],
 )
 def test_why_a_pattern_cannot_be_met(written: str, site: str, reason: str | None) -> None:
-    known = PatternTexts([""], TextSide(torch.ones(3)), seconds=[None])
+    known = PatternTexts([""], TextSide(torch.ones(3, dtype=torch.long)), seconds=[None])
     found = unmet_need(pattern_of(written), site, known, {"[SEP]"})
     if reason is None:
         assert found is None
@@ -303,6 +303,6 @@ def test_why_a_pattern_cannot_be_met(written: str, site: str, reason: str | None
 
 
 def test_without_special_tokens_nothing_is_special() -> None:
-    known = PatternTexts([""], TextSide(torch.ones(3)))
+    known = PatternTexts([""], TextSide(torch.ones(3, dtype=torch.long)))
     found = unmet_need(pattern_of("special"), "decoder", known, ())
     assert found == "the tokenizer puts no special tokens into the texts"

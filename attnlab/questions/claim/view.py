@@ -16,7 +16,7 @@ _CONTROLS = {
     "chance_hit": "chance", "offset_hit": "best offset", "untrained_most": "untrained, largest",
     "shuffled_hit": "shuffled words",
 }  # fmt: skip
-_ROW, _TOP, _MOST_SAID, _MOST_DRAWN = 0.26, 0.75, 5, 40
+_ROW, _TOP, _MOST_SAID, _MOST_DRAWN = 0.26, 0.35, 5, 40
 
 
 def contents(result: Result) -> Contents:

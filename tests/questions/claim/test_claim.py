@@ -173,7 +173,7 @@ def test_a_function_and_pairs_of_one_stack(bert: tuple[Any, Any]) -> None:
         return np.array([[key == "." for key in text.keys] for _ in text.queries])
 
     found = attnlab.claim(
-        bert, [("0.0", points), ["0.0", 'token "."']], sentences=SENTENCES, controls=False
+        bert, [("0.0", points), ("0.0", 'token "."')], sentences=SENTENCES, controls=False
     ).claims
     assert list(found.pattern) == ["points", 'token "."']
     figures = found[["hit", "mass", "rows_counted", "chance_hit"]]
