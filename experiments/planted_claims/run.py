@@ -189,6 +189,7 @@ def readme(folder: Path) -> str:
     steps = decided["grade"].map(rank) - decided["true_grade"].map(rank)
     wrong = table[table["true_grade"] == NO_MORE]
     right = table[table["true_grade"] != NO_MORE]
+    hits = table.loc[table["built"], "true_hit"]
     return render(
         __file__,
         read_facts(folder),
@@ -200,6 +201,7 @@ def readme(folder: Path) -> str:
         wrong_graded=int((~wrong["grade"].isin([NO_MORE, UNDECIDED])).sum()),
         right=len(right), right_by_eye=int(right["confirmed_by_eye"].sum()),
         right_graded=int((~right["grade"].isin([NO_MORE, UNDECIDED])).sum()),
+        least=100 * hits.min(), half=int((hits < OF_MOSTLY).sum()),
         texts=TEXTS, population=POPULATION, clear=100 * CLEAR, models=int(table["model"].nunique()),
     )  # fmt: skip
 
