@@ -24,6 +24,7 @@ from attnlab.labels.label import (
 from attnlab.labels.patterns import (
     AFTER_SAME,
     ALIGNED,
+    COREF,
     DEP,
     FIRST,
     LAST,
@@ -47,7 +48,7 @@ from attnlab.labels.patterns import (
     Tree,
 )
 from attnlab.labels.rare import frequency_ranks
-from attnlab.labels.syntactic import word_links
+from attnlab.labels.syntactic import COREFERENCE_KINDS, word_links
 from attnlab.labels.treebank import GoldSentence
 from attnlab.labels.word_tokens import (
     OTHER_MARKS,
@@ -400,6 +401,17 @@ def _dep(atom: Atom, batch: PatternBatch) -> Bool[Tensor, "batch word other"]:
     return batch.dense(links, LinkKind(base_relation(atom.words[0]), way))
 
 
+def _coref(batch: PatternBatch) -> Bool[Tensor, "batch word other"]:
+    # Each mention is linked with the one before it, and so through others with all of its entity.
+    words, _ = batch.alignments
+    pairs = [tree.coreference for tree in batch.trees]
+    linked = batch.dense(word_links(pairs, words, words, COREFERENCE_KINDS))
+    linked = linked | linked.mT
+    for _ in range(max(map(len, pairs)).bit_length()):
+        linked = linked | (linked.float() @ linked.float() > 0)
+    return linked & (_word_offsets(batch) != 0)
+
+
 def _aligned(batch: PatternBatch) -> Bool[Tensor, "batch word other"]:
     pairs = [batch.known.pairs[number] for number in batch.layer.sentences]
     return batch.dense(word_links(pairs, *batch.alignments))
@@ -423,6 +435,7 @@ _BETWEEN_WORDS: dict[str, _Keys] = {
     WORD_OFFSET: _word_offset,
     POS: _pos,
     DEP: _dep,
+    COREF: lambda _, batch: _coref(batch),
     ALIGNED: lambda _, batch: _aligned(batch),
 }
 
@@ -508,6 +521,8 @@ def unmet_need(
     side = known.source if site == "encoder" or known.target is None else known.target
     if names & {POS, DEP} and not side.trees:
         return f"{min(names & {POS, DEP})} needs gold trees; give a treebank"
+    if COREF in names and not any(tree.coreference for tree in side.trees):
+        return f"{COREF} needs mentions of entities; give a treebank in the form of CorefUD"
     if SEGMENT in names and not any(known.seconds):
         return f"{SEGMENT} needs pairs of texts that the model reads as one"
     wanted = {word for leaf in pattern.leaves if isinstance(leaf, Atom) and leaf.name == SPECIAL

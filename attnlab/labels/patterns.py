@@ -9,6 +9,7 @@
     same word | other segment                     other pieces of the word; the other text of a pair
     pos ADJ -> NOUN | pos ADJ -> NOUN nearest     words by part of speech
     dep nsubj | dep nsubj reversed                the word's head by a relation; its dependents
+    coref                                         other mentions of the entity of the word
     aligned                                       source words linked to the target word
 
 `P | Q`, `P & Q` and `not P` are set operations, `not` before `&` before `|`; brackets group them.
@@ -25,8 +26,8 @@ OFFSET, WORD_OFFSET, FIRST, LAST, SPECIAL = "offset", "word offset", "first", "l
 PUNCTUATION, TOKEN, SAME_TOKEN, AFTER_SAME = (
     "punctuation", "token", "same token", "after same token",
 )  # fmt: skip
-RAREST, SAME_WORD, SEGMENT, POS, DEP, ALIGNED = (
-    "rarest", "same word", "other segment", "pos", "dep", "aligned",
+RAREST, SAME_WORD, SEGMENT, POS, DEP, COREF, ALIGNED = (
+    "rarest", "same word", "other segment", "pos", "dep", "coref", "aligned",
 )  # fmt: skip
 SEPARATOR_NAME = "separator"
 NEAREST, REVERSED = "nearest", "reversed"
@@ -48,6 +49,7 @@ _FORMS = {
         SEGMENT: "",
         POS: rf"\s+(\w+)\s*->\s*(\w+)(?:\s+({NEAREST}))?",
         DEP: rf"\s+([\w:]+)(?:\s+({REVERSED}))?",
+        COREF: "",
         ALIGNED: "",
     }.items()
 }
@@ -73,8 +75,8 @@ PHRASES = {
     "determiner to noun": "pos DET -> NOUN nearest",
 }
 # Those of the query's own sentence.
-WITHIN = frozenset({SAME_TOKEN, AFTER_SAME, SAME_WORD, SEGMENT, POS, DEP})
-OF_RELATIONS = frozenset({POS, DEP, ALIGNED})
+WITHIN = frozenset({SAME_TOKEN, AFTER_SAME, SAME_WORD, SEGMENT, POS, DEP, COREF})
+OF_RELATIONS = frozenset({POS, DEP, COREF, ALIGNED})
 _OF_WORDS = OF_RELATIONS | {WORD_OFFSET}
 
 

@@ -69,8 +69,9 @@ def drawn_text(draw: random.Random, *, causal: bool) -> Text:
         for one in range(1, count)
     ]
     tags = [draw.choice(TAGS) for _ in range(count)]
+    mentions = [(one, draw.randrange(one)) for one in range(1, count) if draw.random() < 0.5]
     second = draw.choice([None, draw.randint(2, len(tokens))])
-    return Text(tokens, special, word, tags, arcs, second, COUNTS, causal)
+    return Text(tokens, special, word, tags, arcs, mentions, second, COUNTS, causal)
 
 
 def padded(rows, length, fill):
@@ -96,7 +97,14 @@ def made(seed: int, *, causal: bool = False) -> Made:
         (Names(), Names()),
     )  # fmt: skip
     trees = [
-        GoldSentence("", "", (), tuple(text.tags), tuple(Arc(*arc) for arc in text.arcs))
+        GoldSentence(
+            "",
+            "",
+            (),
+            tuple(text.tags),
+            tuple(Arc(*arc) for arc in text.arcs),
+            coreference=tuple(text.mentions),
+        )
         for text in texts
     ]
     words = [Alignment(tuple(text.word), tuple(range(len(text.tags)))) for text in texts]
@@ -136,6 +144,7 @@ WORD_RULES = {
     "dep nsubj": loops.dependent("nsubj"),
     "dep nsubj reversed": loops.head("nsubj"),
     "dep amod": loops.dependent("amod"),
+    "coref": loops.coreferent,
 }
 # Written, and as loops; the last of them mix words and tokens.
 OPERATIONS = {
@@ -287,6 +296,7 @@ def test_any_text_is_a_pattern_or_refused(written: str) -> None:
         ("aligned", "cross", "aligned needs linked words"),
         ("first | same token", "cross", "same token is of one text"),
         ("dep nsubj", "encoder", "dep needs gold trees; give a treebank"),
+        ("coref", "encoder", "coref needs mentions of entities"),
         ("other segment", "encoder", "needs pairs of texts"),
         ("special [MASK]", "encoder", r"\[MASK\] is no special token of the texts, which have"),
         ("offset -1", "cross", None),

@@ -14,6 +14,7 @@ class Text:
         word: the word of each token; None of special ones.
         tags: part of speech of each word.
         arcs: (dependent, head, relation) between words.
+        mentions: pairs of words that stand for the same.
         second: position of the first token of the second text; None without one.
         counts: how often each token stands in the corpus.
         causal: whether keys behind the query are hidden.
@@ -24,6 +25,7 @@ class Text:
     word: list[int | None]
     tags: list[str]
     arcs: list[tuple[int, int, str]]
+    mentions: list[tuple[int, int]]
     second: int | None
     counts: dict[str, int]
     causal: bool
@@ -94,6 +96,14 @@ def dependent(relation: str) -> Rule:
 
 def head(relation: str) -> Rule:
     return lambda text, query, key: dependent(relation)(text, key, query)
+
+
+def coreferent(text: Text, query: int, key: int) -> bool:
+    entities = [{word} for word in range(len(text.tags))]
+    for one, other in text.mentions:
+        mine, theirs = (next(e for e in entities if word in e) for word in (one, other))
+        entities = [e for e in entities if e not in (mine, theirs)] + [mine | theirs]
+    return query != key and any({query, key} <= entity for entity in entities)
 
 
 def as_tokens(rule: Rule) -> Rule:

@@ -218,7 +218,9 @@ class ClaimSettings(CorpusTextSettings):
     sentences: Annotated[TextsAsked, HELD_OUT] = 200
     treebank: Annotated[
         str | Path | None,
-        Option("File of sentences with gold trees (.conllu or .conllu.gz), for pos and dep."),
+        Option(
+            "File of sentences with gold trees (.conllu or .conllu.gz), for pos, dep and coref."
+        ),
     ] = None
     controls: Annotated[
         bool,
