@@ -50,7 +50,6 @@ from .links import scored as scored
 from .links import symmetrized as symmetrized
 from .links import turned as turned
 from .statistical_aligner import StatisticalAligner as StatisticalAligner
-from .statistical_aligner import align_both as align_both
 from .statistical_aligner import fit_statistical_aligner as fit_statistical_aligner
 from .statistical_aligner import words_of as words_of
 from .word_links import GoldGrid as GoldGrid

@@ -1,4 +1,4 @@
-"""Word alignment from sentence pairs alone: IBM model 1, then a hidden Markov model, by EM.
+"""Word alignment from sentence pairs alone: models of both directions that learn to agree, by EM.
 
 A target word t_j comes from the source word at a_j, or from none (null). With r_j the last position that is
 not null, before the first word the start, and m source words::
@@ -7,9 +7,20 @@ not null, before the first word the start, and m source words::
     HMM     p(a_j = null) = q,  p(a_j = i | r_{j-1}) = (1 - q) c(i - r_{j-1}) / sum over k of c(k - r_{j-1})
 
 and t_j has the probability p(t_j | s_{a_j}). Jumps of `WIDEST_JUMP` and more share a weight c, in either
-direction.
+direction. A model of the other direction says where source words come from, b_i. Both count a pair of words
+as often as they agree that it is linked::
+
+    count(s_i, t_j) = p(a_j = i | s, t) p(b_i = j | s, t)
+
+What is known of words of the same beginning, S and T, is the prior mean of p(t | s); f(t) is the share of t
+among the words that begin so::
+
+    p(t | s) ~ count(s, t) + BACK_OFF * count(S, T) / (sum over U of count(S, U)) * f(t)
+
 Sources: Brown et al. 1993, The Mathematics of Statistical Machine Translation; Vogel, Ney and Tillmann 1996,
-HMM-Based Word Alignment in Statistical Translation; null as in Och and Ney 2003, section 2.1.
+HMM-Based Word Alignment in Statistical Translation; null as in Och and Ney 2003, section 2.1; agreement:
+Liang, Taskar and Klein 2006, Alignment by Agreement; the prior as in MacKay and Peto 1995, A Hierarchical
+Dirichlet Language Model.
 """
 
 import re
@@ -25,12 +36,14 @@ from attnlab.alignment.link_formats import Words
 from attnlab.alignment.links import Link, symmetrized, turned
 from attnlab.core import InputError, ShortRepr
 
-# Expected moves by the number of source words, from the start and every position to every position.
+# Expected moves by the number of words, from the start and every position to every position.
 _Moves: TypeAlias = dict[int, Float64[np.ndarray, "_ _"]]
 Progress: TypeAlias = Callable[[str, int, int], None]
 
 WIDEST_JUMP = 7
-NULL_SHARE = 0.2
+# How many letters words of the same beginning share, and how many occurrences the prior weighs as.
+BEGINNING, BACK_OFF = 4, 1.0
+NULL_SHARE = 0.1
 # The probability of a word from one that it never stood beside in training.
 UNSEEN = 1e-9
 # Pairs of words that are worked on at once.
@@ -54,52 +67,87 @@ def words_of(text: str) -> Words:
 
 
 @dataclass(frozen=True, repr=False)
+class Direction(ShortRepr):
+    """What is learned of one direction, from the words of one side to those of the other.
+
+    Attributes:
+        translation: p(word | word of the other side) of the aligner's pairs of words; behind them `UNSEEN`,
+            for all others.
+        null: p(word | no word) of every word; behind them `UNSEEN`, for words that are new.
+        jumps: weights of jumps from -WIDEST_JUMP to WIDEST_JUMP; None for IBM model 1.
+    """
+
+    translation: Float64[np.ndarray, " pair_or_none"]
+    null: Float64[np.ndarray, " word_or_none"]
+    jumps: Float64[np.ndarray, " jump"] | None = None
+
+
+@dataclass(frozen=True, repr=False)
 class StatisticalAligner(ShortRepr):
-    """A fitted model of one direction: which source word each target word comes from.
+    """Fitted models of both directions: which word of one side each word of the other comes from.
 
     Attributes:
         sources: number of every source word.
         targets: number of every target word.
         keys: source number * target words + target number of the pairs of words that stood in one sentence
             pair, in order.
-        translation: p(target word | source word) of these.
-        null: p(target word | no source word).
-        jumps: weights of jumps from -WIDEST_JUMP to WIDEST_JUMP; None for IBM model 1.
-        log_likelihoods: of the training pairs before each iteration, in nats.
+        forward: where target words come from.
+        backward: where source words come from.
     """
 
     sources: Mapping[str, int]
     targets: Mapping[str, int]
     keys: Int64[np.ndarray, " pair"]
-    translation: Float64[np.ndarray, " pair"]
-    null: Float64[np.ndarray, " target"]
-    jumps: Float64[np.ndarray, " jump"] | None = None
-    log_likelihoods: tuple[float, ...] = ()
+    forward: Direction
+    backward: Direction
 
-    def align(self, pairs: Sequence[tuple[Words, Words]]) -> list[frozenset[Link]]:
-        """Links from each target word to the source word of the highest posterior, if null has no higher one.
+    @property
+    def exchanged(self) -> "StatisticalAligner":
+        """The same for pairs whose sides are exchanged."""
+        source, target = np.divmod(self.keys, len(self.targets))
+        keys = target * len(self.sources) + source
+        order = np.argsort(keys)
+
+        def sorted_as_keys(direction: Direction) -> Direction:
+            return replace(direction, translation=direction.translation[[*order, -1]])
+
+        return StatisticalAligner(
+            self.targets,
+            self.sources,
+            keys[order],
+            sorted_as_keys(self.backward),
+            sorted_as_keys(self.forward),
+        )
+
+    def align(
+        self,
+        pairs: Sequence[tuple[Words, Words]],
+        how: Symmetrization | None = "grow-diag-final-and",
+    ) -> list[frozenset[Link]]:
+        """Links from each word to the one of the highest posterior, if null has no higher one.
 
         Words that were not in the training pairs are linked by their position alone.
+
+        Args:
+            pairs: words of source and target.
+            how: links of both directions are made one, see `symmetrized`; None: those of target words alone.
         """
         found: list[frozenset[Link]] = [frozenset()] * len(pairs)
         for group in _groups(pairs, self.sources, self.targets, known=False):
-            cells = self._probabilities(group)
-            null = np.where(group.targets < 0, UNSEEN, self.null[group.targets])
-            posterior = _posterior(cells, null, self.jumps)
-            best = posterior.words.argmax(-1)
-            linked = posterior.words.max(-1) > posterior.null
-            for index, number in enumerate(group.numbers):
-                found[number] = frozenset(
-                    (int(best[index, target]), int(target)) for target in linked[index].nonzero()[0]
+            forward, backward = _posteriors(self, group, self._cells(group))
+            sides = zip(group.numbers, _best(forward), _best(backward), strict=True)
+            for number, by_target, by_source in sides:
+                found[number] = (
+                    by_target if how is None else symmetrized(by_target, turned(by_source), how)
                 )
         return found
 
-    def _probabilities(self, group: "_Group") -> Float64[np.ndarray, "sentence target source"]:
+    def _cells(self, group: "_Group") -> "_Cells":
         keys = group.keys(len(self.targets))
         places = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
         known = (self.keys[places] == keys) & (group.sources >= 0)[:, None]
         known &= (group.targets >= 0)[:, :, None]
-        return np.where(known, np.maximum(self.translation[places], UNSEEN), UNSEEN)
+        return np.where(known, places, -1).astype(np.int32)
 
 
 def fit_statistical_aligner(
@@ -109,9 +157,9 @@ def fit_statistical_aligner(
     hmm: int = 5,
     progress: Progress | None = None,
 ) -> StatisticalAligner:
-    """The model after so many iterations of EM, first of IBM model 1, then of the HMM.
+    """The models after so many iterations of EM, first of IBM model 1, then of the HMM.
 
-    The likelihood does not fall from one iteration of a model to the next. The weights of jumps, whose best
+    As counts are products of two posteriors, no likelihood is bound to rise. The weights of jumps, whose best
     values have no closed form, are moved by the steps of Hunter 2004 (MM algorithms for generalized
     Bradley-Terry models).
 
@@ -124,7 +172,7 @@ def fit_statistical_aligner(
     Raises:
         InputError: there are no pairs, or a sentence has no words.
 
-    Cost: 95,000 sentence pairs with 38 million pairs of words take two minutes on one core, and 1.3 GB.
+    Cost: COST
     """
     if not pairs or not all(source and target for source, target in pairs):
         msg = "A statistical aligner needs sentence pairs with words on both sides."
@@ -132,42 +180,24 @@ def fit_statistical_aligner(
     sources, targets = ({word: n for n, word in enumerate(_types(pairs, side))} for side in (0, 1))
     groups = list(_groups(pairs, sources, targets))
     keys, cells = _indexed(groups, len(targets))
-    model = StatisticalAligner(
-        sources,
-        targets,
-        keys,
-        np.full(len(keys), 1 / len(targets)),
-        np.full(len(targets), 1 / len(targets)),
+    back_offs = _back_offs(keys, groups, sources, targets)
+    forward, backward = (
+        Direction(np.full(len(keys) + 1, 1 / len(words)), np.full(len(words) + 1, 1 / len(words)))
+        for words in (targets, sources)
     )
+    model = StatisticalAligner(sources, targets, keys, forward, backward)
     for name, iterations in (("IBM 1", ibm1), ("HMM", hmm)):
         if name == "HMM" and iterations:
-            model = replace(model, jumps=np.ones(2 * WIDEST_JUMP + 1))
+            jumps = np.ones(2 * WIDEST_JUMP + 1)
+            forward, backward = (
+                replace(one, jumps=jumps) for one in (model.forward, model.backward)
+            )
+            model = replace(model, forward=forward, backward=backward)
         for done in range(iterations):
-            model = _improved(model, groups, cells)
+            model = _improved(model, groups, cells, back_offs)
             if progress is not None:
                 progress(name, done + 1, iterations)
     return model
-
-
-def align_both(
-    forward: StatisticalAligner,
-    backward: StatisticalAligner,
-    pairs: Sequence[tuple[Words, Words]],
-    how: Symmetrization,
-) -> list[frozenset[Link]]:
-    """The links of two directions made one.
-
-    Args:
-        forward: of source to target.
-        backward: of target to source, fitted on pairs with the sides exchanged.
-        pairs: words of source and target.
-        how: see `symmetrized`.
-    """
-    exchanged = [(target, source) for source, target in pairs]
-    return [
-        symmetrized(one, turned(other), how)
-        for one, other in zip(forward.align(pairs), backward.align(exchanged), strict=True)
-    ]
 
 
 def _types(pairs: Sequence[tuple[Words, Words]], side: int) -> Iterable[str]:
@@ -234,67 +264,159 @@ def _indexed(
 
 
 def _improved(
-    model: StatisticalAligner, groups: Sequence[_Group], cells: Sequence[_Cells]
+    model: StatisticalAligner,
+    groups: Sequence[_Group],
+    cells: Sequence[_Cells],
+    back_offs: tuple["_BackOff", "_BackOff"],
 ) -> StatisticalAligner:
     """The model after one iteration of EM."""
-    counts, null_counts = np.zeros_like(model.translation), np.zeros_like(model.null)
-    moves: _Moves = {}
-    log_likelihood = 0.0
+    counts = np.zeros(len(model.keys))
+    nulls = np.zeros(len(model.targets)), np.zeros(len(model.sources))
+    moves: tuple[_Moves, _Moves] = {}, {}
     for group, own in zip(groups, cells, strict=True):
-        found = _posterior(
-            model.translation[own], model.null[group.targets], model.jumps, moves=moves
-        )
-        np.add.at(counts, own.ravel(), found.words.ravel())
-        np.add.at(null_counts, group.targets.ravel(), found.null.ravel())
-        log_likelihood += found.log_likelihood
-    of_source = model.keys // len(model.targets)
-    sums = np.bincount(of_source, counts, len(model.sources))
-    return replace(
-        model,
-        translation=counts / np.maximum(sums, _TINY)[of_source],
-        null=null_counts / max(null_counts.sum(), _TINY),
-        jumps=None if model.jumps is None else _new_jumps(model.jumps, moves),
-        log_likelihoods=(*model.log_likelihoods, log_likelihood),
+        forward, backward = _posteriors(model, group, own, moves)
+        agreed = forward.words * backward.words.swapaxes(1, 2)
+        np.add.at(counts, own.ravel(), agreed.ravel())
+        np.add.at(nulls[0], group.targets.ravel(), forward.null.ravel())
+        np.add.at(nulls[1], group.sources.ravel(), backward.null.ravel())
+    forward, backward = (
+        _maximized(*one, counts)
+        for one in zip((model.forward, model.backward), back_offs, nulls, moves, strict=True)
+    )
+    return replace(model, forward=forward, backward=backward)
+
+
+@dataclass(frozen=True)
+class _BackOff:
+    """What pairs of words have in common in one direction.
+
+    Attributes:
+        given: number of the word that each pair is conditioned on.
+        beginnings: number of each pair's pair of beginnings.
+        beginning: number of the beginning that each of these is conditioned on.
+        share: occurrences of each pair's other word / those of words that begin as it does.
+    """
+
+    given: Int64[np.ndarray, " pair"]
+    beginnings: Int64[np.ndarray, " pair"]
+    beginning: Int64[np.ndarray, " beginnings"]
+    share: Float64[np.ndarray, " pair"]
+
+    def translation(self, counts: Float64[np.ndarray, " pair"]) -> Float64[np.ndarray, " pair"]:
+        """p(other word | given word) of each pair."""
+        alike = np.bincount(self.beginnings, counts)
+        prior = (alike / _sums(alike, self.beginning))[self.beginnings] * self.share
+        smoothed = counts + BACK_OFF * prior
+        return smoothed / _sums(smoothed, self.given)
+
+
+def _sums(
+    counts: Float64[np.ndarray, " pair"], given: Int64[np.ndarray, " pair"]
+) -> Float64[np.ndarray, " pair"]:
+    """For each pair the counts of all pairs that are conditioned on the same."""
+    return np.maximum(np.bincount(given, counts), _TINY)[given]
+
+
+def _back_offs(
+    keys: Int64[np.ndarray, " pair"],
+    groups: Sequence[_Group],
+    sources: Mapping[str, int],
+    targets: Mapping[str, int],
+) -> tuple[_BackOff, _BackOff]:
+    """What pairs of words have in common, of both directions."""
+    source, target = np.divmod(keys, len(targets))
+    of_source, source_share = _beginnings(sources, [group.sources for group in groups])
+    of_target, target_share = _beginnings(targets, [group.targets for group in groups])
+    both, beginnings = np.unique(
+        of_source[source] * len(targets) + of_target[target], return_inverse=True
+    )
+    source_beginning, target_beginning = np.divmod(both, len(targets))
+    return (
+        _BackOff(source, beginnings, source_beginning, target_share[target]),
+        _BackOff(target, beginnings, target_beginning, source_share[source]),
+    )
+
+
+def _beginnings(
+    words: Mapping[str, int], sentences: Sequence[Int64[np.ndarray, "sentence word"]]
+) -> tuple[Int64[np.ndarray, " word"], Float64[np.ndarray, " word"]]:
+    """The number of each word's beginning, and its share of the words that begin so."""
+    ids: dict[str, int] = {}
+    numbers = np.array([ids.setdefault(word[:BEGINNING].lower(), len(ids)) for word in words])
+    counts = sum(np.bincount(part.ravel(), minlength=len(words)) for part in sentences)
+    return numbers, counts / np.bincount(numbers, counts)[numbers]
+
+
+def _maximized(
+    direction: Direction,
+    back_off: _BackOff,
+    null: Float64[np.ndarray, " word"],
+    moves: _Moves,
+    counts: Float64[np.ndarray, " pair"],
+) -> Direction:
+    """The direction after one iteration.
+
+    Args:
+        direction: before.
+        back_off: what translations are smoothed with.
+        null: expected number of occurrences of each word that come from none.
+        moves: expected moves.
+        counts: how often each pair of words is linked in both directions.
+    """
+    return Direction(
+        np.append(np.maximum(back_off.translation(counts), UNSEEN), UNSEEN),
+        np.append(np.maximum(null / max(null.sum(), _TINY), UNSEEN), UNSEEN),
+        None if direction.jumps is None else _new_jumps(direction.jumps, moves),
     )
 
 
 @dataclass(frozen=True)
 class _Posterior:
-    """Where each target word comes from, given all words of the pair.
+    """Where each word of one side, here the target, comes from, given all words of the pair.
 
     Attributes:
         words: probability of every source word.
         null: probability of none.
-        log_likelihood: of the target sentences given the source sentences, in nats, summed.
     """
 
     words: Float64[np.ndarray, "sentence target source"]
     null: Float64[np.ndarray, "sentence target"]
-    log_likelihood: float
+
+
+def _posteriors(
+    model: StatisticalAligner,
+    group: _Group,
+    cells: _Cells,
+    moves: tuple[_Moves | None, _Moves | None] = (None, None),
+) -> tuple[_Posterior, _Posterior]:
+    """Where target words come from, and where source words do."""
+    return (
+        _posterior(model.forward, cells, group.targets, moves[0]),
+        _posterior(model.backward, cells.swapaxes(1, 2), group.sources, moves[1]),
+    )
 
 
 def _posterior(
-    translation: Float64[np.ndarray, "sentence target source"],
-    null: Float64[np.ndarray, "sentence target"],
-    jumps: Float64[np.ndarray, " jump"] | None,
-    *,
-    moves: _Moves | None = None,
+    direction: Direction,
+    cells: Int32[np.ndarray, "sentence target source"],
+    targets: Int64[np.ndarray, "sentence target"],
+    moves: _Moves | None,
 ) -> _Posterior:
     """Of sentences of the same lengths.
 
     Args:
-        translation: p(target word | source word) of each pair of words.
-        null: p(target word | no source word).
-        jumps: None for IBM model 1.
+        direction: what is known of words and jumps.
+        cells: which of the aligner's pairs of words each pair is.
+        targets: numbers of the target words.
         moves: to which the expected moves are added.
     """
-    from_null = NULL_SHARE * null
-    if jumps is None:
+    translation, from_null = direction.translation[cells], NULL_SHARE * direction.null[targets]
+    if direction.jumps is None:
         words = translation * ((1 - NULL_SHARE) / translation.shape[-1])
         total = words.sum(-1) + from_null
-        return _Posterior(words / total[..., None], from_null / total, float(np.log(total).sum()))
+        return _Posterior(words / total[..., None], from_null / total)
     sentences, length, sources = translation.shape
-    moving = (1 - NULL_SHARE) * _transitions(jumps, sources)
+    moving = (1 - NULL_SHARE) * _transitions(direction.jumps, sources)
     # The last position that is not null, the start first: before each word, after the last.
     places = np.zeros((length + 1, sentences, sources + 1))
     places[0, :, 0] = 1
@@ -319,7 +441,15 @@ def _posterior(
     if moves is not None:
         flat = places[:-1].reshape(-1, sources + 1), arriving.reshape(-1, sources)
         moves[sources] = moves.get(sources, 0) + moving * (flat[0].T @ flat[1])
-    return _Posterior(words.transpose(1, 0, 2), nulls.T, float(np.log(scale).sum()))
+    return _Posterior(words.transpose(1, 0, 2), nulls.T)
+
+
+def _best(posterior: _Posterior) -> Iterator[frozenset[Link]]:
+    """Of each sentence the links from every target word to its most likely source word, unless null is."""
+    best = posterior.words.argmax(-1)
+    linked = posterior.words.max(-1) > posterior.null
+    for own, there in zip(best, linked, strict=True):
+        yield frozenset((int(own[target]), int(target)) for target in there.nonzero()[0])
 
 
 def _jump_numbers(sources: int) -> Int64[np.ndarray, "position source"]:

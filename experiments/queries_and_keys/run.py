@@ -22,7 +22,7 @@ import pandas as pd
 from filelock import FileLock
 
 from attnlab.ablation import contrasts
-from attnlab.alignment import Symmetrization, align_both, fit_statistical_aligner, words_of
+from attnlab.alignment import fit_statistical_aligner, words_of
 from attnlab.core import file_checksum, path_label, quiet, write_table
 from attnlab.evaluation import load_evaluator
 from attnlab.figures import write_figure
@@ -58,7 +58,6 @@ MODEL = ["pair", "layers", "arm", "seed"]
 DIGITS, SEEDS, BEAMS = 4, 3, 5
 MEASURES = ("loss", "bleu")
 PARTS = 3
-SYMMETRIZED: Symmetrization = "grow-diag-final-and"
 
 
 def main() -> None:
@@ -167,11 +166,8 @@ def sentence_facts(run: Run) -> pd.DataFrame:
         for part in (test, rows.train)
         for source, target in zip(part["source"][:], part["target"][:], strict=True)
     ]
-    forward = fit_statistical_aligner(pairs)
-    backward = fit_statistical_aligner([(target, source) for source, target in pairs])
-    found = [
-        crossing(links) for links in align_both(forward, backward, pairs[: len(test)], SYMMETRIZED)
-    ]
+    aligner = fit_statistical_aligner(pairs)
+    found = [crossing(links) for links in aligner.align(pairs[: len(test)])]
     return pd.DataFrame(
         {
             "source_words": [len(source) for source, _ in pairs[: len(test)]],

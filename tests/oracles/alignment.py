@@ -168,12 +168,14 @@ def head_properties(
     return tuple(sum(one) / len(one) for one in (confidence, coverage, monotone, agreed))
 
 
+Translation = dict[tuple[str | None, str], float]
+
+
 def translation_paths(
     pair: tuple[Sequence[str], Sequence[str]],
-    translation: dict[tuple[str | None, str], float],
-    null_share: float,
+    translation: Translation,
     jumps: dict[int, float] | None,
-    widest: int,
+    constants: dict[str, float],
 ) -> list[tuple[tuple[int | None, ...], float]]:
     """Every way in which the target words can come from source words or none, with its probability.
 
@@ -187,15 +189,14 @@ def translation_paths(
         made = []
         for position in (None, *range(len(source))):
             if position is None:
-                chance, word, next_last = null_share, None, last
+                chance, word, next_last = constants["null_share"], None, last
             else:
                 word, next_last = source[position], position
-                if jumps is None:
-                    chance = 1 / len(source)
-                else:
-                    weights = [jumps[clipped(i - last, widest)] for i in range(len(source))]
-                    chance = weights[position] / sum(weights)
-                chance *= 1 - null_share
+                weights = [
+                    1.0 if jumps is None else jumps[clipped(i - last, constants["widest"])]
+                    for i in range(len(source))
+                ]
+                chance = (1 - constants["null_share"]) * weights[position] / sum(weights)
             chance *= translation[word, target[j]]
             made += [((position, *rest), chance * p) for rest, p in ways(j + 1, next_last)]
         return made
@@ -203,35 +204,73 @@ def translation_paths(
     return ways(0, -1)
 
 
-def clipped(jump: int, widest: int) -> int:
-    return max(-widest, min(widest, jump))
+def clipped(jump: int, widest: float) -> int:
+    return int(max(-widest, min(widest, jump)))
 
 
-def expectation_step(
-    pairs: Sequence[tuple[Sequence[str], Sequence[str]]],
-    translation: dict[tuple[str | None, str], float],
-    null_share: float,
+def posteriors(
+    pair: tuple[Sequence[str], Sequence[str]],
+    translation: Translation,
     jumps: dict[int, float] | None,
-    widest: int,
-) -> tuple[dict[tuple[str | None, str], float], dict[tuple[int, int, int], float], float]:
-    """Expected counts of translations, of moves (source words, from, to), and the log-likelihood."""
-    counts: dict[tuple[str | None, str], float] = {}
-    moves: dict[tuple[int, int, int], float] = {}
-    log_likelihood = 0.0
-    for source, target in pairs:
-        ways = translation_paths((source, target), translation, null_share, jumps, widest)
-        total = sum(chance for _, chance in ways)
-        log_likelihood += math.log(total)
-        for positions, chance in ways:
-            last = -1
-            for word, position in zip(target, positions, strict=True):
-                key = (None if position is None else source[position], word)
-                counts[key] = counts.get(key, 0) + chance / total
-                if position is not None:
-                    move = len(source), last, position
-                    moves[move] = moves.get(move, 0) + chance / total
-                    last = position
-    return counts, moves, log_likelihood
+    constants: dict[str, float],
+    moves: dict[tuple[int, int, int], float],
+) -> dict[tuple[int | None, int], float]:
+    """By source position, or None, and target position; expected moves (source words, from, to) are added."""
+    found: dict[tuple[int | None, int], float] = {}
+    ways = translation_paths(pair, translation, jumps, constants)
+    total = sum(chance for _, chance in ways)
+    for positions, chance in ways:
+        last = -1
+        for j, position in enumerate(positions):
+            found[position, j] = found.get((position, j), 0) + chance / total
+            if position is not None:
+                move = len(pair[0]), last, position
+                moves[move] = moves.get(move, 0) + chance / total
+                last = position
+    return found
+
+
+def new_jumps(
+    jumps: dict[int, float], moves: dict[tuple[int, int, int], float], constants: dict[str, float]
+) -> dict[int, float]:
+    """Weights of jumps after the steps of Hunter 2004."""
+    for _ in range(int(constants["steps"])):
+        taken, offered = dict.fromkeys(jumps, 0.0), dict.fromkeys(jumps, 0.0)
+        for (size, last, position), count in moves.items():
+            taken[clipped(position - last, constants["widest"])] += count
+            every = [clipped(i - last, constants["widest"]) for i in range(size)]
+            for jump in every:
+                offered[jump] += count / sum(jumps[one] for one in every)
+        jumps = {
+            jump: max(taken[jump] / offered[jump], 1e-9) if offered[jump] else weight
+            for jump, weight in jumps.items()
+        }
+        mean = sum(jumps.values()) / len(jumps)
+        jumps = {jump: weight / mean for jump, weight in jumps.items()}
+    return jumps
+
+
+def smoothed(
+    counts: dict[tuple[str, str], float], targets: Sequence[str], constants: dict[str, float]
+) -> Translation:
+    """p(target word | source word) with the prior of words that begin alike, `targets` all that occur."""
+
+    def begin(word: str) -> str:
+        return word[: int(constants["beginning"])].lower()
+
+    weights = {}
+    for (s, t), own in counts.items():
+        alike = total = 0.0
+        for (one, other), count in counts.items():
+            if begin(one) == begin(s):
+                total += count
+                alike += count * (begin(other) == begin(t))
+        share = targets.count(t) / sum(begin(word) == begin(t) for word in targets)
+        weights[s, t] = own + constants["back_off"] * alike / total * share
+    sums: dict[str, float] = {}
+    for (s, _), weight in weights.items():
+        sums[s] = sums.get(s, 0) + weight
+    return {(s, t): weight / sums[s] for (s, t), weight in weights.items()}
 
 
 def fitted(
@@ -239,42 +278,46 @@ def fitted(
     *,
     ibm1: int,
     hmm: int,
-    null_share: float,
-    widest: int,
-    steps: int,
-) -> tuple[dict[tuple[str | None, str], float], dict[int, float] | None, list[float]]:
-    """EM over all ways: translations, weights of jumps, log-likelihoods before each iteration."""
-    words = {word for _, target in pairs for word in target}
-    translation = {
-        (one, word): 1 / len(words)
-        for source, target in pairs
-        for one in (None, *source)
-        for word in target
-    }
-    jumps: dict[int, float] | None = None
-    rates = []
+    **constants: float,
+) -> list[tuple[Translation, dict[int, float] | None]]:
+    """EM over all ways: translations and weights of jumps of both directions."""
+    sides = [pairs, [(target, source) for source, target in pairs]]
+    words = [[word for _, target in side for word in target] for side in sides]
+    translations: list[Translation] = [
+        {
+            (one, word): 1 / len(set(words[n]))
+            for source, target in side
+            for one in (None, *source)
+            for word in target
+        }
+        for n, side in enumerate(sides)
+    ]
+    jumps: list[dict[int, float] | None] = [None, None]
     for iteration in range(ibm1 + hmm):
         if iteration == ibm1:
-            jumps = dict.fromkeys(range(-widest, widest + 1), 1.0)
-        counts, moves, rate = expectation_step(pairs, translation, null_share, jumps, widest)
-        rates.append(rate)
-        totals: dict[str | None, float] = {}
-        for (one, _), count in counts.items():
-            totals[one] = totals.get(one, 0) + count
-        translation = {key: counts.get(key, 0) / totals[key[0]] for key in translation}
-        if jumps is None:
-            continue
-        for _ in range(steps):
-            taken, offered = dict.fromkeys(jumps, 0.0), dict.fromkeys(jumps, 0.0)
-            for (size, last, position), count in moves.items():
-                taken[clipped(position - last, widest)] += count
-                every = [clipped(i - last, widest) for i in range(size)]
-                for jump in every:
-                    offered[jump] += count / sum(jumps[one] for one in every)
-            jumps = {
-                jump: max(taken[jump] / offered[jump], 1e-9) if offered[jump] else weight
-                for jump, weight in jumps.items()
+            widest = int(constants["widest"])
+            jumps = [dict.fromkeys(range(-widest, widest + 1), 1.0) for _ in range(2)]
+        counts: dict[tuple[str, str], float] = {}
+        moves: list[dict[tuple[int, int, int], float]] = [{}, {}]
+        nulls: list[dict[str, float]] = [{}, {}]
+        for number in range(len(pairs)):
+            found = [
+                posteriors(sides[n][number], translations[n], jumps[n], constants, moves[n])
+                for n in range(2)
+            ]
+            source, target = pairs[number]
+            for i, s in enumerate(source):
+                nulls[1][s] = nulls[1].get(s, 0) + found[1][None, i]
+                for j, t in enumerate(target):
+                    counts[s, t] = counts.get((s, t), 0) + found[0][i, j] * found[1][j, i]
+            for j, t in enumerate(target):
+                nulls[0][t] = nulls[0].get(t, 0) + found[0][None, j]
+        for n, own in enumerate((counts, {(t, s): count for (s, t), count in counts.items()})):
+            total = sum(nulls[n].values())
+            new = smoothed(own, words[n], constants) | {
+                (None, word): count / total for word, count in nulls[n].items()
             }
-            mean = sum(jumps.values()) / len(jumps)
-            jumps = {jump: weight / mean for jump, weight in jumps.items()}
-    return translation, jumps, rates
+            translations[n] = {key: max(chance, constants["unseen"]) for key, chance in new.items()}
+            if jumps[n] is not None:
+                jumps[n] = new_jumps(jumps[n], moves[n], constants)
+    return list(zip(translations, jumps, strict=True))

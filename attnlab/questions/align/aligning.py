@@ -12,6 +12,7 @@ from attnlab.alignment import (
     AlignmentHeads,
     FoundLinks,
     Link,
+    StatisticalAligner,
     ctranslate2_heads,
     linked,
     links_in,
@@ -35,7 +36,6 @@ from attnlab.evaluation import notes_on_training, notes_on_unknown, versions_in_
 from attnlab.labels import AER
 from attnlab.models import Model, Source, model_of
 from attnlab.questions.align.chosen_heads import (
-    BothDirections,
     Direction,
     choices,
     halves,
@@ -48,6 +48,7 @@ from attnlab.questions.align.compared_systems import (
     calibration_curve,
     controls,
     head_rows,
+    links_given,
     of_heads,
     other_heads,
     step_rows,
@@ -84,6 +85,7 @@ from attnlab.questions.align.word_reading import (
     Chosen,
     WordPairs,
     check_languages,
+    links_of_baseline,
     model_of_languages,
     pairs_of,
 )
@@ -175,6 +177,7 @@ def _with_chosen_heads(
 ) -> Result:
     """Heads chosen on one half of the pairs and scored on the other, or chosen without gold links."""
     choice = _choice(pairs, settings)
+    given = links_of_baseline(pairs, settings)
     read = halves(model, pairs, settings)
     words = pairs.words if pairs.links else read.whole.words
     others = [] if settings.calibration is None else read.calibration.words
@@ -188,7 +191,7 @@ def _with_chosen_heads(
     links = _links(forward, other, settings)
     by = "words written alike" if statistical is None else "a statistical aligner"
     by = by if choice == "unsupervised" else "gold links"
-    asked = _Asked(forward, other, links, chosen, choice, statistical, by, settings)
+    asked = _Asked(forward, other, links, chosen, choice, statistical, given, by, settings)
     answer = (_scored if pairs.links else _without_gold)(asked)
     without = {n: why for n, why in read.aligned.unaligned.items() if n not in links}
     first = next(iter(without.items()), None)
@@ -216,9 +219,10 @@ def _choice(pairs: WordPairs, settings: AlignmentSettings) -> Choice:
             "Heads are chosen by gold links, and there are none; give gold, or choose unsupervised."
         )
         raise InputError(msg)
-    if not pairs.links and settings.calibration is not None:
-        msg = "calibration needs gold links of the pairs; give gold, or leave calibration out."
-        raise InputError(msg)
+    for name in ("calibration", "baseline_links"):
+        if not pairs.links and getattr(settings, name) is not None:
+            msg = f"{name} needs gold links of the pairs; give gold, or leave {name} out."
+            raise InputError(msg, options=[name])
     chosen: Choice = choice
     return chosen
 
@@ -233,6 +237,7 @@ class _Asked(NamedTuple):
         chosen: what can be chosen, by name.
         choice: which of these is.
         statistical: the aligner that learned from text alone.
+        given: the links of another aligner in all pairs.
         by: what heads are chosen by, in words.
         settings: those of the question.
     """
@@ -242,7 +247,8 @@ class _Asked(NamedTuple):
     links: Mapping[int, Mapping[Link, float]]
     chosen: Mapping[Choice, Chosen]
     choice: Choice
-    statistical: BothDirections | None
+    statistical: StatisticalAligner | None
+    given: Sequence[frozenset[Link]] | None
     by: str
     settings: AlignmentSettings
 
@@ -275,6 +281,7 @@ def _scored(asked: _Asked) -> _Answer:
         *other_heads(report, asked.chosen, asked.choice),
         *systems_of_both(report, forward, other),
         *baselines(report, asked.statistical),
+        *links_given(report, asked.given, settings),
         *controls(model, pairs, report, forward.chosen, settings, how=how),
     ]
     table = system_rows(systems)

@@ -18,7 +18,6 @@ from attnlab.alignment import (
     StatisticalAligner,
     Words,
     WordWeights,
-    align_both,
     count_heads,
     fit_statistical_aligner,
     greedy_path,
@@ -28,7 +27,6 @@ from attnlab.alignment import (
     words_of,
 )
 from attnlab.core import InputError
-from attnlab.evaluation import Progress
 from attnlab.models import Model, Run
 from attnlab.questions.align.question import AlignmentSettings, Choice
 from attnlab.questions.align.word_reading import (
@@ -133,14 +131,14 @@ def _least(path: GreedyPath) -> tuple[float, int]:
     return min(path.aers), len(path.chosen)
 
 
-def choices(part: Part, statistical: "BothDirections | None") -> dict[Choice, Chosen]:
+def choices(part: Part, statistical: StatisticalAligner | None) -> dict[Choice, Chosen]:
     """What can be chosen, by name; without gold links by those of the statistical aligner.
 
     Args:
         part: the pairs that heads are chosen on.
         statistical: the aligner whose links take the place of gold ones.
     """
-    linked = None if statistical is None else part.with_links(statistical.links(part.words))
+    linked = None if statistical is None else part.with_links(statistical.align(part.words))
     unsupervised = heads_without_gold(part) if linked is None else best_set(linked)
     chosen: dict[Choice, Chosen] = {}
     if part.pairs.links:
@@ -211,7 +209,7 @@ def heads_without_gold(part: Part) -> Chosen | None:
     return max(candidates, key=lambda candidate: candidate[0])[1]
 
 
-def heads_differ(part: Part, statistical: "BothDirections | None") -> bool:
+def heads_differ(part: Part, statistical: StatisticalAligner | None) -> bool:
     """Whether without gold links one head agrees better with other links than its row's heads do on average.
 
     The head is the best one on every other pair and is tested on the rest: the whole 95 % interval of the
@@ -227,7 +225,7 @@ def heads_differ(part: Part, statistical: "BothDirections | None") -> bool:
     linked = part.with_links(
         [_written_alike(*words) for words in part.words]
         if statistical is None
-        else statistical.links(part.words)
+        else statistical.align(part.words)
     )
     counts = {row: count_heads(words, linked.gold) for row, words in part.weights.items()}
     odd = torch.tensor(part.numbers) % 2 == 1
@@ -259,25 +257,9 @@ def _written_alike(source: Words, target: Words) -> frozenset[Link]:
     return frozenset((source.index(word), target.index(word)) for word in once)
 
 
-class BothDirections(NamedTuple):
-    """A statistical aligner of each direction."""
-
-    forward: StatisticalAligner
-    backward: StatisticalAligner
-
-    @property
-    def exchanged(self) -> "BothDirections":
-        """The same for pairs whose sides are exchanged."""
-        return BothDirections(self.backward, self.forward)
-
-    def links(self, words: Sequence[tuple[Words, Words]]) -> list[frozenset[Link]]:
-        """The links of both directions made one."""
-        return align_both(self.forward, self.backward, words, "grow-diag-final-and")
-
-
 def statistical_aligner(
     model: Model, words: Sequence[tuple[Words, Words]], settings: AlignmentSettings
-) -> BothDirections | None:
+) -> StatisticalAligner | None:
     """An aligner that learned from the model's own training text and these pairs; None for too few."""
     if settings.quick:
         return None
@@ -285,13 +267,7 @@ def statistical_aligner(
     learned = [pair for pair in [*training, *words] if all(pair)]
     if len(learned) < FEWEST_TRAINING:
         return None
-    backwards = [(target, source) for source, target in learned]
-    return BothDirections(
-        *(
-            fit_statistical_aligner(pairs, progress=_named(settings.progress, name))
-            for pairs, name in ((learned, "source to target"), (backwards, "target to source"))
-        )
-    )
+    return fit_statistical_aligner(learned, progress=settings.progress)
 
 
 def _training_texts(model: Model) -> Iterator[tuple[str, str]]:
@@ -301,9 +277,3 @@ def _training_texts(model: Model) -> Iterator[tuple[str, str]]:
     rows = model.corpus().train
     count = min(len(rows), MOST_TRAINING)
     yield from zip(rows[:count]["source"], rows[:count]["target"], strict=True)
-
-
-def _named(progress: Progress | None, direction: str) -> Progress | None:
-    if progress is None:
-        return None
-    return lambda what, done, total: progress(f"{what}, {direction}", done, total)

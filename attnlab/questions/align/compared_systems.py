@@ -12,6 +12,8 @@ from torch import Tensor
 
 from attnlab.alignment import (
     ENGINE_ROW,
+    Link,
+    StatisticalAligner,
     count_heads,
     count_links,
     diagonal_links,
@@ -22,11 +24,11 @@ from attnlab.alignment import (
     score_intervals,
     scored,
 )
+from attnlab.core import path_label
 from attnlab.evaluation import Steps
 from attnlab.labels import untrained_twin
 from attnlab.models import Model
 from attnlab.questions.align.chosen_heads import (
-    BothDirections,
     alike_shares,
     best_set,
     choices,
@@ -93,17 +95,27 @@ def other_heads(report: Part, chosen: Mapping[Choice, Chosen], taken: Choice) ->
     yield of_heads(ORACLE, "bound", report, best_set(report))
 
 
-def baselines(report: Part, statistical: BothDirections | None) -> Iterator[System]:
+def baselines(report: Part, statistical: StatisticalAligner | None) -> Iterator[System]:
     """The diagonal and the statistical aligner."""
     diagonal = [diagonal_links(len(source), len(target)) for source, target in report.words]
     yield System(DIAGONAL, "baseline", count_links(diagonal, report.links))
     if statistical is None:
         return
-    forward = statistical.forward.align(report.words)
+    forward = statistical.align(report.words, None)
     yield System("statistical aligner", "baseline", count_links(forward, report.links))
     name = "statistical aligner, both directions (grow-diag-final-and)"
-    both = statistical.links(report.words)
+    both = statistical.align(report.words)
     yield System(name, "baseline", count_links(both, report.links))
+
+
+def links_given(
+    report: Part, links: Sequence[frozenset[Link]] | None, settings: AlignmentSettings
+) -> Iterator[System]:
+    """The links of all pairs that another aligner gave, if any."""
+    if links is not None and settings.baseline_links is not None:
+        reported = [links[number] for number in report.numbers]
+        name = f"file {path_label(settings.baseline_links)}"
+        yield System(name, "baseline", count_links(reported, report.links))
 
 
 def controls(
@@ -113,7 +125,7 @@ def controls(
     chosen: Chosen,
     settings: AlignmentSettings,
     *,
-    how: tuple[Choice, BothDirections | None],
+    how: tuple[Choice, StatisticalAligner | None],
 ) -> Iterator[System]:
     """What is found where there is nothing to find: in an untrained twin, and between other sentences.
 

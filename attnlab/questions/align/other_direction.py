@@ -3,11 +3,17 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from attnlab.alignment import Link, Symmetrization, count_links, symmetrized
+from attnlab.alignment import (
+    Link,
+    StatisticalAligner,
+    Symmetrization,
+    count_links,
+    symmetrized,
+)
 from attnlab.core import InputError, NothingUsableError, usable_device
 from attnlab.corpora import split_pair
 from attnlab.models import Model, Run
-from attnlab.questions.align.chosen_heads import BothDirections, Direction, choices, halves
+from attnlab.questions.align.chosen_heads import Direction, choices, halves
 from attnlab.questions.align.compared_systems import System
 from attnlab.questions.align.question import (
     REVERSE,
@@ -62,7 +68,7 @@ def other_direction(
     pairs: WordPairs,
     choice: Choice,
     settings: AlignmentSettings,
-    statistical: BothDirections | None,
+    statistical: StatisticalAligner | None,
 ) -> Direction | None:
     """Heads of the model of the other direction, chosen as those of this one; None where there is none.
 

@@ -223,10 +223,13 @@ class NotGenerated(Note):
 _NEEDED = {
     "gold_format": "gold", "first_index": "gold", "reverse_heads": "reverse", "symmetrize": "reverse",
 }  # fmt: skip
+# What is without effect where heads are given.
+_FOR_CHOICE = {"choose", "calibration", "baseline_links"}
 _FILES = {
     "pairs": "name a file with source, tab, target on each line",
     "gold": "name a file of gold links",
     "calibration": "name a file of other pairs with gold links",
+    "baseline_links": "name a file of links of the same pairs",
     "heads": "name a heads.json that attnlab align wrote",
     "reverse_heads": "name a heads.json that attnlab align wrote",
 }
@@ -273,8 +276,8 @@ class AlignmentSettings(DeviceSettings):
     first_index: Annotated[
         int | None,
         Option(
-            "Index of the first word of a sentence in gold links, 0 or 1, also in a calibration file of the "
-            "same form.",
+            "Index of the first word of a sentence in gold links, 0 or 1, also in a file of calibration or "
+            "baseline links of the same form.",
             least=0,
             most=1,
             shown="1 in NAACL and GIZA, else 0",
@@ -285,6 +288,12 @@ class AlignmentSettings(DeviceSettings):
         Option(
             "XL-WA file (.tsv) of other pairs with gold links, or other audio, which heads are chosen on.",
             shown="every other pair",
+        ),
+    ] = None
+    baseline_links: Annotated[
+        str | Path | None,
+        Option(
+            "File of links of another aligner in Pharaoh's form, a line a pair: scored beside those of heads."
         ),
     ] = None
     sentences: Annotated[
@@ -361,8 +370,8 @@ class AlignmentSettings(DeviceSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         given = {name for name, value in self.keywords().items() if value is not None}
-        for name in sorted(given & {"choose", "calibration"} if "heads" in given else ()):
-            msg = f"heads are given, so none are chosen; leave heads or {name} out."
+        for name in sorted(given & _FOR_CHOICE if "heads" in given else ()):
+            msg = f"heads are given, so none are chosen or compared; leave heads or {name} out."
             raise InputError(msg, options=["heads", name])
         for name, needed in _NEEDED.items():
             if name in given and needed not in given:

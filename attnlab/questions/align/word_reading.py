@@ -18,6 +18,7 @@ from attnlab.alignment import (
     GoldLinks,
     GreedyPath,
     Link,
+    LinkForm,
     Row,
     Words,
     WordWeights,
@@ -144,15 +145,35 @@ def _knows(tokenizer: Any, language: str) -> bool:
 def calibration_settings(settings: AlignmentSettings) -> AlignmentSettings:
     """Settings that ask for the pairs of the calibration file.
 
-    Words count alike there and in a gold file of the same form.
-
     Raises:
         InputError: neither the name nor the first line of a file tells its form.
     """
-    gold, path = settings.gold, settings.calibration
+    path = settings.calibration
     assert path is not None  # noqa: S101 - it is asked for
-    alike = gold is not None and form_of(path) == (settings.gold_form or form_of(gold))
-    return AlignmentSettings(gold=path, first_index=settings.first_index if alike else None)
+    return AlignmentSettings(gold=path, first_index=_first_index(form_of(path), settings))
+
+
+def _first_index(form: LinkForm, settings: AlignmentSettings) -> int | None:
+    """Index of the first word in another file of links: as in a gold file of the same form."""
+    gold = settings.gold
+    alike = gold is not None and form == (settings.gold_form or form_of(gold))
+    return settings.first_index if alike else None
+
+
+def links_of_baseline(
+    pairs: "WordPairs", settings: AlignmentSettings
+) -> list[frozenset[Link]] | None:
+    """The links of another aligner in each pair, those that are possible too; None where no file is named.
+
+    Raises:
+        InputError: the file cannot be read, a line is not of Pharaoh's form, a link is outside its sentence,
+            or there are not as many lines as pairs (with `sentences`, fewer).
+    """
+    if settings.baseline_links is None:
+        return None
+    first = _first_index("pharaoh", settings)
+    linked = read_links(settings.baseline_links, pairs.words, form="pharaoh", first_index=first)
+    return [pair.links.possible for pair in islice(linked, settings.sentences)]
 
 
 def pairs_of(model: Model, settings: AlignmentSettings) -> WordPairs:

@@ -165,7 +165,7 @@ def align_audio(model: Model, settings: AlignmentSettings) -> Result:
 
 def _check_options(model: Model, settings: AlignmentSettings) -> None:
     """Raises InputError for what is asked of texts alone."""
-    for name in ("pair", "gold", "reverse", "target_language"):
+    for name in ("pair", "gold", "baseline_links", "reverse", "target_language"):
         if getattr(settings, name) is not None:
             what = name.replace("_", " ")
             msg = f"{model.label} reads audio, of which there is no {what}; leave it out."

@@ -383,6 +383,55 @@ def test_heads_are_chosen_on_other_pairs_than_they_are_scored_on(tmp_path: Path)
     pd.testing.assert_frame_equal(before.steps[columns], after.steps[columns])
 
 
+@pytest.mark.parametrize("sentences", [None, 3])
+def test_links_of_another_aligner_are_a_baseline(sentences: int | None, tmp_path: Path) -> None:
+    """Gold links themselves have no errors; with one in four wrong on a reported pair the rest is counted."""
+    gold = gold_file(tmp_path, PAIRS)
+    lines = [line.split("\t")[2] for line in gold.read_text(encoding="utf-8").splitlines()]
+    # Every other pair is reported on.
+    links = lines[1].split()
+    wrong = [lines[0], " ".join(["0p1", *links[1:]]), *lines[2:]]
+    reported = sum(len(line.split()) for line in lines[1:sentences:2])
+    for given, error in ((lines, 0), (wrong, 1 / reported)):
+        file = tmp_path / "eflomal.gdfa"
+        file.write_text("\n".join(given) + "\n", encoding="utf-8")
+        found = align(
+            (marian(), tokenizer()), gold=gold, baseline_links=file, sentences=sentences, **QUICK
+        )
+        row = found.systems.set_index("system").loc["file eflomal.gdfa"]
+        assert row["system_kind"] == "baseline"
+        assert row["aer"] == pytest.approx(error)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda lines: lines[:-1],
+            r"ends at line 4, with sentence 4, and there are 5 sentence pairs",
+        ),
+        (
+            lambda lines: [*lines, "0-0"],
+            r"line 6, is of sentence 6, and there are 5 sentence pairs",
+        ),
+        (lambda lines: ["0-0 0-99", *lines[1:]], r"line 1, links target word 99, .* from 0 to"),
+        (lambda lines: ["1:1", *lines[1:]], r"line 1, has '1:1' for a link"),
+    ],
+)
+def test_links_of_other_sentences_are_refused_before_the_model_reads(
+    change: Callable[[list[str]], list[str]],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(aligning, "halves", None)
+    gold, file = gold_file(tmp_path, PAIRS), tmp_path / "links"
+    lines = [line.split("\t")[2] for line in gold.read_text(encoding="utf-8").splitlines()]
+    file.write_text("\n".join(change(lines)) + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        align((marian(), tokenizer()), gold=gold, baseline_links=file, **QUICK)
+
+
 def test_a_file_of_calibration_pairs(tmp_path: Path) -> None:
     """The same pairs in both files: chosen on all, scored on all, so the choice is the bound."""
     gold = gold_file(tmp_path, PAIRS)
@@ -758,8 +807,8 @@ def test_heads_of_the_other_direction_are_chosen_alike(
     back = exchanged_run(small_run, tmp_path / "back")
     align(small_run, sentences=12, reverse=back, choose="unsupervised")
     (both,), (exchanged, *_) = learned, given
-    assert exchanged.forward is both.backward
-    assert exchanged.backward is both.forward
+    assert exchanged.sources == both.targets
+    assert exchanged.forward.null is both.backward.null
 
 
 def test_without_gold(tmp_path: Path) -> None:
@@ -1078,12 +1127,15 @@ def test_too_little_memory_is_told_and_is_no_reason_to_leave_pairs_out(tmp_path:
     assert not (tmp_path / "links").exists()
 
 
-def test_what_needs_gold_links_is_refused_without() -> None:
+def test_what_needs_gold_links_is_refused_without(tmp_path: Path) -> None:
     model = marian(), tokenizer()
-    with pytest.raises(InputError, match=r"calibration needs gold links .* leave calibration out"):
-        align(model, PAIRS, calibration="c.tsv", **QUICK)
-    with pytest.raises(InputError, match="heads are given, so none are chosen"):
-        AlignmentSettings(pairs=PAIRS, heads="h.json", links="l", calibration="c.tsv")
+    file = tmp_path / "given"
+    file.touch()
+    for name in ("calibration", "baseline_links"):
+        with pytest.raises(InputError, match=rf"{name} needs gold links .* leave {name} out"):
+            align(model, PAIRS, **{name: file}, **QUICK)
+        with pytest.raises(InputError, match=rf"heads are given, .*; leave heads or {name} out"):
+            AlignmentSettings(pairs=PAIRS, heads="h.json", links="l", **{name: file})
 
 
 def test_what_heads_were_chosen_by_is_said(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ WORDS, HEADS = 5, 6
 class Diagonal:
     """A statistical aligner that links each word with the one at its place."""
 
-    def links(self, words: Any) -> list[frozenset[tuple[int, int]]]:
+    def align(self, words: Any) -> list[frozenset[tuple[int, int]]]:
         return [frozenset((n, n) for n in range(WORDS)) for _ in words]
 
 
