@@ -408,11 +408,11 @@ def test_links_of_another_aligner_are_a_baseline(sentences: int | None, tmp_path
     [
         (
             lambda lines: lines[:-1],
-            r"ends at line 4, with sentence 4, and there are 5 sentence pairs",
+            r"ends at line 6, with sentence 6, and there are 7 sentence pairs",
         ),
         (
             lambda lines: [*lines, "0-0"],
-            r"line 6, is of sentence 6, and there are 5 sentence pairs",
+            r"line 8, is of sentence 8, and there are 7 sentence pairs",
         ),
         (lambda lines: ["0-0 0-99", *lines[1:]], r"line 1, links target word 99, .* from 0 to"),
         (lambda lines: ["1:1", *lines[1:]], r"line 1, has '1:1' for a link"),
