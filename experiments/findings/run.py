@@ -37,8 +37,8 @@ from experiments.windows_by_language.run import share_of_sentence, view_of
 
 DOCS = RESULTS.parent / "docs"
 PAGE, FIGURES = DOCS / "findings.md", "figures"
-# Error rates of links of both directions (grow-diag-final-and) on the gold links of English-Italian, from 17,243
-# pairs: by fast_align, eflomal 2 and the statistical aligner of today. Tables of alignment have an older one.
+# Error rates of links of both directions (grow-diag-final-and), English-Italian, from 17,243 pairs: by
+# fast_align, eflomal 2 and the statistical aligner of today; the tables have an older one.
 FAST_ALIGN, EFLOMAL, TODAY = 27.2, 24.7, 21.4
 WINDOW_AND_ENDS = "a window with first or last keys a site"
 # The arms of plans that are drawn, and what they are called.

@@ -161,7 +161,7 @@ def _first_index(form: LinkForm, settings: AlignmentSettings) -> int | None:
 
 
 def links_of_baseline(
-    pairs: "WordPairs", settings: AlignmentSettings
+    pairs: WordPairs, settings: AlignmentSettings
 ) -> list[frozenset[Link]] | None:
     """The links of another aligner in each pair, those that are possible too; None where no file is named.
 
