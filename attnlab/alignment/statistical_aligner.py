@@ -144,10 +144,10 @@ class StatisticalAligner(ShortRepr):
 
     def _cells(self, group: "_Group") -> "_Cells":
         keys = group.keys(len(self.targets))
-        places = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
+        places = _places(self.keys, keys).clip(max=len(self.keys) - 1)
         known = (self.keys[places] == keys) & (group.sources >= 0)[:, None]
         known &= (group.targets >= 0)[:, :, None]
-        return np.where(known, places, -1).astype(np.int32)
+        return np.where(known, places, np.int32(-1))
 
 
 def fit_statistical_aligner(
@@ -260,7 +260,15 @@ def _indexed(
         if sum(map(len, waiting)) > max(len(keys), _AT_ONCE):
             keys, waiting = np.unique(np.concatenate([keys, *waiting])), []
     keys = np.unique(np.concatenate([keys, *waiting]))
-    return keys, [np.searchsorted(keys, one.keys(targets)).astype(np.int32) for one in groups]
+    return keys, [_places(keys, group.keys(targets)) for group in groups]
+
+
+def _places(
+    keys: Int64[np.ndarray, " pair"], cells: Int64[np.ndarray, "sentence target source"]
+) -> _Cells:
+    """Where cells stand among the keys; looking them up in order is many times faster."""
+    ordered, inverse = np.unique(cells, return_inverse=True)
+    return np.searchsorted(keys, ordered).astype(np.int32)[inverse].reshape(cells.shape)
 
 
 def _improved(
@@ -274,11 +282,11 @@ def _improved(
     nulls = np.zeros(len(model.targets)), np.zeros(len(model.sources))
     moves: tuple[_Moves, _Moves] = {}, {}
     for group, own in zip(groups, cells, strict=True):
-        forward, backward = _posteriors(model, group, own, moves)
-        agreed = forward.words * backward.words.swapaxes(1, 2)
+        of_targets, of_sources = _posteriors(model, group, own, moves)
+        agreed = of_targets.words * of_sources.words.swapaxes(1, 2)
         np.add.at(counts, own.ravel(), agreed.ravel())
-        np.add.at(nulls[0], group.targets.ravel(), forward.null.ravel())
-        np.add.at(nulls[1], group.sources.ravel(), backward.null.ravel())
+        np.add.at(nulls[0], group.targets.ravel(), of_targets.null.ravel())
+        np.add.at(nulls[1], group.sources.ravel(), of_sources.null.ravel())
     forward, backward = (
         _maximized(*one, counts)
         for one in zip((model.forward, model.backward), back_offs, nulls, moves, strict=True)
@@ -338,7 +346,7 @@ def _back_offs(
 
 
 def _beginnings(
-    words: Mapping[str, int], sentences: Sequence[Int64[np.ndarray, "sentence word"]]
+    words: Mapping[str, int], sentences: Sequence[Int64[np.ndarray, "_ _"]]
 ) -> tuple[Int64[np.ndarray, " word"], Float64[np.ndarray, " word"]]:
     """The number of each word's beginning, and its share of the words that begin so."""
     ids: dict[str, int] = {}
