@@ -172,7 +172,7 @@ def fit_statistical_aligner(
     Raises:
         InputError: there are no pairs, or a sentence has no words.
 
-    Cost: three microseconds for each pair of words: two minutes for 95,000 sentence pairs on one core.
+    Cost: 95,000 sentence pairs with 38 million pairs of words take two minutes on one core, and 1.5 GB.
     """
     if not pairs or not all(source and target for source, target in pairs):
         msg = "A statistical aligner needs sentence pairs with words on both sides."
