@@ -38,7 +38,7 @@ from experiments.windows_by_language.run import share_of_sentence, view_of
 DOCS = RESULTS.parent / "docs"
 PAGE, FIGURES = DOCS / "findings.md", "figures"
 # Error rates of links of both directions (grow-diag-final-and) of English-Italian, from all text that models
-# learned from and the gold pairs: by eflomal 2 and by the statistical aligner of today (tables: an older one).
+# learned from and the gold pairs: by eflomal 2 and by the statistical aligner of today; tables: an older one.
 EFLOMAL, TODAY = 21.0, 20.5
 WINDOW_AND_ENDS = "a window with first or last keys a site"
 # The arms of plans that are drawn, and what they are called.
