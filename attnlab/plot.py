@@ -18,6 +18,7 @@ from attnlab.figures import draw_scaling as scaling
 from attnlab.figures import draw_spectrum as spectrum
 from attnlab.figures import draw_training as training
 from attnlab.figures import save_figure as save
+from attnlab.questions.analyze.figures import draw_distribution as distribution
 from attnlab.questions.analyze.figures import draw_head as head
 from attnlab.questions.analyze.figures import draw_heads as heads
 from attnlab.questions.analyze.figures import draw_offsets as offsets
@@ -32,6 +33,7 @@ __all__ = [
     "COLUMN",
     "PAGE",
     "comparison",
+    "distribution",
     "embedding_map",
     "head",
     "heads",

@@ -37,6 +37,8 @@ _SHARED_COMMANDS = {"analyze", "train"}
 _NAMES_OR_PATHS = {"source", "corpus"}
 # As `--out=$FOLDER` is where the variable is not set.
 _ASSIGNED_NOTHING = re.compile(r"--[a-z-]+=")
+# What a word should be that cannot be read as a number.
+_NUMBERS = {"int_parsing": "whole number", "float_parsing": "number"}
 # Written files that the message of an interruption names.
 _MOST_NAMED = 3
 
@@ -137,6 +139,8 @@ class Command(_PlainHelp, TyperCommand):
                     name for param in self.params for name in (*param.opts, *param.secondary_opts)
                 ]
                 error.possibilities = _near(error.option_name, names)  # type: ignore[attr-defined]
+            if message := _no_number(error, self.params):
+                error.message = message  # type: ignore[attr-defined]
             if first_of_several():
                 raise
             raise SystemExit(getattr(error, "exit_code", 2)) from error
@@ -204,6 +208,20 @@ class Command(_PlainHelp, TyperCommand):
             with suppress(OSError):  # a terminal that is closed
                 print_error(_interruption_message(written))
             raise typer.Exit(INTERRUPTED)
+
+
+def _no_number(error: Any, params: Iterable[Any]) -> str:
+    """What to type in place of a word that is no number; empty for other errors."""
+    faults = getattr(error.__cause__, "errors", list)()
+    if not faults or faults[0]["type"] not in _NUMBERS:
+        return ""
+    word, flag = str(faults[0]["input"]), error.param.opts[0]
+    said = f"'{word}' is no {_NUMBERS[faults[0]['type']]}"
+    if getattr(error.param, "multiple", False) and "," in word:
+        return f"{said}; write {' '.join(f'{flag} {part.strip()}' for part in word.split(','))}."
+    if error.param.name == "sentences" and any("--text" in param.opts for param in params):
+        return f"{said}; --text names a file of sentences."
+    return f"{said}."
 
 
 # Of difflib: "quick" and "quiet" have 0.6 in common.

@@ -214,8 +214,8 @@ def check_source_exists(source: str, *, matrices: bool = False) -> None:
         from attnlab.core import model_source
 
         model_source(source)
-    elif not _holds_model(path):
-        inside = next((folder for folder in sorted(path.iterdir()) if _holds_model(folder)), None)
+    elif not holds_model(path):
+        inside = next((folder for folder in sorted(path.iterdir()) if holds_model(folder)), None)
         advice = (
             "give a run of attnlab train, or what save_pretrained wrote"
             if inside is None
@@ -225,7 +225,7 @@ def check_source_exists(source: str, *, matrices: bool = False) -> None:
         raise InputError(msg)
 
 
-def _holds_model(folder: Path) -> bool:
+def holds_model(folder: Path) -> bool:
     return any((folder / name).is_file() for name in _MODEL_FILES)
 
 

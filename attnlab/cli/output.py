@@ -124,6 +124,14 @@ def busy_share() -> float:
     return others_share(BEGINNING, processor_times())
 
 
+def busy_clause() -> str:
+    """A clause that other processes slow this one down; empty where they do not."""
+    share = busy_share()
+    if share < BUSY_SHARE:
+        return ""
+    return f"; longer now, as other processes have {share:.0%} of the processors"
+
+
 def _use_threads(count: int | None) -> None:
     """Sets how many threads there are and how they wait, of torch also where it is not loaded yet."""
     if count is not None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from attnlab.cli.loading import announce_nothing
-from attnlab.cli.output import messages, output
+from attnlab.cli.output import busy_clause, messages, output
 from attnlab.core import BETWEEN_LINES, FIRST_LINE, Terminal, duration, printable, repeated
 
 if TYPE_CHECKING:
@@ -112,18 +112,25 @@ class Announced:
     """Prints how many steps a kind of work has before its first, and how long all will take after it.
 
     The time is that of the first step times their number; it is left out where it is below
-    `FIRST_LINE`. Only work that tells of 0 done steps is announced.
+    `FIRST_LINE`. Only work that tells of 0 done steps is announced. The first of these times is told with the
+    share of the processors that other processes have, where that is large.
 
     Args:
         tell: shows all the rest.
         console: where to.
         clock: seconds from any point on.
+        busy: a clause on other processes, or nothing.
     """
 
     def __init__(
-        self, tell: Tell, console: "Console", clock: Callable[[], float] = time.monotonic
+        self,
+        tell: Tell,
+        console: "Console",
+        clock: Callable[[], float] = time.monotonic,
+        busy: Callable[[], str] = busy_clause,
     ) -> None:
-        self._tell, self._console, self._clock = tell, console, clock
+        self._tell, self._console, self._clock, self._busy = tell, console, clock, busy
+        self._warned = False
         self._begun: dict[str, float] = {}
         self._estimated: set[str] = set()
 
@@ -137,7 +144,9 @@ class Announced:
             self._estimated.add(what)
             seconds = (now - self._begun[what]) * total / done
             if seconds >= FIRST_LINE:
-                self._print(f"{what}: about {duration(seconds)} for all {total:,}")
+                busy = "" if self._warned else self._busy()
+                self._warned = self._warned or bool(busy)
+                self._print(f"{what}: about {duration(seconds)} for all {total:,}{busy}")
         if done >= total:
             self._begun.pop(what, None)
             self._estimated.discard(what)

@@ -16,6 +16,7 @@ from .drawing import LEVEL_MARKERS as LEVEL_MARKERS
 from .drawing import OTHERS as OTHERS
 from .drawing import PAGE as PAGE
 from .drawing import STRUCTURES as STRUCTURES
+from .drawing import WIDE as WIDE
 from .drawing import Mark as Mark
 from .drawing import check_table as check_table
 from .drawing import example_of as example_of

@@ -12,8 +12,8 @@ from matplotlib.ticker import SymmetricalLogLocator
 
 from attnlab.core import InputError, briefly
 
-# Inches: a column of a paper, and both.
-COLUMN, PAGE = 3.4, 7.0
+# Inches: a column of a paper, both, and the report page.
+COLUMN, PAGE, WIDE = 3.4, 7.0, 12.4
 _LEAST_CONTRAST = 3.0
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from attnlab.core import InputError, shown
 from attnlab.figures.canvas import INK, WEIGHTS, blank, panel, style
+from attnlab.figures.drawing import COLUMN
 from attnlab.reading import KeptMatrices
 
 # From nothing to full ink: the background of the page shows through, light or dark.
@@ -28,6 +29,7 @@ _CHARACTER = 0.068
 # Inches of a second line of a name.
 _LINE = 0.15
 LONGEST_LABEL = 12
+_TICKS = (0, 0.05, 0.25, 0.5, 1)
 
 
 def draw_heads(
@@ -38,21 +40,27 @@ def draw_heads(
     title: str = "",
     names: Sequence[str] | None = None,
     legend: str = "attention weight; each row adds up to 1; rows: queries, columns: keys",
+    width: float | None = None,
 ) -> Figure:
-    """One heat map a head, up to four side by side; a row is a token that looks.
+    """One heat map a head; a row is a token that looks. All have one scale, from 0 to 1.
 
     Args:
-        weights: attention weights; the scale goes from 0 to 1 for every head.
+        weights: attention weights.
         queries: tokens of the rows; None: their numbers.
         keys: tokens of the columns; None: their numbers.
         title: stands above all.
         names: one a head, of one line or two; None: their numbers.
         legend: beside the scale.
+        width: of the figure in inches, such as that of a column of a paper: three heads to a column, with the
+            tokens at the border alone; None: up to four side by side as wide as their tokens need, each with
+            its own.
 
     Raises:
         InputError: there are no such weights, or not a token for each row and column.
     """
     names, queries, keys = _given_or_numbers(weights, names, queries, keys)
+    if width is not None:
+        return _draw_narrow(weights, names, queries, keys, title, legend, width)
     cell = 0.19 if max(len(queries), len(keys)) <= 24 else 0.15
     width, height = max(cell * len(keys), 1.0), max(cell * len(queries), 0.8)
     left = 0.12 + _CHARACTER * max(map(len, map(short, queries)))
@@ -77,6 +85,43 @@ def draw_heads(
             _draw_head(axes, weights[index], queries, keys)
             axes.set_title(name, loc="left", pad=4)
         _draw_scale(figure, left, top + rows * step_y + 0.12, legend)
+    return figure
+
+
+def _draw_narrow(
+    weights: Float[Tensor, "head query key"],
+    names: Sequence[str],
+    queries: Sequence[str],
+    keys: Sequence[str],
+    title: str,
+    legend: str,
+    width: float,
+) -> Figure:
+    """Heads three to a column, with their tokens at the border."""
+    columns = min(len(names), max(1, round(3 * width / COLUMN)))
+    rows = math.ceil(len(names) / columns)
+    below = _CHARACTER * max(map(len, map(short, keys)))
+    side = (width - 0.1 - _CHARACTER * max(map(len, map(short, queries)))) / columns
+    lines = max(name.count("\n") + 1 for name in names)
+    size = min(7.0, max(4.0, 72 * side / max(len(queries), len(keys))))
+    with style():
+        height = side * len(queries) / len(keys) + _LINE * lines
+        figure = blank(width, rows * height + below + 0.75)
+        figure.set_layout_engine("constrained", w_pad=0.02, h_pad=0.02)
+        panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+        for axes in panels.flat[len(names) :]:
+            axes.remove()
+        for axes, name, matrix in zip(panels.flat, names, weights, strict=False):
+            _draw_head(axes, matrix, queries, keys, size)
+            axes.set_title(name, loc="left", pad=2, fontsize=7)
+        for axes in panels.flat[max(0, len(names) - columns) : len(names)]:
+            axes.tick_params(labelbottom=True)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=9)
+        bar = figure.colorbar(
+            mpl.cm.ScalarMappable(WEIGHTS, _COLOURS), ax=panels.ravel().tolist(), location="bottom",
+            ticks=_TICKS, format="{x:g}", shrink=0.5, aspect=30,
+        )  # fmt: skip
+        bar.set_label(legend, fontsize=7)
     return figure
 
 
@@ -126,13 +171,14 @@ def _draw_head(
     weights: Float[Tensor, "query key"],
     queries: Sequence[str],
     keys: Sequence[str],
+    size: float = 7.5,
 ) -> None:
     # As an image of one pixel a weight: 22 bytes a weight as shapes would fill the page (heads.md, trap 9).
     axes.imshow(
         weights.float().numpy(), cmap=COLOURS, norm=WEIGHTS, aspect="auto", interpolation="none"
     )
-    axes.set_xticks(range(len(keys)), [short(key) for key in keys], rotation=90, fontsize=7.5)
-    axes.set_yticks(range(len(queries)), [short(query) for query in queries], fontsize=7.5)
+    axes.set_xticks(range(len(keys)), [short(key) for key in keys], rotation=90, fontsize=size)
+    axes.set_yticks(range(len(queries)), [short(query) for query in queries], fontsize=size)
     axes.tick_params(length=0, pad=2)
     for spine in axes.spines.values():
         spine.set(linewidth=0.5, alpha=0.5)
@@ -143,7 +189,7 @@ def _draw_scale(figure: Figure, left: float, top: float, legend: str) -> None:
     bar = figure.colorbar(
         mpl.cm.ScalarMappable(WEIGHTS, COLOURS), cax=axes, orientation="horizontal"
     )
-    bar.set_ticks([0, 0.05, 0.25, 0.5, 1], labels=["0", "0.05", "0.25", "0.5", "1"])
+    bar.set_ticks(_TICKS, labels=[f"{tick:g}" for tick in _TICKS])
     bar.ax.tick_params(labelsize=7.5, length=2)
     bar.outline.set(linewidth=0.5, edgecolor=INK)
     axes.text(1.04, 0.5, legend, transform=axes.transAxes, va="center", fontsize=8)

@@ -2,7 +2,7 @@
 
 import hashlib
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,16 @@ def call_in_words(call: Mapping[str, Any], making: Mapping[str, Any]) -> dict[st
         "Files read": ", ".join(files),
         "Made": f"{making['date']}, {making['device']}, {making['threads']} threads",
     }
+
+
+def words_of_showing(model: Model, texts: Sequence[str], head: str | None) -> str:
+    """The command that shows a text again; of a model that was handed in the call of Python."""
+    label, folder = _source(model)
+    if folder is not None:
+        at = [] if head is None else ["--head", head]
+        return shlex.join(["attnlab", "show", label, *texts, *at])
+    at = [] if head is None else [f"head={head!r}"]
+    return f"attnlab.show({', '.join([label, *map(repr, texts), *at])})"
 
 
 def _source(source: object) -> tuple[str, Path | None]:

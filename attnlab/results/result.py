@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from attnlab.core import (
+    HEAD_COLUMNS,
     Column,
     Head,
     InputError,
@@ -223,7 +224,7 @@ class Result:
             self._tables_by_file(),
             self.contents(),
             declared=self.asked.tables,
-            first=self._first_rows() if self.asked.shows else None,
+            first=self._first_rows(),
             figures=FIGURES,
         )
 
@@ -273,6 +274,9 @@ class Result:
     def _first_rows(self, most: int | None = None) -> TerminalTable:
         table = self.asked.tables[0]
         shown = [name for name in self.asked.shows or map(str, self.table) if name in self.table]
+        if not self.asked.shows and set(HEAD_COLUMNS) <= set(shown):
+            # The address of a head takes the place of its three parts.
+            shown = [name for name in shown if name not in {"site", "layer"}]
         chosen = getattr(self.asked.viewer, "rows", None)
         frame, leading = self.table if chosen is None else chosen(self), self.asked.leading
         if chosen is None and most is not None and len(frame) > most and leading in frame:

@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from markupsafe import Markup
 
-from attnlab.core import AttnlabError, Head, InputError, briefly, layer_name, write_text
+from attnlab.core import AttnlabError, Head, InputError, briefly, counted, layer_name, write_text
 from attnlab.evaluation import versions_in_words
 from attnlab.models import Model, Source, model_of
 from attnlab.reading import (
@@ -34,6 +34,7 @@ from attnlab.results.page.rendering import (
     render_page,
     stored_vectors,
 )
+from attnlab.results.provenance import call_in_words, words_of_showing
 from attnlab.results.result import Result
 from attnlab.results.result_files import check_file_free
 
@@ -122,6 +123,10 @@ def show(
     if text is None or sentence is not None:
         msg = "A model needs a text, as in attnlab.show(model, 'A text.'), and takes no number of a sentence."
         raise InputError(msg)
+    sides = text if isinstance(text, tuple) else (text,)
+    if any(isinstance(side, str) and not side.strip() for side in sides):
+        msg = "The text is empty; give a sentence."
+        raise InputError(msg)
     loaded = model_of(source, scores=False)
     loaded.move_to_named(device, source)
     return _of_model(loaded, text, head, height)
@@ -130,16 +135,17 @@ def show(
 def _of_model(
     loaded: Model, text: Text | tuple[Audio, str], head: str | Head | None, height: int
 ) -> HeadViewer:
-    sides = text if isinstance(text, tuple) else (text,)
-    if any(isinstance(side, str) and not side.strip() for side in sides):
-        msg = "The text is empty; give a sentence."
-        raise InputError(msg)
+    given = text if isinstance(text, tuple) else (text,)
     if loaded.lowercase:
         # Of attnlab's own models, which read text alone.
         text = lowered(cast("Text", text))
     sentences = sentences_of(loaded, [text])
-    texts = [side.name if isinstance(side, Audio) else side for side in sides]
-    about = {**loaded.facts, **versions_in_words()}
+    texts = [side.name if isinstance(side, Audio) else side for side in given]
+    about = {
+        "Repeat with": words_of_showing(loaded, texts, None if head is None else str(head)),
+        **loaded.facts,
+        **versions_in_words(),
+    }
     if loaded.model.config.is_encoder_decoder and len(texts) == 1 and loaded.model.can_generate():
         sentences = _translated(loaded, sentences)
         ids = sentences.usable[0].target or ()
@@ -237,9 +243,12 @@ def _of_result(result: Result, head: str | Head | None, sentence: int, height: i
     if viewer is None or sentence in viewer.left_out:
         msg = f"Sentence {sentence} is too long for a page; choose a shorter one, or analyze fewer."
         raise InputError(msg)
-    return _viewer(
-        "Attention heads", result.about, viewer, head=head, sentence=sentence, height=height
-    )
+    about = {
+        **result.about,
+        "Sentences": f"{counted(len(kept), 'sentence')} of the analysis, those whose matrices it kept",
+        **call_in_words(result.call, result.making),
+    }
+    return _viewer("Attention heads", about, viewer, head=head, sentence=sentence, height=height)
 
 
 def _heads_in_words(names: Sequence[str]) -> str:

@@ -21,6 +21,8 @@ from attnlab.results.export import HEAD_NAME, cell, head_names, is_number
 # A longer table scrolls away on a terminal and fills a notebook; the result holds every row.
 MOST_ROWS = 48
 MARK = "*"
+# More than a reader takes in at once; files and pages have all of them.
+MOST_COLUMNS = 8
 # What a mark says, by the column that gives it: that of a figure with this ending.
 _MARKED = {
     "significant": f"{MARK} significant at 5 % after Holm's correction",
@@ -88,8 +90,8 @@ def first_rows(
 
     Args:
         frame: rows of the table.
-        columns: those to show, `head` for the address of a head; left out is what is empty, or the same in
-            all rows.
+        columns: those to show, the first `MOST_COLUMNS` of them, `head` for the address of a head; left out is
+            what is empty, or the same in all rows.
         file: the name of that which has all rows.
         leading: name of the figure that is shown with its interval; the first one that there is where it has
             no value.
@@ -109,6 +111,7 @@ def first_rows(
             column = readable(declared, frame) if declared in figures else declared
             cells = _cells(column, rows, ends=column.name == leading)
             shown.append((column, cells, is_number(frame[column.name])))
+    shown = shown[:MOST_COLUMNS]
     tested = {
         _MARKED[ending]
         for one in figures

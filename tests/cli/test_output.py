@@ -161,7 +161,9 @@ def test_the_time_left_is_told_from_the_first_of_equal_steps_on() -> None:
 def test_long_work_is_announced_before_its_first_step_and_estimated_after_it() -> None:
     now = 0.0
     file = io.StringIO()
-    tell = Announced(Lines(Console(quiet=True)), Console(file=file), clock=lambda: now)
+    tell = Announced(
+        Lines(Console(quiet=True)), Console(file=file), clock=lambda: now, busy=lambda: "; busy"
+    )
     steps = Steps("Scoring plans", 24, tell)
 
     def work() -> None:
@@ -178,7 +180,7 @@ def test_long_work_is_announced_before_its_first_step_and_estimated_after_it() -
         tell("Short", done, 2)
     assert file.getvalue().splitlines() == [
         "Scoring plans: 24 to do",
-        "Scoring plans: about 4 min 0 s for all 24",
+        "Scoring plans: about 4 min 0 s for all 24; busy",
         "Short: 2 to do",
     ]
 
@@ -187,7 +189,7 @@ def test_the_same_work_once_more_has_a_time_of_its_own() -> None:
     now = 0.0
     shown, announced = io.StringIO(), io.StringIO()
     lines = Lines(Console(file=shown), clock=lambda: now)
-    tell = Announced(lines, Console(file=announced), clock=lambda: now)
+    tell = Announced(lines, Console(file=announced), clock=lambda: now, busy=lambda: "")
     for total, seconds in ((2, 100.0), (4, 3.0)):
         for done in range(total + 1):
             tell("Trying", done, total)

@@ -10,9 +10,9 @@ import typer
 from rich.text import Text
 
 from attnlab.cli.command_options import chosen, with_options
-from attnlab.cli.output import busy_share, messages, output, results
+from attnlab.cli.output import busy_clause, messages, output, results
 from attnlab.cli.progress import progress_bars
-from attnlab.core import BUSY_SHARE, INTERRUPTED, AttnlabError, InputError, reason
+from attnlab.core import INTERRUPTED, AttnlabError, InputError, reason
 from attnlab.evaluation import DeviceSettings
 from attnlab.models import SEED
 from attnlab.questions.analyze.question import QUICK
@@ -82,7 +82,7 @@ def demo(
         console.print(passed, text, sep="", soft_wrap=True)
 
     if not begun:
-        say(f"This takes one to two minutes on two processor cores{_busy_machine()}")
+        say(f"This takes one to two minutes on two processor cores{busy_clause()}")
     with quiet():
         _train(folder, settings, say, begun=begun, overwrite=overwrite)
         run = load(folder)
@@ -117,14 +117,6 @@ def _is_begun(folder: Path, settings: DemoSettings) -> bool:
         )
     except InputError:  # a damaged one is replaced where that is asked for
         return False
-
-
-def _busy_machine() -> str:
-    """A clause that other processes slow the demo down; empty where they do not."""
-    share = busy_share()
-    if share < BUSY_SHARE:
-        return ""
-    return f"; longer now, as other processes have {share:.0%} of the processors"
 
 
 def _train(

@@ -129,6 +129,10 @@ def _answer(
     if not (shared and one_of_several()):
         check()
 
+    if (budgets := given.get("budgets")) and not output().as_json:
+        # The time depends on it, and nobody has to give it.
+        keys = ", ".join(map(str, budgets))
+        messages().print(f"Keys per row: {keys} (--budget)", soft_wrap=True, highlight=False)
     described = launched() if shared else None
     first = described is None or described[0] == 0
     with progress_bars(shown=first, announced=question.announced) as tell:

@@ -1,16 +1,22 @@
-"""`attnlab show`: all heads of a model on one sentence, as a page."""
+"""`attnlab show`: all heads of a model on one sentence, or those of an analysis, as a page."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from attnlab.cli.command_options import OVERWRITE, check_source_exists, chosen, with_options
+from attnlab.cli.command_options import (
+    OVERWRITE,
+    check_source_exists,
+    chosen,
+    holds_model,
+    with_options,
+)
 from attnlab.cli.output import messages
-from attnlab.core import check_characters, check_no_links
+from attnlab.core import RESULT_MARK, InputError, briefly, check_characters
 from attnlab.evaluation import DeviceSettings
 
-PAGE = "show/page.html"
+PAGE = Path("show.html")
 
 
 @with_options(DeviceSettings)
@@ -18,10 +24,13 @@ def show(
     source: Annotated[
         str,
         typer.Argument(
-            help="A run of `attnlab train`, a folder of a transformers model, or its name on the hub."
+            help="A run of `attnlab train`, a folder of a transformers model, its name on the hub, or the "
+            "folder of an analysis, whose kept sentences are shown."
         ),
     ],
-    sentence: Annotated[str, typer.Argument(help="A sentence.")],
+    sentence: Annotated[
+        str | None, typer.Argument(help="A sentence for the model; of an analysis none.")
+    ] = None,
     other: Annotated[
         str | None,
         typer.Argument(
@@ -34,31 +43,43 @@ def show(
         str | None,
         typer.Option(help="The head that the page begins with, such as encoder.0.3; without, all."),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help=f"File to write the page to (default: SOURCE/{PAGE}; for a name: {PAGE})."
-        ),
-    ] = None,
+    out: Annotated[Path, typer.Option(help="File to write the page to.")] = PAGE,
     overwrite: OVERWRITE = False,
     **options: Any,
 ) -> None:
     """Writes the page of a sentence."""
     from attnlab.results import check_file_free
 
-    for text in (sentence, other):
-        check_characters(text or "", "The sentence")
     device = chosen(DeviceSettings, options).device
-    check_source_exists(source)
-    if out is None:
-        out = (Path(source) if Path(source).is_dir() else Path()) / PAGE
-        check_no_links(out.parent.parent, [PAGE])
+    analysis = (Path(source) / RESULT_MARK).is_file() and not holds_model(Path(source))
+    if not analysis:
+        check_source_exists(source)
+    _check_texts(source, sentence, other, analysis=analysis)
     check_file_free(out, {}, overwrite=overwrite)
 
     from attnlab.core import quiet
+    from attnlab.results import Result
     from attnlab.results import show as shown
 
     with quiet():
-        given = sentence if other is None else (sentence, other)
-        shown(source, given, head=head, device=device).write(out, overwrite=overwrite)
+        given = Result.load(source) if analysis else source
+        shown(given, sentence, other, head=head, device=device).write(out, overwrite=overwrite)
     messages().print(f"Wrote {out}.", soft_wrap=True)
+
+
+def _check_texts(source: str, sentence: str | None, other: str | None, *, analysis: bool) -> None:
+    """Raises InputError for an empty text, one beside an analysis, and none for a model."""
+    if analysis and sentence is not None:
+        msg = (
+            f"{source} is an analysis and shows the sentences that it kept; leave {briefly(sentence)} out, or "
+            "give the model."
+        )
+        raise InputError(msg)
+    if not analysis and sentence is None:
+        msg = f'A model needs a sentence: attnlab show {source} "A sentence."'
+        raise InputError(msg)
+    for text in (sentence, other):
+        if text is not None and not text.strip():
+            msg = "The sentence is empty; write one."
+            raise InputError(msg)
+        check_characters(text or "", "The sentence")

@@ -15,7 +15,7 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
 from attnlab.core import counted, shown
-from attnlab.figures import INK, PAGE, blank, panel, style
+from attnlab.figures import INK, PAGE, WIDE, blank, panel, style
 
 Link = tuple[int, int]
 Place = tuple[float, float]
@@ -27,7 +27,7 @@ LINKS = "links"
 # A path of full transparency is not written.
 UNSEEN = 0.001
 # Inches: the report page has 12.4; words that need more stand upright.
-WIDEST, _NARROWEST = 12.4, 4.6
+_NARROWEST = 4.6
 _MARGIN, _PAD, _GAP, _BOX = 0.1, 0.06, 0.07, 0.22
 _UPRIGHT_STEP, _BETWEEN, _LEGEND_ROW = 0.29, 1.15, 0.19
 _LONGEST_WORD = 18
@@ -192,7 +192,7 @@ class _Layout:
 def _layout(sources: Sequence[str], targets: Sequence[str]) -> _Layout:
     widths = [[width + 2 * _PAD for width in _text_widths(side)] for side in (sources, targets)]
     whole = max(sum(side) + _GAP * (len(side) - 1) for side in widths) + 2 * _MARGIN
-    if whole > WIDEST:
+    if whole > WIDE:
         return _upright(widths[0], widths[1])
     below = _MARGIN + _BOX + _BETWEEN
     above, under = (

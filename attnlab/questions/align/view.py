@@ -13,9 +13,9 @@ from matplotlib.patches import Rectangle
 
 from attnlab.alignment import ENGINE_ROW, MARIAN_LAYER
 from attnlab.core import Column, Estimate, counted, rounded
-from attnlab.figures import INK, PAGE, blank, check_table, colour, style
+from attnlab.figures import INK, PAGE, WIDE, blank, check_table, colour, style
 from attnlab.labels import AER
-from attnlab.questions.align.pair_figure import UNSEEN, WIDEST, draw_pair
+from attnlab.questions.align.pair_figure import UNSEEN, draw_pair
 from attnlab.questions.align.question import (
     AER_CHANGE,
     CALIBRATION,
@@ -136,7 +136,7 @@ def _map(result: Result) -> Iterator[DrawnFigure]:
     if column.name in heads:
         chosen = [(layer, head) for layer, head in details["chosen"]]
         link = _ADDRESS if details["pairs"] else ""
-        figure = draw_scores(heads, chosen, details["row"], link=link, width=WIDEST)
+        figure = draw_scores(heads, chosen, details["row"], link=link, width=WIDE)
         click = " A head of the panel with the ring leads to its links." if link else ""
         text = f"{_capital(column.heading)} of every head alone; ring: chosen.{click}"
         yield DrawnFigure("heads", figure, text)

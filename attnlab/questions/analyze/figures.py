@@ -3,22 +3,32 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import lcm
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, Rectangle
 
-from attnlab.core import HEAD_KEYS, Head, InputError, Site, briefly
-from attnlab.figures import COLUMN, WEIGHTS, Mark, blank, check_table, marks_of_names, style
+from attnlab.core import HEAD_KEYS, Head, InputError, Site, briefly, layer_name
+from attnlab.figures import (
+    COLUMN,
+    WEIGHTS,
+    Mark,
+    blank,
+    check_table,
+    colour,
+    marks_of_names,
+    style,
+)
 from attnlab.figures import draw_heads as draw_matrices
 from attnlab.questions.analyze.head_table import head_rows
 from attnlab.questions.analyze.question import QUESTION
-from attnlab.questions.analyze.summary import marked
+from attnlab.questions.analyze.summary import NO_ROLE, marked
 from attnlab.reading import (
     ALL,
     CONTENT,
@@ -43,6 +53,8 @@ _OFFSET_TITLES = {
 UNIFORM = "uniform"
 _OF_FITS = (*HEAD_KEYS, "approximation", "window", "relative", "equal_weights")
 _MOST_NUMBERED = 30
+# From so many heads on a violin says more than their strokes.
+_MANY = 12
 # Darker cells have white numbers.
 _DARK = 0.55
 
@@ -80,7 +92,7 @@ def draw_heads(
     """Layers by heads, a panel per site: the closest role of each head as a colour and a letter.
 
     A role that is not confirmed and significant against controls (confirmed, where these were left out)
-    is pale. Other columns may name several
+    is pale, with a bar as long as its strength. Other columns may name several
     things a head, joined by semicolons, then it has a stripe for each.
 
     Args:
@@ -133,9 +145,10 @@ def draw_heads(
 
 
 def _pale_words(table: pd.DataFrame) -> str:
+    bar = "; bar: strength" if "strength" in table else ""
     if "significant" in table:
-        return "pale: not confirmed against controls"
-    return "pale: not confirmed; controls were left out"
+        return f"pale: not confirmed against controls{bar}"
+    return f"pale: not confirmed; controls were left out{bar}"
 
 
 def _heading(table: pd.DataFrame, name: str) -> str:
@@ -164,6 +177,8 @@ def _draw_site(
                 ha="center", va="center", fontsize=7,
             )  # fmt: skip
     _show_image(axes, image.reshape(rows, columns * stripes, 3), (columns, rows))
+    if value == "role" and "strength" in table:
+        _draw_strengths(axes, table[~table["strong"] & (table["role"] != NO_ROLE)], marks)
     for axis, count, most in ((axes.xaxis, columns, 16), (axes.yaxis, rows, 12)):
         axis.set_ticks(np.arange(1, count), minor=True)
         numbers = range(0, count, 1 if count <= most else 4)
@@ -173,6 +188,67 @@ def _draw_site(
     axes.set_axisbelow(False)
     axes.tick_params(which="both", length=0, pad=1.5)
     axes.set_ylabel("layer", labelpad=2)
+
+
+def _draw_strengths(axes: Axes, heads: pd.DataFrame, marks: Mapping[str, Mark]) -> None:
+    """A bar at the bottom of each cell, as long as the head's role is strong."""
+    columns = heads[["layer", "head", "role", "strength"]]
+    for layer, head, role, strength in columns.itertuples(index=False, name=None):
+        bar = Rectangle((head, layer + 0.84), strength, 0.14, color=marks[role].colour, linewidth=0)
+        axes.add_patch(bar)
+
+
+def draw_distribution(
+    table: pd.DataFrame | Result,
+    value: str = "strength",
+    by: str = "role",
+    *,
+    width: float = COLUMN,
+) -> Figure:
+    """How a figure of heads is distributed over groups of them: a stroke per head, and violins of many.
+
+    Args:
+        table: a result of `analyze`, or one row per head, such as `summary.csv` or `heads.csv`.
+        value: a column of numbers, such as `strength` or `normalised_entropy`.
+        by: a column of groups, such as `role`, `structure` or `layer`, which is that of a site.
+        width: of the figure in inches.
+
+    Raises:
+        InputError: it is no table of heads, or lacks a column.
+    """
+    if isinstance(table, Result):
+        tables = (one for one in table.tables.values() if {value, by} <= set(one))
+        table = next(tables, table.table)
+    check_table(table, [*HEAD_KEYS, value, by], "analyze(...).summary, heads.csv or summary.csv")
+    if by == "role" and {"confirmed", "strength"} <= set(table):
+        table = head_rows(table)
+    named = zip(table["site"], table["layer"], strict=True)
+    groups = [layer_name(*one) for one in named] if by == "layer" else table[by].astype(str)
+    rows = pd.DataFrame({"group": groups, value: table[value]}).dropna()
+    sizes = rows["group"].value_counts()
+    order = list(dict.fromkeys(groups)) if by == "layer" else list(sizes.index)
+    colours = dict.fromkeys(order, colour(0))
+    if by in _TITLES:
+        colours = {name: mark.colour for name, mark in marks_of_names(order).items()}
+    many = rows[rows["group"].isin(sizes.index[sizes >= _MANY])]
+    with style():
+        figure = blank(width, 0.55 + 0.24 * len(order))
+        figure.set_layout_engine("constrained")
+        axes = figure.subplots()
+        drawn: dict[str, Any] = {"x": value, "y": "group", "order": order, "hue": "group", "ax": axes}
+        drawn |= {"palette": colours, "legend": False}
+        if len(many):
+            sns.violinplot(many, inner=None, cut=0, linewidth=0, alpha=0.35, width=0.9, **drawn)
+        # Random jitter would give other bytes each time.
+        sns.stripplot(rows, jitter=False, marker="|", size=7, linewidth=1.2, **drawn)
+        axes.set(xlabel=_heading(table, value), ylabel="")
+        axes.set_yticks(
+            range(len(order)), [f"{family_words(name)} ({sizes[name]})" for name in order]
+        )
+        if rows[value].between(0, 1).all():
+            axes.set_xlim(-0.02, 1.02)
+        sns.despine(figure)
+    return figure
 
 
 def _show_image(

@@ -24,6 +24,12 @@ def contents(_: Result) -> Contents:
     return Contents()
 
 
+def rows(result: Result) -> pd.DataFrame:
+    """The properties, those that are not as expected first."""
+    expected = result.properties["outcome"] != MISMATCH
+    return result.properties.loc[expected.sort_values(kind="stable").index]
+
+
 def terminal(result: Result) -> Iterator[TerminalTable]:
     """The properties, layers that are alike in one row, then what can be done with the layers."""
     first = ["what", "expected", "found", "distance", "outcome", "change"]

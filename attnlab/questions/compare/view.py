@@ -1,8 +1,8 @@
 """A comparison drawn: every mechanism by budget, and the answer in a sentence."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -36,6 +36,8 @@ from attnlab.figures import (
     INK,
     LEVEL_COLOURS,
     LEVEL_MARKERS,
+    PAGE,
+    WIDE,
     blank,
     check_table,
     draw_pareto,
@@ -44,7 +46,6 @@ from attnlab.figures import (
     stretch,
     style,
 )
-from attnlab.figures import PAGE as PAGE_WIDTH
 from attnlab.results import Contents, DrawnFigure, Result, readable
 
 # What is drawn, where the table has it and in its order, with what is written below.
@@ -67,7 +68,8 @@ _LEARNED = {
     "counts": "load_frequencies(model, counts) with how often each token id is in training sentences",
     "attention": "calibrate(model, batches) on training sentences",
 }
-_LEFT, _GAP, _TOP, _PER_ROW = 1.9, 0.25, 0.75, 2
+# Inches: of names, between panels, above all, around a panel; and how many stand side by side in a paper.
+_LEFT, _GAP, _TOP, _AROUND, _PER_ROW = 1.9, 0.25, 0.75, 0.85, 2
 
 
 def contents(result: Result) -> Contents:
@@ -82,16 +84,17 @@ def contents(result: Result) -> Contents:
     )
     for name in sites:
         where = _HEADS.get(name, f"All heads of the {name}")
-        ring = "; a ring marks the best that can be used with so many keys"
-        text = f"{where} replaced: each with its 95 % interval{ring if len(known) else ''}."
-        figures.append(DrawnFigure(f"mechanisms_{name}", draw_comparison(summary, name), text))
+        text = f"{where} replaced, what costs least on top, each with its 95 % interval."
+        against = result.details.get("against")
+        figure = draw_comparison(summary, name, against=against, width=WIDE)
+        figures.append(DrawnFigure(f"mechanisms_{name}", figure, text))
         if len(known) > 1:
             text = (
                 f"{where} replaced: output error by keys per row; the line joins what nothing that can be "
                 "used beats."
             )
             own = summary[(summary["sites"] == name) & summary["budget"].notna()]
-            figure = draw_pareto(own[own["steps"] == 0], width=PAGE_WIDTH)
+            figure = draw_pareto(own[own["steps"] == 0], width=WIDE)
             figures.append(DrawnFigure(f"pareto_{name}", figure, text))
     facts = {
         "Mechanisms": str(summary.loc[summary["replaced_heads"] > 0, "mechanism"].nunique()),
@@ -105,12 +108,11 @@ def contents(result: Result) -> Contents:
 def answers(result: Result) -> list[str]:
     """Which mechanism costs least at each budget, and how a model gets it."""
     against = result.details.get("against")
-    said = (
-        one
-        for _, _, rows in _groups(result)
-        for one in (answer_of(rows, against), installing_of(rows, result.tables, against))
-    )
-    return [one for one in said if one is not None]
+    said = []
+    for _, _, rows in _groups(result):
+        said += answer_of(rows, against)
+        said += filter(None, [installing_of(rows, result.tables, against)])
+    return said
 
 
 def legend(result: Result) -> list[str]:
@@ -164,8 +166,8 @@ def _groups(result: Result) -> Iterator[tuple[int, int, pd.DataFrame]]:
             )
 
 
-def answer_of(rows: pd.DataFrame, against: str | None = None) -> str | None:
-    """Which mechanism to use at a budget, as a sentence; None where there is none that can be used.
+def answer_of(rows: pd.DataFrame, against: str | None = None) -> list[str]:
+    """Which mechanism to use at a budget, then what it replaces and beats; nothing where none can be used.
 
     Args:
         rows: those of one budget and number of steps.
@@ -174,31 +176,40 @@ def answer_of(rows: pd.DataFrame, against: str | None = None) -> str | None:
     known, lost = _usable(rows)
     row = _best(known, lost, against)
     if row is None:
-        return None
+        return []
     known, alike = _apart(known, row, against)
-    among = f" of {counted(len(known), 'mechanism')} that can be used" if len(known) > 1 else ""
-    if lost is ERROR:
-        error = f"output error {_shown(ERROR, row, rows)}"
-        said = f"is nearest to full attention{among}: {error}" if among else f"has {error}"
-    else:
-        bleu = _shown(BLEU_CHANGE, row, rows) if BLEU_CHANGE.name in row else ""
-        opening = f"costs least loss{among}:" if among else "changes the loss by"
-        said = f"{opening} {_shown(LOSS_CHANGE, row, rows)} a token"
-        full = rows.loc[rows["mechanism"] == FULL, BLEU.name] if bleu else ()
-        of = "".join(f" of {value:.1f}" for value in full)
-        said += f", {bleu}{of} BLEU" if bleu else ""
-    steps, keys = int(row["steps"]), row[VISIBLE_KEYS.name]
+    steps, several = int(row["steps"]), len(known) > 1
     tuned = f" and {counted(steps, 'batch')} of fine-tuning" if steps else ""
-    beyond = (
-        f" with {VISIBLE_KEYS.shown(keys)} keys on these sentences"
-        if over_budget(keys, int(row["budget"]))
-        else ""
-    )
-    same = f" (and what attends like it: {', '.join(alike)})" if alike else ""
-    return (
-        f"At {counted(int(row['budget']), 'key')} per row{tuned}, {row['mechanism']}{same}{beyond} in place "
-        f"of {counted(int(row['replaced_heads']), 'head')} {said}.{_next(known, row, lost, against, rows)}"
-    )
+    figure = _shown(lost, row, rows)
+    if lost is ERROR:
+        said = f"is nearest to full attention: output error {figure}"
+        said = said if several else f"has an output error of {figure}"
+    else:
+        said = f"costs least loss: {figure}" if several else f"changes the loss by {figure}"
+        said += " a token"
+    lead = f"At {counted(int(row['budget']), 'key')} per row{tuned}, {row['mechanism']} {said}."
+    details = (*_standing(row, known, alike), *_bleu(row, rows), *_next(known, row, lost, against, rows))
+    return [lead, " ".join(details)]
+
+
+def _standing(row: Mapping[Any, Any], known: pd.DataFrame, alike: Sequence[str]) -> Iterator[str]:
+    """What the best mechanism replaces, out of how many it is the best, and which attend like it."""
+    among = f", the best of {counted(len(known), 'mechanism')} that can be used" if len(known) > 1 else ""
+    keys = row[VISIBLE_KEYS.name]
+    beyond = ""
+    if over_budget(keys, int(row["budget"])):
+        beyond = f", with {VISIBLE_KEYS.shown(keys)} keys per row on these sentences"
+    yield f"It replaces {counted(int(row['replaced_heads']), 'head')}{among}{beyond}."
+    if alike:
+        yield f"{' and '.join(alike)} {'attends' if len(alike) == 1 else 'attend'} alike."
+
+
+def _bleu(row: Mapping[Any, Any], rows: pd.DataFrame) -> Iterator[str]:
+    """The change of BLEU, and of how much, where that was measured."""
+    change = _shown(BLEU_CHANGE, row, rows) if BLEU_CHANGE.name in row else ""
+    if change:
+        full = rows.loc[rows["mechanism"] == FULL, BLEU.name]
+        yield f"BLEU changes by {change}{''.join(f' of {value:.1f}' for value in full)}."
 
 
 def _shown(estimate: Estimate, row: Mapping[Any, Any], rows: pd.DataFrame) -> str:
@@ -296,12 +307,12 @@ def _next(
     estimate: Estimate,
     against: str | None,
     rows: pd.DataFrame,
-) -> str:
-    """What is second, and whether a test tells it from the first; empty where there is no second."""
+) -> Iterator[str]:
+    """What is second, and whether a test tells it from the first; nothing where there is no second."""
     second = winner(known[known["mechanism"] != first["mechanism"]], estimate)
     if second is None:
-        return ""
-    said = f" Next is {second['mechanism']}"
+        return
+    said = f"Next is {second['mechanism']}"
     if estimate is LOSS_CHANGE and against in {first["mechanism"], second["mechanism"]}:
         # The gain of the second over the first is what the first is better by, the other way round.
         is_first = first["mechanism"] == against
@@ -309,8 +320,9 @@ def _next(
         if pd.notna(held.get(LOSS_GAIN.name)):
             shown = LOSS_GAIN.shown(held if is_first else LOSS_GAIN.reversed(held), signed=True)
             chance = chance_in_words(*LOSS_GAIN.ends(held))
-            return f"{said}, a loss that is higher by {shown}{chance}."
-    return f"{said} ({_shown(estimate, second, rows)}), a difference that is not tested here."
+            yield f"{said}, a loss that is higher by {shown}{chance}."
+            return
+    yield f"{said} ({_shown(estimate, second, rows)}), a difference that is not tested here."
 
 
 def winner(rows: pd.DataFrame, estimate: Estimate) -> dict[Any, Any] | None:
@@ -350,15 +362,24 @@ def _label(row: Mapping[Any, Any], budget: int) -> str:
     return str(row["mechanism"])
 
 
-def draw_comparison(summary: pd.DataFrame, sites: str | None = None) -> Figure:
-    """Two panels a line, a page wide: each mechanism's figures with their intervals, by level and budget.
+def draw_comparison(
+    summary: pd.DataFrame,
+    sites: str | None = None,
+    *,
+    against: str | None = None,
+    width: float = PAGE,
+) -> Figure:
+    """Each mechanism's figures with their intervals, a line of panels a budget, what costs least on top.
 
-    The best mechanism that could be used has a ring and its figure beside it: an oracle is fitted to what
-    it is measured on.
+    The order, and the ring around the best mechanism, are those of the loss, or of the output error where no
+    loss was measured. What cannot be used at the budget stands apart below: an oracle is fitted to what it is
+    measured on, and a plan may see more keys.
 
     Args:
         summary: one row per mechanism, budget and sites, as `compare(...).summary` and `summary.csv`.
         sites: encoder, decoder, cross or all; None: all, or the only site.
+        against: the mechanism that stands for those that attend like it.
+        width: of the figure in inches; on both columns of a paper, the default, two panels stand in a line.
 
     Raises:
         InputError: it is no such table, or has no row of these sites.
@@ -375,55 +396,101 @@ def draw_comparison(summary: pd.DataFrame, sites: str | None = None) -> Figure:
     if sites not in known:
         msg = f"The table has no sites {briefly(sites)}; choose from: {', '.join(known)}."
         raise InputError(msg)
-    summary = summary[summary["sites"] == sites]
-    axes_shown = {one: label for one, label in _AXES.items() if one.name in summary}
-    cases = summary[["steps", "budget"]].drop_duplicates()
-    # A plan of a file stands at every budget; alone it is drawn as it is.
-    cases = cases.dropna() if cases["budget"].notna().any() else cases
-    # As the table has them, the best one above.
-    by = LOSS_CHANGE.name if LOSS_CHANGE.name in summary else ERROR.name
-    order = summary.groupby("mechanism")[by].mean().sort_values(ascending=False)
-    names = [str(name) for name in order.index]
-    width, height = (PAGE_WIDTH - _LEFT) / _PER_ROW - _GAP, 0.2 * len(names) + 0.2
-    lines = -(-len(axes_shown) // _PER_ROW)
-    row = height + 0.75 + 0.15 * (lines > 1)
+    cases = [_Case.of(*one, against) for one in _cases(summary[summary["sites"] == sites])]
+    first = LOSS_CHANGE if LOSS_CHANGE.name in summary else ERROR
+    measures = [first, *(one for one in _AXES if one is not first and one.name in summary)]
+    beside = _PER_ROW if width <= PAGE else len(measures)
+    panel_width, lines = (width - _LEFT) / beside - _GAP, -(-len(measures) // beside)
     with style():
-        figure = blank(PAGE_WIDTH, _TOP + len(cases) * lines * row - 0.05)
-        for index, (steps, budget) in enumerate(cases.to_numpy().tolist()):
-            at = summary["budget"].isna() | (summary["budget"] == budget)
-            rows = summary[at & (summary["steps"] == steps)]
-            for number, (estimate, label) in enumerate(axes_shown.items()):
-                line, column = divmod(number, _PER_ROW)
-                left, top = _LEFT + column * (width + _GAP), _TOP + (index * lines + line) * row
-                axes = panel(figure, left, top, width, height)
-                stretched = _draw(axes, rows, names, estimate)
-                if pd.notna(budget):
-                    _mark_winner(axes, _fitting(rows, int(budget)), names, estimate)
-                axes.set_xlabel(f"{label}{stretched}")
+        height = sum(lines * (case.height + _AROUND) for case in cases)
+        figure, top = blank(width, _TOP + height), _TOP
+        for case in cases:
+            for number, estimate in enumerate(measures):
+                line, column = divmod(number, beside)
+                left = _LEFT + column * (panel_width + _GAP)
+                above = top + line * (case.height + _AROUND)
+                axes = panel(figure, left, above, panel_width, case.height)
+                stretched = _draw(axes, case, estimate)
+                axes.set_xlabel(f"{_AXES[estimate]}{stretched}")
                 axes.tick_params(axis="y", labelleft=column == 0, length=0)
                 if number == 0:
-                    tuned = f", after {counted(int(steps), 'batch')}" if steps else ""
-                    keys = f", {counted(int(budget), 'key')} per row" if pd.notna(budget) else ""
-                    axes.set_title(f"{sites}{keys}{tuned}", loc="left")
-        levels = [level for level in LEVEL_COLOURS if (summary["level"] == level).any()]
-        ring = [_ring()] if summary["budget"].notna().any() else []
-        handles = [*map(example_of, levels), *ring]
+                    axes.set_title(case.title(sites), loc="left")
+                    _mark_best(axes, case, estimate)
+            top += lines * (case.height + _AROUND)
         figure.legend(
-            handles=handles,
-            loc="upper right",
-            ncols=max(1, len(handles)),
-            frameon=False,
-            fontsize=8,
+            handles=list(_handles(cases)), loc="upper right", ncols=6, frameon=False, fontsize=8
         )
     return figure
 
 
-def _mark_winner(axes: Axes, rows: pd.DataFrame, names: list[str], estimate: Estimate) -> None:
-    best = winner(rows, estimate)
-    if best is None or best[estimate.name] > LIMITS.get(estimate.name, float("inf")):
+def _cases(summary: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, int, float]]:
+    """Rows, steps and budget of each line of panels; a plan of a file stands at every budget."""
+    cases = summary[["steps", "budget"]].drop_duplicates()
+    # Alone it is drawn as it is.
+    cases = cases.dropna() if cases["budget"].notna().any() else cases
+    for steps, budget in cases.to_numpy().tolist():
+        at = summary["budget"].isna() | (summary["budget"] == budget)
+        yield summary[at & (summary["steps"] == steps)], int(steps), budget
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A line of panels.
+
+    Attributes:
+        rows: those of one budget and number of steps.
+        steps: batches of fine-tuning.
+        budget: keys per row; NaN where that is not known.
+        heights: by mechanism, the best one highest; what cannot be used lies below 0.
+        best: the row that the answer names; None without a budget, or where nothing can be used.
+    """
+
+    rows: pd.DataFrame
+    steps: int
+    budget: float
+    heights: Mapping[str, float]
+    best: Mapping[Any, Any] | None
+
+    @classmethod
+    def of(cls, rows: pd.DataFrame, steps: int, budget: float, against: str | None) -> "_Case":
+        by = LOSS_CHANGE if LOSS_CHANGE.name in rows else ERROR
+        limited = pd.notna(budget)
+        usable = rows[rows["level"] != ORACLE]
+        usable = _fitting(usable, int(budget)) if limited else usable
+        ordered = rows.sort_values(by.name, ascending=False, kind="stable")
+        is_usable = ordered.index.isin(usable.index)
+        heights = {name: float(at) for at, name in enumerate(ordered.loc[is_usable, "mechanism"])}
+        others = reversed(ordered.loc[~is_usable, "mechanism"].tolist())
+        heights |= {name: -1.5 - at for at, name in enumerate(others)}
+        return cls(rows, steps, budget, heights, _best(usable, by, against) if limited else None)
+
+    @property
+    def height(self) -> float:
+        """Inches of a panel."""
+        return 0.2 * (max(self.heights.values()) - min(self.heights.values()) + 1) + 0.2
+
+    def title(self, sites: str) -> str:
+        """What stands above its panels."""
+        keys = f", {counted(int(self.budget), 'key')} per row" if pd.notna(self.budget) else ""
+        tuned = f", after {counted(self.steps, 'batch')}" if self.steps else ""
+        return f"{sites}{keys}{tuned}"
+
+    def label(self, row: Mapping[Any, Any]) -> str:
+        """The mechanism of a row, as the table calls it."""
+        return _label(row, int(self.budget)) if pd.notna(self.budget) else str(row["mechanism"])
+
+
+def _mark_best(axes: Axes, case: _Case, estimate: Estimate) -> None:
+    """A ring around the mechanism of the answer, with its figure."""
+    if case.best is None:
         return
-    y, value = names.index(best["mechanism"]), best[estimate.name]
+    best, y = case.best, case.heights[case.best["mechanism"]]
+    value = best[estimate.name]
     colour = LEVEL_COLOURS.get(best["level"], INK)
+    label = next(one for one in axes.get_yticklabels() if one.get_position()[1] == y)
+    label.set_fontweight("bold")
+    if value > LIMITS.get(estimate.name, math.inf):
+        return
     axes.plot(
         [value], [y], "o", color=colour, fillstyle="none", markersize=8.5, markeredgewidth=1.1
     )
@@ -435,33 +502,46 @@ def _mark_winner(axes: Axes, rows: pd.DataFrame, names: list[str], estimate: Est
         textcoords="offset points", color=colour, ha="right" if left else "left", va="center",
         fontsize=8, fontweight="bold",
     )  # fmt: skip
-    axes.get_yticklabels()[y].set_fontweight("bold")
 
 
-def _ring() -> Line2D:
-    return Line2D(
-        [], [], linestyle="none", marker="o", markersize=8.5, fillstyle="none", color=INK,
-        label="best that can be used",
-    )  # fmt: skip
+def _handles(cases: Sequence[_Case]) -> Iterator[Line2D]:
+    """What the legend explains: levels, the ring, and both lines."""
+    levels = {level for case in cases for level in case.rows["level"]}
+    yield from (example_of(level) for level in LEVEL_COLOURS if level in levels)
+    if any(case.best is not None for case in cases):
+        yield Line2D(
+            [], [], linestyle="none", marker="o", markersize=8.5, fillstyle="none", color=INK,
+            label="best that can be used",
+        )  # fmt: skip
+    if any(min(case.heights.values()) < 0 < len(case.rows) for case in cases):
+        yield Line2D([], [], color=INK, linewidth=0.6, label="below: cannot be used")
+    yield Line2D(
+        [], [], color=INK, linewidth=0.8, linestyle="--", label="error 1: as without these heads"
+    )
 
 
-def _draw(axes: Axes, table: pd.DataFrame, names: list[str], estimate: Estimate) -> str:
+def _draw(axes: Axes, case: _Case, estimate: Estimate) -> str:
     """Draws every mechanism's figure; what is to be said of the scale."""
     axes.grid(axis="y", color="#e5e7eb", linewidth=0.6)
     axes.set_axisbelow(True)
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(-0.7, len(names) - 0.3)
+    rows = case.rows.to_dict("records")
+    axes.set_yticks([case.heights[row["mechanism"]] for row in rows], list(map(case.label, rows)))
+    axes.set_ylim(min(case.heights.values()) - 0.7, max(case.heights.values()) + 0.7)
+    if min(case.heights.values()) < 0:
+        axes.axhline(-0.75, color=INK, linewidth=0.6)
     limit, stretched = LIMITS.get(estimate.name), ""
+    if estimate is ERROR:
+        axes.axvline(1, color=INK, linewidth=0.8, linestyle="--")
     if limit is not None:
         axes.set_xlim(-0.02 * limit, 1.02 * limit)
     else:
         axes.axvline(0, color=INK, linewidth=0.8, linestyle=":")
         axes.margins(x=0.08)
-        drawn = table[[estimate.name, estimate.low, estimate.high]].abs().max().max()
+        drawn = case.rows[[estimate.name, estimate.low, estimate.high]].abs().max().max()
         largest = 0.0 if pd.isna(drawn) else float(drawn)
         stretched = stretch(axes, "x", threshold=_LINEAR[estimate.name], largest=largest)
-    for row in table.to_dict("records"):
-        y, value = names.index(row["mechanism"]), row[estimate.name]
+    for row in rows:
+        y, value = case.heights[row["mechanism"]], row[estimate.name]
         colour = LEVEL_COLOURS.get(row["level"], INK)
         if limit is not None and value > limit:
             text = f"{value:.1f} \N{RIGHTWARDS ARROW}"

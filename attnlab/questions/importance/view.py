@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from attnlab.core import BLEU, HEAD_KEYS, LOSS, LOSS_CHANGE, counted
 from attnlab.evaluation import DISTANCES, LOSS_UNITS
-from attnlab.figures import INK, PAGE, blank, check_table, style
+from attnlab.figures import INK, PAGE, WIDE, blank, check_table, style
 from attnlab.questions.importance.question import (
     LOSS_TESTED,
 )
@@ -42,15 +42,20 @@ _MOST_IN_FULL = 24
 
 def contents(result: Result) -> Contents:
     """What the page of an importance study shows."""
-    figure = DrawnFigure(
+    unit = loss_unit(result)
+    alone = DrawnFigure(
         "importance",
-        draw_importance(result.replaced, result.cumulative, unit=loss_unit(result)),
-        "Above: change of loss with each head replaced alone; right of 0 the model needs it. Below: what "
-        "is left when heads are removed one after another.",
+        draw_importance(result.replaced, unit=unit, width=WIDE),
+        "Change of loss with each head replaced alone, with its 95 % interval; right of 0 the model needs it.",
+    )
+    removed = DrawnFigure(
+        "removed",
+        draw_removed(result.cumulative, unit=unit, width=WIDE),
+        "What is left when heads are removed one after another, in orders chosen on other sentences.",
     )
     names = ("Model", "Sentences", "Loss of the whole model")
     facts = {name: str(result.about[name]) for name in names if name in result.about}
-    return Contents([figure], facts)
+    return Contents([alone, removed], facts)
 
 
 def loss_unit(result: Result) -> str:
@@ -138,6 +143,7 @@ def draw_importance(
     cumulative: pd.DataFrame | None = None,
     *,
     unit: str = LOSS_UNITS["next tokens"],
+    width: float = PAGE,
 ) -> Figure:
     """Above: change of loss with each head replaced alone, with intervals, a panel per site, one scale.
 
@@ -148,6 +154,7 @@ def draw_importance(
         cumulative: one row per order and number of heads, as `importance(...).cumulative` and
             `cumulative.csv`; None: nothing is drawn below.
         unit: what the loss is counted in.
+        width: of the figure in inches; both columns of a paper by default.
 
     Raises:
         InputError: one of them is no table, or lacks a column.
@@ -160,7 +167,7 @@ def draw_importance(
     heights = [0.8 + (0.24 if most <= _MOST_IN_FULL else 0.15) * most]
     heights += [] if cumulative is None else [_CURVE_HEIGHT]
     with style():
-        figure = blank(PAGE, sum(heights))
+        figure = blank(width, sum(heights))
         figure.set_layout_engine("constrained")
         above, *below = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[
             :, 0
@@ -168,6 +175,30 @@ def draw_importance(
         _draw_alone(above, heads, unit)
         if cumulative is not None:
             _draw_curves(below[0], cumulative, unit)
+    return figure
+
+
+def draw_removed(
+    cumulative: pd.DataFrame,
+    *,
+    unit: str = LOSS_UNITS["next tokens"],
+    width: float = PAGE,
+) -> Figure:
+    """Loss (logarithmic) and BLEU of the model by the number of heads removed, a line per order.
+
+    Args:
+        cumulative: one row per order and number of heads, as `importance(...).cumulative`.
+        unit: what the loss is counted in.
+        width: of the figure in inches; both columns of a paper by default.
+
+    Raises:
+        InputError: it is no table, or lacks a column.
+    """
+    check_table(cumulative, _CURVES, "importance(...).cumulative or cumulative.csv")
+    with style():
+        figure = blank(width, _CURVE_HEIGHT)
+        figure.set_layout_engine("constrained")
+        _draw_curves(figure.subfigures(1, 1), cumulative, unit)
     return figure
 
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from attnlab.core import Table, counted, shown
-from attnlab.figures import COLUMN, INK, blank, check_table, colour, style
+from attnlab.figures import COLUMN, INK, WIDE, blank, check_table, colour, style
 from attnlab.questions.inspect.question import MOVES, SHAPES, TOKENS
 from attnlab.reading import HEADS
 from attnlab.results import Contents, DrawnFigure, Result, TerminalTable, rows_shown
@@ -28,6 +28,8 @@ _HEADS_EXPLAINED = (
 )
 # So many words have a name beside their line; more would hide each other.
 _MOST_NAMED = 10
+# Inches.
+_HIGHEST = 3.4
 
 
 def contents(result: Result) -> Contents:
@@ -37,7 +39,7 @@ def contents(result: Result) -> Contents:
         "Cosine between the vectors of a word in two contexts, by layer; dashed: the mean cosine between "
         "different words (anisotropy), above which a word has something of its own."
     )
-    figures = [] if moved.empty else [DrawnFigure("moves", draw_moves(moved), caption)]
+    figures = [] if moved.empty else [DrawnFigure("moves", draw_moves(moved, width=WIDE), caption)]
     facts = {
         "Model": str(result.about["Model"]),
         "Words": " and ".join(str(len(words)) for words in result.details["words"]),
@@ -101,7 +103,7 @@ def draw_moves(moves: pd.DataFrame, *, width: float = COLUMN) -> Figure:
     check_table(moves, list(MOVES), "inspect(...).moves or moves.csv")
     forms = list(dict.fromkeys(moves["word"]))
     with style():
-        figure = blank(width, 0.75 * width)
+        figure = blank(width, min(0.75 * width, _HIGHEST))
         figure.set_layout_engine("constrained")
         axes = figure.subplots()
         sns.lineplot(

@@ -6,13 +6,15 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from attnlab.core import shown
-from attnlab.figures import INK, PAGE, blank, check_table, colour, panel, style
+from attnlab.figures import INK, PAGE, WIDE, blank, check_table, colour, panel, style
 from attnlab.questions.neighbours.question import MAP, NEIGHBOURS
 from attnlab.results import Contents, DrawnFigure, Result, TerminalTable
 
 _TOO_FEW = "There are too few words for a map; ask for more neighbours or words."
 # Names of more words than this would hide each other.
 MOST_NAMES = 150
+# Inches.
+_HIGHEST = 6.0
 
 
 def contents(result: Result) -> Contents:
@@ -21,7 +23,7 @@ def contents(result: Result) -> Contents:
         "The words and their neighbours at the first two principal components of their vectors."
     )
     figures = (
-        [] if result.map.empty else [DrawnFigure("map", draw_embedding_map(result.map), caption)]
+        [] if result.map.empty else [DrawnFigure("map", draw_embedding_map(result.map, width=WIDE), caption)]
     )
     return Contents(figures)
 
@@ -65,7 +67,7 @@ def draw_embedding_map(table: pd.DataFrame, *, width: float = PAGE) -> Figure:
         InputError: it is no table, a column is missing, or there are no words.
     """
     check_table(table, list(MAP), "the map of attnlab.neighbours", empty=_TOO_FEW)
-    height = 0.7 * width
+    height = min(0.7 * width, _HIGHEST)
     with style():
         figure = blank(width, height)
         axes = panel(figure, 0.5, 0.12, width - 0.65, height - 0.55)

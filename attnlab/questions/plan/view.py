@@ -17,7 +17,7 @@ from attnlab.budget import (
     same_figures,
 )
 from attnlab.core import BLEU_CHANGE, LOSS_CHANGE, Estimate, chance_in_words, counted
-from attnlab.figures import INK, blank, style
+from attnlab.figures import INK, PAGE, WIDE, blank, style
 from attnlab.questions.plan.question import EMPTY, MECHANISMS, NOTHING, SEARCHED
 from attnlab.results import Contents, DrawnFigure, Result, readable
 
@@ -33,9 +33,9 @@ _USED = 0.9
 # From this share of empty rows on a head is nearer to having no keys than to its family.
 _MOSTLY = 0.5
 DRAWN = {
-    L1_ERROR: "relative l1 error",
     LOSS_CHANGE: "change of loss per token",
     BLEU_CHANGE: "change of BLEU (greedy)",
+    L1_ERROR: "relative l1 error",
 }
 
 
@@ -43,9 +43,9 @@ def contents(result: Result) -> Contents:
     """What the page of a plan search shows."""
     figure = DrawnFigure(
         "plan",
-        draw_planning(result.summary),
-        "Error, and changes against full attention, by the keys per row on the held-out sentences, with "
-        "95 % intervals; those of the changes are paired.",
+        draw_planning(result.summary, width=WIDE),
+        "Error of each plan, and its changes against full attention (dotted), with 95 % intervals; those of "
+        "the changes are paired.",
     )
     return Contents([figure])
 
@@ -156,29 +156,56 @@ def _unused(budget: Any, rows: pd.DataFrame) -> str:
     )
 
 
-def draw_planning(summary: pd.DataFrame) -> Figure:
-    """Error and changes of loss and BLEU of each plan by the keys of its rows, with intervals.
+def draw_planning(summary: pd.DataFrame, *, width: float = PAGE) -> Figure:
+    """Changes of loss and BLEU and the error of each plan, with intervals.
 
-    Changes are against full attention, the intervals theirs: paired, and none of the loss itself.
+    Of one budget a row a plan, what costs least loss on top; of several a line a plan, by the keys of its
+    rows. Changes are against full attention, the intervals theirs: paired, and none of the loss itself.
+
+    Args:
+        summary: one row per plan and budget, as `plan(...).summary` and `summary.csv`.
+        width: of the figure in inches; both columns of a paper by default.
     """
     drawn = {estimate: label for estimate, label in DRAWN.items() if estimate.name in summary}
+    plans = summary[summary["mechanism"].isin(PLANS)]
+    alone = plans["budget"].nunique() == 1
     with style():
-        figure = blank(3.3 * len(drawn) + 1, 3.0)
+        figure = blank(width, 0.8 + 0.24 * len(plans) if alone else 3.0)
         figure.set_layout_engine("constrained")
-        panels = figure.subplots(1, len(drawn), squeeze=False)[0]
+        panels = figure.subplots(1, len(drawn), squeeze=False, sharey=alone)[0]
         for axes, (estimate, label) in zip(panels, drawn.items(), strict=True):
-            if estimate is not L1_ERROR:
-                axes.axhline(0, color=INK, linewidth=1, linestyle=":", label="full attention")
-            _draw(axes, summary, estimate, named=axes is panels[-1])
-            if estimate is L1_ERROR:
-                axes.set_ylim(bottom=0)
-            axes.set(xlabel="keys per row, counted", ylabel=label)
-        panels[-1].legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+            if alone:
+                _draw_rows(axes, plans, estimate, label)
+            else:
+                _draw_lines(axes, plans, estimate, label, named=axes is panels[-1])
+        if not alone:
+            panels[-1].legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        sns.despine(figure)
     return figure
 
 
-def _draw(axes: Axes, summary: pd.DataFrame, estimate: Estimate, *, named: bool) -> None:
-    plans = summary[summary["mechanism"].isin(PLANS)]
+def _draw_rows(axes: Axes, plans: pd.DataFrame, estimate: Estimate, label: str) -> None:
+    """A row a plan, with its interval."""
+    ordered = plans.sort_values(LOSS_CHANGE.name, ascending=False, kind="stable")
+    axes.set_yticks(range(len(ordered)), list(ordered["mechanism"]))
+    axes.set_ylim(-0.6, len(ordered) - 0.4)
+    if estimate is not L1_ERROR:
+        axes.axvline(0, color=INK, linewidth=1, linestyle=":")
+    for y, row in enumerate(ordered.to_dict("records")):
+        colour, marker = PLANS[row["mechanism"]]
+        axes.plot(estimate.ends(row), [y, y], color=colour, linewidth=1.2)
+        axes.plot(row[estimate.name], y, marker, color=colour, markersize=5)
+    if estimate is L1_ERROR:
+        axes.set_xlim(left=0)
+    axes.set_xlabel(label)
+
+
+def _draw_lines(
+    axes: Axes, plans: pd.DataFrame, estimate: Estimate, label: str, *, named: bool
+) -> None:
+    """A line a plan over budgets, with intervals."""
+    if estimate is not L1_ERROR:
+        axes.axhline(0, color=INK, linewidth=1, linestyle=":", label="full attention")
     colours, markers = ({plan: one[part] for plan, one in PLANS.items()} for part in (0, 1))
     axes.vlines(
         plans[VISIBLE_KEYS.name], plans[estimate.low], plans[estimate.high],
@@ -188,3 +215,6 @@ def _draw(axes: Axes, summary: pd.DataFrame, estimate: Estimate, *, named: bool)
         plans, x=VISIBLE_KEYS.name, y=estimate.name, hue="mechanism", style="mechanism", palette=colours,
         markers=markers, markeredgewidth=0, dashes=False, errorbar=None, ax=axes, legend=named,
     )  # fmt: skip
+    if estimate is L1_ERROR:
+        axes.set_ylim(bottom=0)
+    axes.set(xlabel="keys per row, counted", ylabel=label)

@@ -16,7 +16,7 @@ from attnlab.core import (
     counted,
     rounded,
 )
-from attnlab.figures import INK, PAGE, blank, check_table, style
+from attnlab.figures import INK, PAGE, WIDE, blank, check_table, style
 from attnlab.results import Contents, DrawnFigure, Result
 
 # Voita et al. 2019 prune as far as 0.15 BLEU below; 1,000 sentences cannot tell less than this apart.
@@ -55,7 +55,7 @@ def contents(result: Result) -> Contents:
     beside = ", beside as many heads closed at random" if there else ""
     figure = DrawnFigure(
         "curve",
-        draw_pruning(curve),
+        draw_pruning(curve, width=WIDE),
         f"Left: change of {measure} on the test part against the unpruned model by heads left, with paired "
         f"95 % intervals{beside}. Right: the share of each site's heads that a penalty leaves.",
     )
@@ -85,7 +85,7 @@ def answers(result: Result) -> list[str]:
     curve = result.curve
     penalties = no_better_than_random(curve)
     if not penalties:
-        return [smallest_model(curve)]
+        return smallest_model(curve)
     named = (
         f"penalt{'y' if len(penalties) == 1 else 'ies'} {', '.join(f'{p:g}' for p in penalties)}"
     )
@@ -93,7 +93,7 @@ def answers(result: Result) -> list[str]:
         f"At {named} the heads that the gates closed cost no less on the test part than as many random "
         "ones (one draw)."
     )
-    return [smallest_model(curve), random]
+    return [*smallest_model(curve), random]
 
 
 def no_better_than_random(curve: pd.DataFrame) -> list[float]:
@@ -105,22 +105,25 @@ def no_better_than_random(curve: pd.DataFrame) -> list[float]:
     return [float(penalty) for penalty in ahead.index[ahead <= 0]]
 
 
-def smallest_model(curve: pd.DataFrame) -> str:
-    """The model of fewest heads that costs little, chosen on validation, as a sentence."""
+def smallest_model(curve: pd.DataFrame) -> list[str]:
+    """The model of fewest heads that costs little, chosen on validation, then its penalty and test score."""
     translates = has_bleu(curve)
     within = f"{TOLERANCE} BLEU" if translates else f"{LOSS_TOLERANCE} loss a token"
     pruned = curve[curve["kind"] == "pruned"]
     if (pruned["heads_left"] == pruned["head_count"]).all():
-        return "No penalty closed a head."
+        return ["No penalty closed a head."]
     penalty = fewest_heads(curve)
     if penalty is None:
-        return f"No penalty that closed heads stayed within {within} of the unpruned model on validation."
+        return [
+            f"No penalty that closed heads stayed within {within} of the unpruned model on validation."
+        ]
     test = pruned[(pruned["penalty"] == penalty) & (pruned["split"] == "test")].iloc[0]
     scored = f"BLEU {test['bleu']:.1f}" if translates else f"loss {test['loss']:.2f}"
-    return (
-        f"Fewest heads within {within} of the model on validation: {test['heads_left']} "
-        f"(penalty {penalty:g}); test {scored}."
-    )
+    left, heads = test["heads_left"], counted(int(test["head_count"]), "head")
+    return [
+        f"{left} of {heads} are enough to stay within {within} of the unpruned model on validation.",
+        f"The penalty {penalty:g} leaves them; on the test part the model has {scored}.",
+    ]
 
 
 def has_bleu(curve: pd.DataFrame) -> bool:

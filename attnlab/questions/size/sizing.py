@@ -9,7 +9,7 @@ import pandas as pd
 from torch import nn
 from transformers import PreTrainedModel
 
-from attnlab.attention import AttentionAt, OwnAttention, attention_modules, make
+from attnlab.attention import AttentionAt, OwnAttention, attention_modules, make, parse
 from attnlab.budget import FULL
 from attnlab.core import InputError, options_of
 from attnlab.evaluation import versions_in_words
@@ -46,6 +46,9 @@ def size(source: Source, settings: SizeSettings) -> Result:
     Raises:
         InputError: no such source, attention whose heads are not known, or a mechanism without a form there.
     """
+    for name in settings.mechanisms:
+        # What is misspelt is refused before a model is looked for.
+        parse(name)
     model = skeleton_of(source)
     modules = replaceable_attention(model)
     parts = _attention_in(model, modules)

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from attnlab.core import counted
-from attnlab.figures import INK, PAGE, blank, check_table, colour, panel, style
+from attnlab.figures import INK, PAGE, WIDE, blank, check_table, colour, panel, style
 from attnlab.questions.size.question import GROWTH
 from attnlab.questions.size.sizing import BETWEEN
 from attnlab.results import Contents, DrawnFigure, Result
@@ -17,7 +17,7 @@ def contents(result: Result) -> Contents:
         "Multiply-adds of a pass over a text, both axes logarithmic: attention between its tokens by each "
         "mechanism, and everything else in the model."
     )
-    return Contents([DrawnFigure("growth", draw_growth(result.growth), caption)])
+    return Contents([DrawnFigure("growth", draw_growth(result.growth, width=WIDE), caption)])
 
 
 def answers(result: Result) -> list[str]:

@@ -1,7 +1,7 @@
 """What the viewer of a page is given of sentences: tokens, words, and weights as text, within a limit."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,7 +70,7 @@ def kept_viewer(
     told = heads(list(blocks))
     facts = {
         "title": shown(title),
-        "sites": SITE_NAMES,
+        "sites": _sites_in_words({site for _, site in kept.tokens}),
         "heads": told,
         "sentences": [
             _sentence(kept, number, block, outlined, second) for number, block in blocks.items()
@@ -103,6 +103,11 @@ def plain_heads(kept: KeptMatrices) -> Iterator[Facts]:
                 "controls": {"columns": [], "rows": []}, "bits": [], "offsets": [], "nearest": [], "best": [],
                 "bestBy": "",
             }  # fmt: skip
+
+
+def _sites_in_words(sites: Collection[Site]) -> dict[Site, str]:
+    """What stands above the matrices of each site; of an encoder alone no source has to be told."""
+    return {"encoder": "encoder self-attention"} if set(sites) == {"encoder"} else SITE_NAMES
 
 
 def script_json(value: Any) -> str:

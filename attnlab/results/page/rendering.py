@@ -133,7 +133,8 @@ class Overview:
         other_maps: of the other view of the keys, and what it is called.
         highlights: at most three heads.
         facts: of model, corpus and scores.
-        answers: what was found, a sentence each.
+        answers: what was found, in a sentence.
+        more: what else was found, a sentence each.
         words: the words of the maps, each with what it means.
     """
 
@@ -142,6 +143,7 @@ class Overview:
     highlights: tuple[Highlight, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
     answers: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
     words: tuple[tuple[str, str], ...] = ()
 
 

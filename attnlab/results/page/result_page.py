@@ -178,11 +178,10 @@ def write_contents(
         if not tables.get(shown.file, pd.DataFrame()).empty
     ]
     if first is not None and whole and whole[0].anchor == declared[0].name:
-        sections.append(replace(whole[0], anchor="first", tables=(_first_table(first),)))
-        whole[0] = replace(whole[0], heading="All columns")
+        sections += _first_and_all(first, whole[0])
     else:
         sections += whole[:1]
-        whole = whole[1:]
+    whole = whole[1:]
     if drawn[1:]:
         sections.append(Section("more", "More figures", "", figures=drawn[1:], folded=True))
     sections += [replace(section, folded=True) for section in whole]
@@ -196,7 +195,12 @@ def write_contents(
         },
         list(map(str, record.notes)),
         sections,
-        overview=replace(found.overview, answers=tuple(found.answers), facts=facts),
+        overview=replace(
+            found.overview,
+            answers=tuple(found.answers[:1]),
+            more=tuple(found.answers[1:]),
+            facts=facts,
+        ),
         viewer=None if found.viewer is None else found.viewer(),
         start=found.start,
     )
@@ -215,9 +219,20 @@ def _in_words(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _first_table(first: TerminalTable) -> PageTable:
+def _first_and_all(first: TerminalTable, section: Section) -> list[Section]:
+    """The table of a first screen, and folded behind it the whole one where that has more."""
+    (table,) = section.tables
     numeric = tuple(heading in first.numbers for heading in first.headings)
-    return PageTable(first.columns, first.rows[:MOST_ROWS], first.marked, numeric)
+    rows = first.rows[:MOST_ROWS]
+    names = {column.name for column in first.columns}
+    if len(rows) == len(table.rows) and names >= {column.name for column in table.columns}:
+        caption = "; ".join(filter(None, (first.marked, table.caption)))
+        return [replace(section, tables=(PageTable(first.columns, rows, caption, numeric),))]
+    shown = PageTable(first.columns, rows, first.marked, numeric)
+    return [
+        replace(section, anchor="first", tables=(shown,)),
+        replace(section, heading="All columns", folded=True),
+    ]
 
 
 def _section(shown: ShownTable, frame: pd.DataFrame, declared: Sequence[Table]) -> Section:

@@ -25,6 +25,7 @@ import { shortened } from "./elements.js";
  */
 
 const FONT = '11px "DejaVu Sans", Verdana, Arial, sans-serif';
+const MOST_CELL = 40;
 const TITLE = 18;
 const LABEL = 92;
 
@@ -62,7 +63,7 @@ export function drawSmall(canvas, matrix, side) {
  * @returns {Layout}
  */
 export function layoutOf(matrix, room) {
-  const cell = Math.max(2, Math.min(26, Math.floor((room - LABEL - TITLE - 8) / matrix.columns), Math.max(9, Math.floor(620 / matrix.rows))));
+  const cell = Math.max(2, Math.min(MOST_CELL, Math.floor((room - LABEL - TITLE - 8) / matrix.columns), Math.max(9, Math.floor(620 / matrix.rows))));
   const [left, top] = [LABEL + TITLE, LABEL + TITLE];
   return { cell, left, top, width: left + cell * matrix.columns + 8, height: top + cell * matrix.rows + 8 };
 }

@@ -19,6 +19,9 @@ import { showNeurons } from "./neurons.js";
  */
 
 const NOTHING = { row: null, column: null };
+// Pixels that the lines take beside the matrix, and that this needs at least to stand there.
+const LINES = 376;
+const LEAST = 400;
 
 export class HeadView {
   /**
@@ -130,7 +133,8 @@ export class HeadView {
   fill() {
     const [shown, state] = [this.shown, this.state];
     if (!shown || !state || !this.head) return;
-    this.layout = layoutOf(shown.matrix, byId("matrix-box").clientWidth);
+    const room = byId("kept").clientWidth;
+    this.layout = layoutOf(shown.matrix, room - LINES < LEAST ? room : room - LINES);
     const keys = Math.min(state.keys, mostKeys(shown.matrix));
     this.outline = outlineOf(shown, state.outline, keys);
     this.borders = bordersOf(shown.matrix, this.outline);
