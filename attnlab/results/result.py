@@ -218,13 +218,16 @@ class Result:
 
     def _write_page(self, folder: Path) -> Path:
         """Draws the figures and writes the page into a folder; returns the path of the page."""
+        found = self.contents()
+        # A page that is made of parts begins with tables of its own.
+        made_of_tables = found.tables is None or bool(found.tables)
         return write_contents(
             folder,
             self._record(),
             self._tables_by_file(),
-            self.contents(),
+            found,
             declared=self.asked.tables,
-            first=self._first_rows(),
+            first=self._first_rows() if made_of_tables else None,
             figures=FIGURES,
         )
 

@@ -157,7 +157,7 @@ def _pairs(result: Result) -> Iterator[Part]:
 
     if details["pairs"]:
         text = f"Source above, translation below; lines: links of the {details['links_of']}."
-        yield Part(Section("pairs", "Links in sentences", text), drawn)
+        yield Part(Section("pairs", "Links in sentences", text, folded=True), drawn)
 
 
 def _capital(text: str) -> str:

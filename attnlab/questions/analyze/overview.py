@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.core import HEAD_COLUMNS, Head, layer_name
+from attnlab.core import HEAD_COLUMNS, Head, counted, layer_name
 from attnlab.figures import marks_of_names
 from attnlab.labels import LABELS, NO_STRUCTURE, NO_STRUCTURE_MEANS, SINK_LABEL
 from attnlab.matrices import NO_FAMILY
@@ -78,12 +78,20 @@ def _maps(result: Result, keys: View) -> tuple[HeadMap, ...]:
     roles, structure = roles_of(result, keys), table_of(result, "structure", keys)
     if not roles.empty:
         cells = [(_role_cell(row), row["role"]) for row in head_rows(roles).to_dict("records")]
-        maps.append(_map(f"Closest role of each head{view}", cells, ROLE_STYLES))
+        caption = f"Closest role of each head{view}, in these {_sentences_of(result)}"
+        maps.append(_map(caption, cells, ROLE_STYLES))
     if not structure.empty:
         rows = structure_of_heads(structure).to_dict("records")
         cells = [(_shape_cell(row), row["structure"]) for row in rows]
         maps.append(_map(f"Shape of each head{view}", cells, SHAPE_STYLES))
     return tuple(maps)
+
+
+def _sentences_of(result: Result) -> str:
+    """How many sentences were read, and how long they are: a role depends on both."""
+    count = int(result.heads["sentences"].max())
+    rows = result.heads["rows"].max() / max(1, count)
+    return f"{counted(count, 'sentence')} of {rows:.0f} tokens on average"
 
 
 def _role_cell(row: Mapping[Any, Any]) -> Cell:

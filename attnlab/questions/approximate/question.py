@@ -204,6 +204,7 @@ QUESTION = Question(
     what="approximation",
     settings=ApproximationSettings,
     tables=(APPROXIMATION, BITS),
+    shows=("matrix", FAMILY.name, MEMBER.name, "nnz", "l1", "relative", BITS_PER_ROW.name),
     run="attnlab.questions.approximate.approximation:approximate",
     source="Attention matrices: .npz, .npy or .safetensors, one array or one of each layer, or "
     "matrices.safetensors of an analysis.",

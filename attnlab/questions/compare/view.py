@@ -522,7 +522,7 @@ def _handles(cases: Sequence[_Case]) -> Iterator[Line2D]:
 
 def _draw(axes: Axes, case: _Case, estimate: Estimate) -> str:
     """Draws every mechanism's figure; what is to be said of the scale."""
-    axes.grid(axis="y", color="#e5e7eb", linewidth=0.6)
+    axes.grid(axis="y", color=INK, alpha=0.12, linewidth=0.6)
     axes.set_axisbelow(True)
     rows = case.rows.to_dict("records")
     axes.set_yticks([case.heights[row["mechanism"]] for row in rows], list(map(case.label, rows)))

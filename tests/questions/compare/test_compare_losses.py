@@ -333,21 +333,18 @@ def test_the_answer_names_the_cheapest_that_can_be_used_everywhere() -> None:
         mechanism("bigbird", "calibrated", 0.2, heads=4), mechanism("band", "calibrated", 0.4),
         mechanism("linear", "calibrated", 0.5), mechanism("wide.json", "", 0.01, visible_keys=6.0),
     ]  # fmt: skip
-    said = answer_of(pd.DataFrame(rows))
-    assert said is not None
-    assert said.startswith(
-        "At 5 keys per row, band in place of 8 heads costs least loss of 2 mechanisms that can be used: "
-        "+0.4 [0.0, +1.0] a token."
-    )
-    assert said.endswith(
-        " Next is linear (+0.5 [0.0, +1.0]), a difference that is not tested here."
-    )
+    assert answer_of(pd.DataFrame(rows)) == [
+        "At 5 keys per row, band costs least loss: +0.4 [0.0, +1.0] a token.",
+        "It replaces 8 heads, the best of 2 mechanisms that can be used. Next is linear (+0.5 [0.0, +1.0]), a "
+        "difference that is not tested here.",
+    ]
     fitting = mechanism("mine.json", "", 0.01)
-    assert "mine.json in place of 8 heads" in str(answer_of(pd.DataFrame([*rows, fitting])))
-    alone = answer_of(pd.DataFrame([mechanism("band", "calibrated", 0.4, steps=1)]))
-    assert str(alone).startswith("At 5 keys per row and 1 batch of fine-tuning, band in place of 8")
-    assert "Next" not in str(alone)
-    assert answer_of(pd.DataFrame(rows[:2])) is None
+    assert "mine.json costs least loss" in answer_of(pd.DataFrame([*rows, fitting]))[0]
+    assert answer_of(pd.DataFrame([mechanism("band", "calibrated", 0.4, steps=1)])) == [
+        "At 5 keys per row and 1 batch of fine-tuning, band changes the loss by +0.4 [0.0, +1.0] a token.",
+        "It replaces 8 heads.",
+    ]
+    assert answer_of(pd.DataFrame(rows[:2])) == []
 
 
 def test_a_plan_may_see_as_many_keys_as_a_mechanism_that_was_set_for_the_budget() -> None:
@@ -366,12 +363,12 @@ def test_a_plan_may_see_as_many_keys_as_a_mechanism_that_was_set_for_the_budget(
         "full", "more.json (more keys)", "as.json (more keys)", "band (more keys)",
         "bigbird (more keys)", "top-k (oracle)",
     ]  # fmt: skip
-    (answer,) = table.answers
-    assert answer.startswith(
-        "At 5 keys per row, as.json with 5.75 keys on these sentences in place of 8 heads costs least loss "
-        "of 2 mechanisms that can be used: +0.2"
+    answer, details = table.answers
+    assert answer.startswith("At 5 keys per row, as.json costs least loss: +0.2")
+    assert details.startswith(
+        "It replaces 8 heads, the best of 2 mechanisms that can be used, with 5.75 keys per row on these "
+        "sentences. Next is band (+0.4"
     )
-    assert " Next is band (+0.4" in answer
     alone = rows[rows["mechanism"].isin(["full", "more.json"])]
     tables = Result("compare", "", {"summary": alone}, {}, (), {"budgets": [6, 5]}).terminal()
     (table,) = tables
@@ -392,22 +389,17 @@ def test_what_attends_like_the_best_is_named_beside_it_and_is_no_second() -> Non
         mechanism("performer", "calibrated", 0.55, visible_keys=math.nan),
         mechanism("strided", "calibrated", 0.5),
     ]  # fmt: skip
-    said = str(answer_of(pd.DataFrame(rows)))
-    assert said.startswith(
-        "At 5 keys per row, longformer (and what attends like it: band) in place of 8 heads costs least loss "
-        "of 3 mechanisms that can be used"
-    )
-    assert " Next is linear (+0.5 " in said
+    answer, said = answer_of(pd.DataFrame(rows))
+    assert answer.startswith("At 5 keys per row, longformer costs least loss")
+    assert "the best of 3 mechanisms that can be used. band attends alike. Next is linear" in said
     gain = {"loss_gain": 0.3, "loss_gain_low": 0.1, "loss_gain_high": 0.5}
     held = pd.DataFrame([*rows[:3], *({**row, **gain} for row in rows[3:])])
-    said = str(answer_of(held, "band"))
-    assert said.startswith(
-        "At 5 keys per row, band (and what attends like it: longformer) in place"
-    )
-    assert "Next is linear, a loss that is higher by +0.3000" in said
+    answer, said = answer_of(held, "band")
+    assert answer.startswith("At 5 keys per row, band costs")
+    assert "longformer attends alike. Next is linear, a loss that is higher by +0.3000" in said
     # Of a second, too, the name that others are held against stands.
     turned = pd.DataFrame([*({**row, "loss_gain": -0.3} for row in rows[:3]), *rows[3:]])
-    said = str(answer_of(turned.assign(loss_gain_low=-0.5, loss_gain_high=-0.1), "strided"))
+    _, said = answer_of(turned.assign(loss_gain_low=-0.5, loss_gain_high=-0.1), "strided")
     assert "Next is strided, a loss that is higher by +0.3000" in said
 
 
@@ -421,8 +413,9 @@ def test_the_mechanism_that_is_named_is_the_one_that_is_installed() -> None:
             source, (40,), sentences=texts[:3], calibration=texts[3:5], validation=texts[5:],
             mechanisms=("band", "longformer"), against=against, quick=True,
         )  # fmt: skip
-        answer, installing = found.contents().answers
-        assert f"{against} (and what attends like it: " in answer
+        answer, said, installing = found.contents().answers
+        assert f", {against} " in answer
+        assert " attends alike." in said
         assert f"'decoder': '{setting}" in installing
 
 
@@ -436,7 +429,7 @@ def test_a_budget_that_only_plans_fit_has_its_table(small_run: Path, tmp_path: P
     rows = [row[:2] for row in table.rows]
     assert rows[:2] == [("full", "3"), ("mine.json", "3")]
     assert {row[1] for row in rows[2:]} == {"5"}
-    assert table.answers[0].startswith("At 3 keys per row, mine.json in place of")
+    assert table.answers[0].startswith("At 3 keys per row, mine.json changes the loss by")
     alone = compare(
         small_run, (3,), sentences=SENTENCES, **QUICK, mechanisms=(), plans=(tmp_path / "mine.json",),
         quick=True,
@@ -469,7 +462,7 @@ def test_the_sentence_on_installing_gives_the_loss_of_the_row(
         (model, words), [3], sentences=texts[:3], calibration=texts[3:5], validation=texts[5:],
         mechanisms=[name], quick=True,
     )  # fmt: skip
-    (_, said) = found.contents().answers
+    *_, said = found.contents().answers
     assert said in next(iter(found.terminal())).answers
     call = re.search(r"attnlab\.attention\.install\(model, (\{.*?\})\)", said)
     assert call is not None
@@ -517,8 +510,9 @@ def test_a_plan_is_told_from_the_next_by_its_gain_and_one_with_more_keys_is_mark
     (table,) = result.terminal()
     labels = [row[0] for row in table.rows]
     assert labels == ["full", "wide.json (more keys)", "mine.json", "band"]
-    (said,) = table.answers
-    assert "+0.1 [0.0, +1.0] a token, -2.0 [-3.0, -1.0] of 72.3 BLEU" in said
+    answer, said = table.answers
+    assert answer.endswith(" +0.1 [0.0, +1.0] a token.")
+    assert " BLEU changes by -2.0 [-3.0, -1.0] of 72.3. " in said
     assert said.endswith(
         f" Next is band, a loss that is higher by +0.3000 [{low:+.4f}, +0.5000]{doubt}"
     )
@@ -530,17 +524,17 @@ def test_a_plan_is_told_from_the_next_by_its_gain_and_one_with_more_keys_is_mark
         rows[1] | gain | {"loss_gain": -0.3, "loss_gain_low": -0.5, "loss_gain_high": -low},
     ]
     held.append(mechanism("band", "calibrated", 0.4, sites="all", **bleus))
-    turned = answer_of(pd.DataFrame(held).assign(budget=5), "band")
-    assert str(turned).endswith(f", a loss that is higher by +0.3000 [{low:+.4f}, +0.5000]{doubt}")
+    _, turned = answer_of(pd.DataFrame(held).assign(budget=5), "band")
+    assert turned.endswith(f", a loss that is higher by +0.3000 [{low:+.4f}, +0.5000]{doubt}")
     # Of the keys of a plan with linear attention nothing is known.
     unknown = mechanism("linear.json", "", 0.0, sites="all", visible_keys=math.nan, **bleus)
     (table,) = Result(
         "compare", "", {"summary": pd.DataFrame([*rows, unknown])}, {}, (), {"against": "mine.json"}
     ).terminal()
     assert "linear.json (keys not counted)" in [row[0] for row in table.rows]
-    assert "mine.json in place of 8 heads" in table.answers[0]
+    assert "mine.json costs least loss" in table.answers[0]
     (alone,) = Result("compare", "", result.tables, {}, (), {"against": None}).terminal()
-    assert "not tested here" in alone.answers[0]
+    assert "not tested here" in alone.answers[1]
 
 
 def test_gains_are_those_of_the_row_that_is_named(

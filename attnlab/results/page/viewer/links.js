@@ -30,6 +30,7 @@ export function linksOfHeads() {
     }
     const back = make("a", { href: "#pair_1", text: "Show those of the chosen heads." });
     said.replaceChildren(`Links of head ${head} alone. `, back);
+    said.closest("details")?.setAttribute("open", "");
     said.scrollIntoView({ block: "start" });
   };
   addEventListener("hashchange", read);
