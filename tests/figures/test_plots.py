@@ -9,7 +9,9 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PathCollection, PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
@@ -27,6 +29,16 @@ HEADS = pd.DataFrame(
      ("cross", 0, 0, "monotone", "band")],
     columns=["site", "layer", "head", "role", "structure"],
 )  # fmt: skip
+
+
+def weak() -> pd.DataFrame:
+    """Roles of many heads, with strengths; the last one alone is confirmed."""
+    heads = pd.DataFrame({"site": "encoder", "layer": [n // 8 for n in range(24)], "head": [*range(8)] * 3})
+    strengths = [0.3 + n / 48 for n in range(23)] + [1.0]
+    heads = heads.assign(role=["sink", "positional"] * 12, strength=strengths, detail="", control=0.1)
+    return heads.assign(
+        confirmed=[False] * 23 + [True], statistic="mean_mass_fraction", value=0.5, control_kind="equal rows"
+    )
 
 
 def fits() -> pd.DataFrame:
@@ -73,6 +85,8 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "windows": lambda: plot.windows(fits()),
     "offsets": lambda: plot.offsets(offsets()),
     "offsets of content tokens": lambda: plot.offsets(offsets(), "content"),
+    "strengths": lambda: plot.distribution(weak()),
+    "matrices of a column": lambda: plot.matrices(torch.rand(7, 5, 6), width=plot.COLUMN, title="Heads"),
     "pareto": lambda: plot.pareto(priced()),
     "scaling": lambda: plot.scaling(timed()),
 }
@@ -90,6 +104,7 @@ def test_the_same_table_gives_the_same_bytes(name: str, kind: str, tmp_path: Pat
 @pytest.mark.parametrize("name", FIGURES)
 def test_no_text_leaves_the_figure(name: str) -> None:
     figure = FIGURES[name]()
+    figure.draw_without_rendering()
     drawn = figure.get_tightbbox(FigureCanvasAgg(figure).get_renderer())
     assert drawn.x0 >= 0
     assert drawn.y0 >= 0
@@ -128,6 +143,43 @@ def test_a_head_has_the_colour_of_each_of_its_labels() -> None:
     assert FUNCTIONS["monotone"].colour in cross
     encoder, _ = colours_of(plot.heads(HEADS, "structure"))
     assert encoder == {STRUCTURES[n].colour for n in ("band", "diffuse", "column", "rare_columns")}
+
+
+def test_a_head_that_is_not_confirmed_has_a_bar_as_long_as_its_strength() -> None:
+    table = weak()
+    (axes,) = plot.heads(table).axes
+    bars = {bar.get_xy(): bar.get_width() for bar in axes.patches}
+    np.testing.assert_allclose([*bars.values()], table["strength"][:-1])
+    assert [round(x) for x, _ in bars] == [*table["head"][:-1]]
+
+
+@pytest.mark.parametrize("by", ["role", "layer"])
+def test_a_distribution_has_a_stroke_at_the_figure_of_each_head(by: str) -> None:
+    table = weak()
+    (axes,) = plot.distribution(table, by=by).axes
+    drawn = [
+        group.get_offsets()[:, 0] for group in axes.collections if isinstance(group, PathCollection)
+    ]
+    expected = [rows["strength"].to_numpy() for _, rows in table.groupby(by, sort=by == "layer")]
+    for found, strengths in zip(drawn, expected, strict=True):
+        np.testing.assert_allclose(np.sort(found.data), np.sort(strengths))
+    violins = [group for group in axes.collections if isinstance(group, PolyCollection)]
+    assert len(violins) == (2 if by == "role" else 0), "of few heads their strokes are enough"
+
+
+def test_matrices_stand_three_to_a_column_in_one_scale() -> None:
+    weights = torch.rand(7, 5, 6) / 2
+    figure = plot.matrices(weights, width=plot.COLUMN)
+    *panels, scale = figure.axes
+    assert len(panels) == 7
+    assert figure.get_figwidth() == plot.COLUMN
+    grid = panels[0].get_gridspec()
+    assert (grid.nrows, grid.ncols) == (3, 3)
+    for axes, matrix in zip(panels, weights, strict=True):
+        (image,) = axes.images
+        assert image.get_clim() == (0, 1)
+        np.testing.assert_allclose(image.get_array(), matrix)
+    assert scale.get_xlabel().startswith("attention weight")
 
 
 def test_stripes_of_a_head_fill_its_cell_from_left_to_right() -> None:

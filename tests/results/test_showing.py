@@ -122,7 +122,8 @@ def test_a_run_reads_its_own_greedy_translation_where_none_is_given(small_run: P
     run, sentence = attnlab.load(small_run), "Maria sees the dog."
     shown = attnlab.show(run, sentence)
     assert {"encoder", "decoder", "cross"} == set(facts_on(shown)["sentences"][0]["sites"])
-    _, written = map(html.unescape, re.findall(r"<p dir="auto">(.*)</p>", shown.page.partition("<main>")[0]))
+    found = re.findall(r'<p dir="auto">(.*)</p>', shown.page.partition("<main>")[0])
+    _, written = map(html.unescape, found)
     # A model that was hardly trained never ends, and is stopped where it has the length for a picture.
     assert written
     assert run.translate(sentence, beams=1)[0].startswith(written)

@@ -5,8 +5,8 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
-from attnlab.core import HEAD_KEYS, Column, InputError, counted, layer_name
-from attnlab.figures import check_table, draw_heads
+from attnlab.core import HEAD_KEYS, SITES, Column, InputError, counted, layer_name
+from attnlab.figures import PAGE, WIDE, check_table, draw_heads
 from attnlab.questions.detect.question import (
     DETECTORS,
     GATE,
@@ -26,17 +26,11 @@ _LEGEND = "score; rows: layers, columns: heads"
 
 def contents(result: Result) -> Contents:
     """What the page of detectors shows."""
-    figures = [
-        DrawnFigure(
-            f"detectors_{site}",
-            draw_detectors(own),
-            f"Score of each head of {site} attention as what the panel names.",
-        )
-        for site, own in result.detectors.groupby("site", sort=False)
-        # Of cross-attention that had nothing to copy there is no score.
-        if _columns(own)
-    ]
-    return Contents(figures)
+    # Of cross-attention that had nothing to copy there is no score.
+    if not _columns(result.detectors):
+        return Contents()
+    text = "Score of each head as what the panel names; a row a layer, empty where nothing is scored."
+    return Contents([DrawnFigure("detectors", draw_detectors(result.detectors, width=WIDE), text)])
 
 
 def rows(result: Result) -> pd.DataFrame:
@@ -89,11 +83,12 @@ def answers(result: Result) -> list[str]:
     return found
 
 
-def draw_detectors(heads: pd.DataFrame) -> Figure:
+def draw_detectors(heads: pd.DataFrame, *, width: float = PAGE) -> Figure:
     """A map of layers and heads for each detector; where a layer has no such head nothing is drawn.
 
     Args:
-        heads: one row per head of one site, as `detect(...).detectors` and `detectors.csv`.
+        heads: one row per head, as `detect(...).detectors` and `detectors.csv`.
+        width: of the figure in inches; both columns of a paper by default.
 
     Raises:
         InputError: it is no table, lacks a column, or has no score.
@@ -103,19 +98,24 @@ def draw_detectors(heads: pd.DataFrame) -> Figure:
     if not there:
         msg = "No head has a score, so there is nothing to draw; detect in other sentences."
         raise InputError(msg)
-    layers, numbers = sorted(set(heads["layer"])), range(int(heads["head"].max()) + 1)
+    numbers, sites = range(int(heads["head"].max()) + 1), heads["site"].unique()
+    layers = [
+        (site, layer)
+        for site in (site for site in SITES if site in sites)
+        for layer in sorted(heads.loc[heads["site"] == site, "layer"].unique())
+    ]
     maps = [
-        heads.pivot(index="layer", columns="head", values=one.name).reindex(
+        heads.pivot(index=["site", "layer"], columns="head", values=one.name).reindex(
             index=layers, columns=numbers
         )
         for one in there
     ]
-    site = str(heads["site"].iloc[0])
     return draw_heads(
         torch.from_numpy(np.stack([one.to_numpy(dtype=np.float32) for one in maps])),
-        [layer_name(site, int(layer)) for layer in layers],
+        [layer_name(site, int(layer)) for site, layer in layers],
         [str(number) for number in numbers],
-        title=f"Scores of heads, {site}",
+        title=f"Scores of heads, {', '.join(sites)}",
         names=[one.heading for one in there],
         legend=_LEGEND,
+        width=width,
     )
