@@ -42,17 +42,17 @@ WORK = COLUMNS["multiply_adds"]
 LENGTH_RATIO = COLUMNS["length_ratio"]
 
 
-def _gain(name: str, measure: str, meaning: str, digits: int) -> Estimate:
-    heading, short = f"{measure} gain of another over this", f"{measure}\ngain"
+def _gain(name: str, heading: str, meaning: str, digits: int) -> Estimate:
     meaning = (
-        f"How much better another mechanism is than this row, which the result names (`searched` in a plan "
-        f"search): {meaning}, at the same heads and budget. Above 0 that one is better."
+        f"How much better the reference is than this row, a mechanism that the result names (`searched` in a "
+        f"plan search): {meaning}, at the same heads and budget. Above 0 the reference is better."
     )
+    short = heading.replace(" reference", "\nreference")
     return Estimate(Column(name, heading, meaning, digits, short, signed=True))
 
 
-LOSS_GAIN = _gain("loss_gain", "loss", "loss of this row less that of the other", 4)
-BLEU_GAIN = _gain("bleu_gain", "BLEU", "BLEU of the other row less that of this one", 2)
+LOSS_GAIN = _gain("loss_gain", "loss above reference", "loss of this row less that of it", 4)
+BLEU_GAIN = _gain("bleu_gain", "BLEU below reference", "its BLEU less that of this row", 2)
 TIME = COLUMNS["time_ratio"]
 STEPS = COLUMNS["steps"]
 # What is known of heads that a mechanism replaces together.

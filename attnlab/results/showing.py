@@ -102,7 +102,7 @@ def show(
             translation an encoder-decoder reads its own greedy one.
         other: the second of a pair, in place of a pair as `text`.
         head: the one to begin with, such as `encoder.0.3`; without it all of them.
-        sentence: of an analysis, the number of the sentence to begin with, from 0.
+        sentence: of an analysis, the number of the sentence to begin with, from 0; None: the first that is kept.
         device: the name of a device; None: a GPU if there is one and the model is read here.
         height: of the frame in a notebook, in pixels.
 
@@ -119,7 +119,7 @@ def show(
         if text is not None:
             msg = "A result shows the sentences that it kept; leave text out, or hand in the model."
             raise InputError(msg)
-        return _of_result(source, head, sentence or 0, height)
+        return _of_result(source, head, sentence, height)
     if text is None or sentence is not None:
         msg = "A model needs a text, as in attnlab.show(model, 'A text.'), and takes no number of a sentence."
         raise InputError(msg)
@@ -223,7 +223,9 @@ def _translated(loaded: Model, sentences: Sentences) -> Sentences:
     return replace(sentences, usable=tuple(written))
 
 
-def _of_result(result: Result, head: str | Head | None, sentence: int, height: int) -> HeadViewer:
+def _of_result(
+    result: Result, head: str | Head | None, sentence: int | None, height: int
+) -> HeadViewer:
     if not result.asked.keeps_matrices:
         msg = (
             f"A result of {result.question} keeps no matrices; give a result of analyze, or the model with a "
@@ -234,6 +236,7 @@ def _of_result(result: Result, head: str | Head | None, sentence: int, height: i
     if not kept:
         msg = "No matrices were kept; analyze with keep_matrices of at least 1."
         raise InputError(msg, options=["keep_matrices"])
+    sentence = kept[0] if sentence is None else sentence
     if sentence not in kept:
         numbers = ", ".join(map(str, kept))
         msg = f"The matrices of sentence {sentence} were not kept; choose from: {numbers}."

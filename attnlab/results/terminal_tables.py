@@ -46,6 +46,7 @@ class TerminalTable:
         answers: what was found, a sentence each, above the title.
         columns: what is declared of its columns, where that is known.
         marked: what the mark behind a figure says; empty without marks.
+        words: what else is said of the cells, as the last part of the legend.
     """
 
     headings: tuple[str, ...]
@@ -59,6 +60,7 @@ class TerminalTable:
     answers: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     marked: str = ""
+    words: str = ""
 
 
 def rows_shown(
@@ -134,6 +136,7 @@ def first_rows(
         else None,
         columns=tuple(column for column, _, _ in shown),
         marked=marked,
+        words="; ".join(legend),
     )
 
 

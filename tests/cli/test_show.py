@@ -31,7 +31,7 @@ def test_the_page_stands_in_the_current_folder_and_is_replaced_only_when_asked(
 
 
 def test_the_folder_of_an_analysis_shows_its_kept_sentences(
-    attnlab: Command, model: Path, tmp_path: Path, no_page: None
+    attnlab: Command, model: Path, tmp_path: Path
 ) -> None:
     found, sizes, page = tmp_path / "found", tmp_path / "sizes", tmp_path / "page.html"
     planted_analysis().save(found)

@@ -40,14 +40,14 @@ _LEGEND = (
         (
             "role_figure",
             "closest role",
-            f"none below strength {NAMED_FROM}; control: the largest of its controls",
+            f"strength: 0 at its control, 1 at its threshold; none below {NAMED_FROM}",
         ),
     ),
     (
-        (MARK, MARK, "confirmed against controls"),
-        (MARK_WITHOUT_CONTROLS, MARK_WITHOUT_CONTROLS, "confirmed, no control"),
+        (MARK, MARK, "95 % interval above the threshold, and those of controls not"),
+        (MARK_WITHOUT_CONTROLS, MARK_WITHOUT_CONTROLS, "the same without a control"),
     ),
-    (("shape", "shape", "the family of matrices that takes the fewest bits per row, or none"),),
+    (("shape", "shape", "the family that describes the matrices in the fewest bits, or none"),),
     (
         (
             ABLATION_CHANGE.name,

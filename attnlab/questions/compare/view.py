@@ -128,6 +128,8 @@ def legend(result: Result) -> list[str]:
     widths = shown["replaced_heads"]
     fewer = widths[widths > 0].nunique() > 1
     below = ["rows of fewer sites below"] if fewer else []
+    if against := result.details.get("against"):
+        below.append(f"reference: {against}")
     return below + [f"{name}: {meaning}" for name, meaning in meanings.items() if name in names]
 
 

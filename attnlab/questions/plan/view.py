@@ -65,9 +65,18 @@ def answers(result: Result) -> list[str]:
 
 
 def rows(result: Result) -> pd.DataFrame:
-    """The plans of each budget; full attention stands at the only one there is."""
-    budgets = result.summary["budget"].dropna().unique()
-    return result.summary.assign(budget=budgets[0]) if len(budgets) == 1 else result.summary
+    """Full attention, then the plans of each budget by loss; it stands at the only budget there is."""
+    summary = result.summary
+    budgets = summary["budget"].dropna().unique()
+    summary = summary.assign(budget=budgets[0]) if len(budgets) == 1 else summary
+    by_loss = summary.assign(full=summary["mechanism"] != FULL)
+    order = by_loss.sort_values(["full", "budget", LOSS_CHANGE.name], kind="stable").index
+    return summary.loc[order]
+
+
+def legend(_: Result) -> list[str]:
+    """What the words of the table mean."""
+    return ["searched: the plan that the search found, which is the reference"]
 
 
 def _cost(budget: Any, rows: pd.DataFrame) -> str:

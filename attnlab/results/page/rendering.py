@@ -55,7 +55,7 @@ class PageTable:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with a text, tables and figures; folded where readers open it."""
+    """A heading with tables, a note below them, figures and a text; folded where readers open it."""
 
     anchor: str
     heading: str
@@ -63,6 +63,7 @@ class Section:
     tables: tuple[PageTable, ...] = ()
     figures: tuple[PageFigure, ...] = field(default_factory=tuple)
     folded: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -227,10 +227,11 @@ def _first_and_all(first: TerminalTable, section: Section) -> list[Section]:
     names = {column.name for column in first.columns}
     if len(rows) == len(table.rows) and names >= {column.name for column in table.columns}:
         caption = "; ".join(filter(None, (first.marked, table.caption)))
-        return [replace(section, tables=(PageTable(first.columns, rows, caption, numeric),))]
+        only = PageTable(first.columns, rows, caption, numeric)
+        return [replace(section, tables=(only,), note=first.words)]
     shown = PageTable(first.columns, rows, first.marked, numeric)
     return [
-        replace(section, anchor="first", tables=(shown,)),
+        replace(section, anchor="first", tables=(shown,), note=first.words),
         replace(section, heading="All columns", folded=True),
     ]
 

@@ -516,7 +516,7 @@ def test_a_plan_is_told_from_the_next_by_its_gain_and_one_with_more_keys_is_mark
     assert said.endswith(
         f" Next is band, a loss that is higher by +0.3000 [{low:+.4f}, +0.5000]{doubt}"
     )
-    (gain_at,) = (index for index, name in enumerate(table.headings) if "gain" in name)
+    (gain_at,) = (index for index, name in enumerate(table.headings) if "above" in name)
     assert [row[gain_at] for row in table.rows] == ["", "", "", "+0.30"]
     # The row that others are held against may be the second.
     held = [
