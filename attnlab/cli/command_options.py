@@ -226,6 +226,7 @@ def check_source_exists(source: str, *, matrices: bool = False) -> None:
 
 
 def holds_model(folder: Path) -> bool:
+    """Whether a folder holds a run or a transformers model."""
     return any((folder / name).is_file() for name in _MODEL_FILES)
 
 

@@ -60,7 +60,8 @@ def draw_heads(
     """
     names, queries, keys = _given_or_numbers(weights, names, queries, keys)
     if width is not None:
-        return _draw_narrow(weights, names, queries, keys, title, legend, width)
+        named = (names, queries, keys)
+        return _draw_narrow(weights, named, title=title, legend=legend, width=width)
     cell = 0.19 if max(len(queries), len(keys)) <= 24 else 0.15
     width, height = max(cell * len(keys), 1.0), max(cell * len(queries), 0.8)
     left = 0.12 + _CHARACTER * max(map(len, map(short, queries)))
@@ -90,14 +91,14 @@ def draw_heads(
 
 def _draw_narrow(
     weights: Float[Tensor, "head query key"],
-    names: Sequence[str],
-    queries: Sequence[str],
-    keys: Sequence[str],
+    named: tuple[Sequence[str], ...],
+    *,
     title: str,
     legend: str,
     width: float,
 ) -> Figure:
-    """Heads three to a column, with their tokens at the border."""
+    """Heads three to a column, with their tokens at the border; names are of heads, queries and keys."""
+    names, queries, keys = named
     columns = min(len(names), max(1, round(3 * width / COLUMN)))
     rows = math.ceil(len(names) / columns)
     below = _CHARACTER * max(map(len, map(short, keys)))

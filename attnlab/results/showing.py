@@ -102,7 +102,7 @@ def show(
             translation an encoder-decoder reads its own greedy one.
         other: the second of a pair, in place of a pair as `text`.
         head: the one to begin with, such as `encoder.0.3`; without it all of them.
-        sentence: of an analysis, the number of the sentence to begin with, from 0; None: the first that is kept.
+        sentence: of an analysis, the number of the kept sentence to begin with, from 0; None: the first.
         device: the name of a device; None: a GPU if there is one and the model is read here.
         height: of the frame in a notebook, in pixels.
 

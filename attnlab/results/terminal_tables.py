@@ -92,8 +92,8 @@ def first_rows(
 
     Args:
         frame: rows of the table.
-        columns: those to show, the first `MOST_COLUMNS` of them, `head` for the address of a head; left out is
-            what is empty, or the same in all rows.
+        columns: those to show, the first `MOST_COLUMNS` of them, `head` for the address of a head; what is
+            empty, or the same in all rows, is left out.
         file: the name of that which has all rows.
         leading: name of the figure that is shown with its interval; the first one that there is where it has
             no value.

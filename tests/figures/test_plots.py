@@ -33,11 +33,18 @@ HEADS = pd.DataFrame(
 
 def weak() -> pd.DataFrame:
     """Roles of many heads, with strengths; the last one alone is confirmed."""
-    heads = pd.DataFrame({"site": "encoder", "layer": [n // 8 for n in range(24)], "head": [*range(8)] * 3})
+    heads = pd.DataFrame(
+        {"site": "encoder", "layer": [n // 8 for n in range(24)], "head": [*range(8)] * 3}
+    )
     strengths = [0.3 + n / 48 for n in range(23)] + [1.0]
-    heads = heads.assign(role=["sink", "positional"] * 12, strength=strengths, detail="", control=0.1)
+    heads = heads.assign(
+        role=["sink", "positional"] * 12, strength=strengths, detail="", control=0.1
+    )
     return heads.assign(
-        confirmed=[False] * 23 + [True], statistic="mean_mass_fraction", value=0.5, control_kind="equal rows"
+        confirmed=[False] * 23 + [True],
+        statistic="mean_mass_fraction",
+        value=0.5,
+        control_kind="equal rows",
     )
 
 
@@ -86,7 +93,9 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "offsets": lambda: plot.offsets(offsets()),
     "offsets of content tokens": lambda: plot.offsets(offsets(), "content"),
     "strengths": lambda: plot.distribution(weak()),
-    "matrices of a column": lambda: plot.matrices(torch.rand(7, 5, 6), width=plot.COLUMN, title="Heads"),
+    "matrices of a column": lambda: plot.matrices(
+        torch.rand(7, 5, 6), width=plot.COLUMN, title="Heads"
+    ),
     "pareto": lambda: plot.pareto(priced()),
     "scaling": lambda: plot.scaling(timed()),
 }

@@ -71,8 +71,8 @@ def _check_texts(source: str, sentence: str | None, other: str | None, *, analys
     """Raises InputError for an empty text, one beside an analysis, and none for a model."""
     if analysis and sentence is not None:
         msg = (
-            f"{source} is an analysis and shows the sentences that it kept; leave {briefly(sentence)} out, or "
-            "give the model."
+            f"{source} is a result and shows the sentences that it kept; leave {briefly(sentence)} out, "
+            "or give the model."
         )
         raise InputError(msg)
     if not analysis and sentence is None:

@@ -235,7 +235,13 @@ def draw_distribution(
         figure = blank(width, 0.55 + 0.24 * len(order))
         figure.set_layout_engine("constrained")
         axes = figure.subplots()
-        drawn: dict[str, Any] = {"x": value, "y": "group", "order": order, "hue": "group", "ax": axes}
+        drawn: dict[str, Any] = {
+            "x": value,
+            "y": "group",
+            "order": order,
+            "hue": "group",
+            "ax": axes,
+        }
         drawn |= {"palette": colours, "legend": False}
         if len(many):
             sns.violinplot(many, inner=None, cut=0, linewidth=0, alpha=0.35, width=0.9, **drawn)

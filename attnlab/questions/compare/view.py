@@ -190,13 +190,21 @@ def answer_of(rows: pd.DataFrame, against: str | None = None) -> list[str]:
         said = f"costs least loss: {figure}" if several else f"changes the loss by {figure}"
         said += " a token"
     lead = f"At {counted(int(row['budget']), 'key')} per row{tuned}, {row['mechanism']} {said}."
-    details = (*_standing(row, known, alike), *_bleu(row, rows), *_next(known, row, lost, against, rows))
+    details = (
+        *_standing(row, known, alike),
+        *_bleu(row, rows),
+        *_next(known, row, lost, against, rows),
+    )
     return [lead, " ".join(details)]
 
 
 def _standing(row: Mapping[Any, Any], known: pd.DataFrame, alike: Sequence[str]) -> Iterator[str]:
     """What the best mechanism replaces, out of how many it is the best, and which attend like it."""
-    among = f", the best of {counted(len(known), 'mechanism')} that can be used" if len(known) > 1 else ""
+    among = (
+        f", the best of {counted(len(known), 'mechanism')} that can be used"
+        if len(known) > 1
+        else ""
+    )
     keys = row[VISIBLE_KEYS.name]
     beyond = ""
     if over_budget(keys, int(row["budget"])):

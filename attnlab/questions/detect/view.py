@@ -29,7 +29,9 @@ def contents(result: Result) -> Contents:
     # Of cross-attention that had nothing to copy there is no score.
     if not _columns(result.detectors):
         return Contents()
-    text = "Score of each head as what the panel names; a row a layer, empty where nothing is scored."
+    text = (
+        "Score of each head as what the panel names; a row a layer, empty where nothing is scored."
+    )
     return Contents([DrawnFigure("detectors", draw_detectors(result.detectors, width=WIDE), text)])
 
 

@@ -46,7 +46,7 @@ def contents(result: Result) -> Contents:
     alone = DrawnFigure(
         "importance",
         draw_importance(result.replaced, unit=unit, width=WIDE),
-        "Change of loss with each head replaced alone, with its 95 % interval; right of 0 the model needs it.",
+        "Change of loss with each head replaced alone, and its 95 % interval; right of 0 it is needed.",
     )
     removed = DrawnFigure(
         "removed",

@@ -23,7 +23,9 @@ def contents(result: Result) -> Contents:
         "The words and their neighbours at the first two principal components of their vectors."
     )
     figures = (
-        [] if result.map.empty else [DrawnFigure("map", draw_embedding_map(result.map, width=WIDE), caption)]
+        []
+        if result.map.empty
+        else [DrawnFigure("map", draw_embedding_map(result.map, width=WIDE), caption)]
     )
     return Contents(figures)
 

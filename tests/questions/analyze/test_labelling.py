@@ -289,7 +289,12 @@ def test_the_command(tmp_path: Path, ignore: bool) -> None:
     views = (CONTENT, ALL) if ignore else (ALL, CONTENT)
     names = [VIEW_NAMES[keys] for keys in views]
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert re.findall("<figcaption>Closest role of each head, ([^<]+?), in these [0-9]+ sentence", page) == names
+    assert (
+        re.findall(
+            "<figcaption>Closest role of each head, ([^<]+?), in these [0-9]+ sentence", page
+        )
+        == names
+    )
     for name in ("labels", "controls", "structure"):
         table = pd.read_csv(tmp_path / "out" / f"{name}.csv")
         assert list(dict.fromkeys(table["keys"])) == list(views), name

@@ -335,8 +335,10 @@ def test_the_answer_names_the_cheapest_that_can_be_used_everywhere() -> None:
     ]  # fmt: skip
     assert answer_of(pd.DataFrame(rows)) == [
         "At 5 keys per row, band costs least loss: +0.4 [0.0, +1.0] a token.",
-        "It replaces 8 heads, the best of 2 mechanisms that can be used. Next is linear (+0.5 [0.0, +1.0]), a "
-        "difference that is not tested here.",
+        (
+            "It replaces 8 heads, the best of 2 mechanisms that can be used. "
+            "Next is linear (+0.5 [0.0, +1.0]), a difference that is not tested here."
+        ),
     ]
     fitting = mechanism("mine.json", "", 0.01)
     assert "mine.json costs least loss" in answer_of(pd.DataFrame([*rows, fitting]))[0]

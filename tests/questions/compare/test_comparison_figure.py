@@ -132,7 +132,11 @@ def test_a_plan_is_marked_only_where_it_sees_few_enough_keys(
     ringed = [[x for x, _ in markers(figure, panel, rings=True)] for panel in (0, 2)]
     assert ringed == [[0.4], [0.05]]
     apart = [
-        [one.get_text() for one in figure.axes[panel].get_yticklabels() if one.get_position()[1] < 0]
+        [
+            one.get_text()
+            for one in figure.axes[panel].get_yticklabels()
+            if one.get_position()[1] < 0
+        ]
         for panel in (0, 2)
     ]
     assert sorted(apart[0]) == ["mine (more keys)", "top-k (oracle)"]
@@ -199,8 +203,10 @@ def test_the_page_names_the_nearest_that_can_be_used() -> None:
     ]  # fmt: skip
     assert answers(rows) == [
         "At 5 keys per row, band is nearest to full attention: output error 0.20 [0.50, 0.50].",
-        "It replaces 4 heads, the best of 2 mechanisms that can be used. Next is linear (0.35 [0.50, 0.50]), a "
-        "difference that is not tested here.",
+        (
+            "It replaces 4 heads, the best of 2 mechanisms that can be used. "
+            "Next is linear (0.35 [0.50, 0.50]), a difference that is not tested here."
+        ),
     ]
     assert answers(rows[:2]) == []
 
