@@ -212,7 +212,7 @@ class Command(_PlainHelp, TyperCommand):
 
 def _no_number(error: Any, params: Iterable[Any]) -> str:
     """What to type in place of a word that is no number; empty for other errors."""
-    faults = getattr(error.__cause__, "errors", list)()
+    faults: list[Any] = getattr(error.__cause__, "errors", list)()
     if not faults or faults[0]["type"] not in _NUMBERS:
         return ""
     word, flag = str(faults[0]["input"]), error.param.opts[0]

@@ -145,7 +145,7 @@ def test_a_pruning_says_where_random_heads_do_as_well(
     measure: str, random: list[float | None], named: str | None
 ) -> None:
     curve = pruning(measure, [5.0, 6.5 if measure == "bleu" else 6.0, 6.0], random)
-    _, _, *said = prune_answers(Result("prune", "pruning", {"curve": curve}))
+    _, *said = prune_answers(Result("prune", "pruning", {"curve": curve}))
     sentence = (
         f"At {named} the heads that the gates closed cost no less on the test part than as many random ones "
         "(one draw)."

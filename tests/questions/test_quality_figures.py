@@ -24,6 +24,12 @@ def bars(axes: Axes) -> set[tuple[float, float]]:
     return {(float(one[0][1]), float(one[1][1])) for one in segments}
 
 
+def rows(axes: Axes) -> set[tuple[float, float]]:
+    """Left and right ends of the horizontal intervals."""
+    drawn = ([*map(float, line.get_xdata())] for line in axes.lines)
+    return {(low, high) for low, high in (ends for ends in drawn if len(ends) == 2) if low != high}
+
+
 def check_text_fits(figure: Figure) -> None:
     figure.draw_without_rendering()
     drawn = figure.get_tightbbox(FigureCanvasAgg(figure).get_renderer())
@@ -91,15 +97,23 @@ def scores(*, bleu: bool) -> pd.DataFrame:
     return table if bleu else table[[name for name in table if not name.startswith("bleu")]]
 
 
+@pytest.mark.parametrize("budgets", [1, 2])
 @pytest.mark.parametrize("bleu", [True, False])
-def test_intervals_of_plans_are_those_of_the_change(bleu: bool) -> None:
+def test_intervals_of_plans_are_those_of_the_change(bleu: bool, budgets: int) -> None:
     table = scores(bleu=bleu)
-    names = ["error", "loss_change", *(["bleu_change"] if bleu else [])]
+    if budgets > 1:
+        table = pd.concat([table, table[1:].assign(budget=5, visible_keys=4.9)])
+    names = ["loss_change", *(["bleu_change"] if bleu else []), "error"]
     figure = draw_planning(table)
     own = table[table["mechanism"] != "full"]
     for axes, drawn in zip(figure.axes, names, strict=True):
-        assert bars(axes) == set(zip(own[f"{drawn}_low"], own[f"{drawn}_high"], strict=True))
-    assert figure.axes[-1].get_ylabel().startswith("change of BLEU" if bleu else "change of loss")
+        ends = set(zip(own[f"{drawn}_low"], own[f"{drawn}_high"], strict=True))
+        assert ends == (bars(axes) if budgets > 1 else rows(axes))
+    first = figure.axes[0]
+    assert (first.get_ylabel() or first.get_xlabel()) == "change of loss per token"
+    if budgets == 1:
+        plans = [label.get_text() for label in first.get_yticklabels()]
+        assert plans == ["band", "longformer", "searched"], "what costs least loss stands on top"
     check_text_fits(figure)
 
 

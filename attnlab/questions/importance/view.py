@@ -198,7 +198,7 @@ def draw_removed(
     with style():
         figure = blank(width, _CURVE_HEIGHT)
         figure.set_layout_engine("constrained")
-        _draw_curves(figure.subfigures(1, 1), cumulative, unit)
+        _draw_curves(figure.subfigures(1, 1, squeeze=False)[0, 0], cumulative, unit)
     return figure
 
 
