@@ -1,6 +1,7 @@
 """Heat maps of attention matrices with their tokens on both axes."""
 
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ MOST_COLUMNS = 4
 _PAGE_WIDTH = 14.8
 # Inches of a character of a label.
 _CHARACTER = 0.068
+# Characters of a legend in an inch.
+_PER_INCH = 15
 # Inches of a second line of a name.
 _LINE = 0.15
 LONGEST_LABEL = 12
@@ -122,7 +125,7 @@ def _draw_narrow(
             mpl.cm.ScalarMappable(WEIGHTS, _COLOURS), ax=figure.axes, location="bottom",
             ticks=_TICKS, format="{x:g}", shrink=0.5, aspect=30,
         )  # fmt: skip
-        bar.set_label(legend, fontsize=7)
+        bar.set_label(textwrap.fill(legend, int(_PER_INCH * width)), fontsize=7)
     return figure
 
 

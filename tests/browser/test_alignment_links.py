@@ -63,6 +63,7 @@ def test_without_javascript_the_chosen_heads_are_seen(
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(path.as_uri())
+    page.click("#pairs summary:has(h2)")
     chosen = page.locator('g[id^="pair_1-links-chosen-"] path')
     assert chosen.count() > 0
     assert all(chosen.nth(n).is_visible() for n in range(chosen.count()))

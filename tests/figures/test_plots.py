@@ -87,15 +87,15 @@ def timed() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["mechanism", "tokens", "seconds_both", "peak_bytes"])
 
 
+MATRICES = torch.arange(7 * 5 * 6).view(7, 5, 6) / 420
+
 FIGURES: dict[str, Callable[[], Figure]] = {
     "heads": lambda: plot.heads(HEADS),
     "windows": lambda: plot.windows(fits()),
     "offsets": lambda: plot.offsets(offsets()),
     "offsets of content tokens": lambda: plot.offsets(offsets(), "content"),
     "strengths": lambda: plot.distribution(weak()),
-    "matrices of a column": lambda: plot.matrices(
-        torch.rand(7, 5, 6), width=plot.COLUMN, title="Heads"
-    ),
+    "matrices of a column": lambda: plot.matrices(MATRICES, width=plot.COLUMN, title="Heads"),
     "pareto": lambda: plot.pareto(priced()),
     "scaling": lambda: plot.scaling(timed()),
 }
@@ -177,14 +177,13 @@ def test_a_distribution_has_a_stroke_at_the_figure_of_each_head(by: str) -> None
 
 
 def test_matrices_stand_three_to_a_column_in_one_scale() -> None:
-    weights = torch.rand(7, 5, 6) / 2
-    figure = plot.matrices(weights, width=plot.COLUMN)
+    figure = plot.matrices(MATRICES, width=plot.COLUMN)
     *panels, scale = figure.axes
     assert len(panels) == 7
     assert figure.get_figwidth() == plot.COLUMN
     grid = panels[0].get_gridspec()
     assert (grid.nrows, grid.ncols) == (3, 3)
-    for axes, matrix in zip(panels, weights, strict=True):
+    for axes, matrix in zip(panels, MATRICES, strict=True):
         (image,) = axes.images
         assert image.get_clim() == (0, 1)
         np.testing.assert_allclose(image.get_array(), matrix)

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.usefixtures("as_users_call_it")
 # Each function with what is asked of it first, and a place that the error names.
 TABLES: dict[str, tuple[Callable[[Any], object], str]] = {
     "comparison": (lambda table: plot.comparison(table, "encoder"), "compare(...).summary"),
+    "distribution": (plot.distribution, "analyze(...).summary"),
     "embedding_map": (plot.embedding_map, "attnlab.neighbours"),
     "heads": (plot.heads, "analyze(...).summary"),
     "importance": (lambda table: plot.importance(table, CUMULATIVE), "importance(...).replaced"),
