@@ -505,8 +505,8 @@ def _mark_best(axes: Axes, case: _Case, estimate: Estimate) -> None:
         [value], [y], "o", color=colour, fillstyle="none", markersize=8.5, markeredgewidth=1.1
     )
     low, high = (value if pd.isna(end) else end for end in estimate.ends(best))
-    at = axes.transLimits.transform(axes.transScale.transform((value, 0)))[0]
-    left = at > 0.6
+    across = axes.transScale + axes.transLimits
+    left = across.transform((low, 0))[0] > 1 - across.transform((high, 0))[0]
     axes.annotate(
         f"{value:.2f}", (low if left else high, y), xytext=(-7 if left else 7, 0),
         textcoords="offset points", color=colour, ha="right" if left else "left", va="center",
