@@ -75,7 +75,7 @@ def test_without_controls_nothing_is_said_of_significance_and_what_is_confirmed_
     assert list(marked(found)) == [True, True, False, False]
     assert list(head_rows(found)["mark"]) == ["(✓)", "(✓)", "", ""]
     words = legend_words(head_rows(found))
-    assert words["(✓)"] == "confirmed, no control"
+    assert words["(✓)"] == "the same without a control"
     assert "✓" not in words
     (key,) = draw_heads(found).legends
     assert key.get_title().get_text() == "pale: not confirmed; controls were left out"
@@ -190,7 +190,7 @@ def test_heads_of_an_untrained_model_that_are_broad_are_no_finding() -> None:
         "4 broad are confirmed without a control."
     )
     (key,) = draw_heads(found).legends
-    assert key.get_title().get_text() == "pale: not confirmed against controls"
+    assert key.get_title().get_text() == "pale: not confirmed against controls; bar: strength"
     quick = summary(BROAD.assign(function="broad", status="confirmed", **WITHOUT_CONTROLS))
     assert describe_roles(quick) == "4 of 4 heads have a role that is confirmed: 4 broad."
 
