@@ -40,12 +40,12 @@ _LEGEND = (
         (
             "role_figure",
             "closest role",
-            f"strength: 0 at its control, 1 at its threshold; none below {NAMED_FROM}",
+            f"none below a strength of {NAMED_FROM} (0 at its control, 1 at its threshold)",
         ),
     ),
     (
-        (MARK, MARK, "95 % interval above the threshold, and those of controls not"),
-        (MARK_WITHOUT_CONTROLS, MARK_WITHOUT_CONTROLS, "the same without a control"),
+        (MARK, MARK, "interval above threshold, controls below"),
+        (MARK_WITHOUT_CONTROLS, MARK_WITHOUT_CONTROLS, "above threshold, no control"),
     ),
     (("shape", "shape", "the family that describes the matrices in the fewest bits, or none"),),
     (

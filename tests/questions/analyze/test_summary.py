@@ -75,10 +75,12 @@ def test_without_controls_nothing_is_said_of_significance_and_what_is_confirmed_
     assert list(marked(found)) == [True, True, False, False]
     assert list(head_rows(found)["mark"]) == ["(✓)", "(✓)", "", ""]
     words = legend_words(head_rows(found))
-    assert words["(✓)"] == "the same without a control"
+    assert words["(✓)"] == "above threshold, no control"
     assert "✓" not in words
     (key,) = draw_heads(found).legends
-    assert key.get_title().get_text() == "pale: not confirmed; controls were left out"
+    assert (
+        key.get_title().get_text() == "pale: not confirmed; controls were left out; bar: strength"
+    )
 
 
 def test_a_strength_that_could_not_be_measured_is_not_shown_as_0() -> None:
