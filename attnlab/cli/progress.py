@@ -33,7 +33,7 @@ class Tell(Protocol):
 
 
 @contextmanager
-def progress_bars(*, shown: bool = True, announced: bool = False) -> Iterator[Tell]:
+def progress_bars(*, shown: bool = True, announced: bool = False, at: str = "") -> Iterator[Tell]:
     """Yields a function that shows how far each kind of work is, with the time that remains.
 
     On a terminal it moves a bar for each kind of work; elsewhere it prints a line every few seconds,
@@ -43,6 +43,7 @@ def progress_bars(*, shown: bool = True, announced: bool = False) -> Iterator[Te
         shown: False for none at all, in all but the first of several processes.
         announced: also print how much there is to do and how long it will take, see `Announced`; never
             beside --json.
+        at: a clause that the first announcement ends with.
     """
     console = messages()
     announced = announced and not output().as_json
@@ -50,11 +51,11 @@ def progress_bars(*, shown: bool = True, announced: bool = False) -> Iterator[Te
         yield Lines(Terminal(quiet=True))
     elif console.is_terminal:
         with _bars(console) as bars:
-            yield Announced(bars, console) if announced else bars
+            yield Announced(bars, console, at=at) if announced else bars
     else:
         lines = Lines(console)
         with repeated(lines.wait, first=BEAT, between=BEAT):
-            yield Announced(lines, console) if announced else lines
+            yield Announced(lines, console, at=at) if announced else lines
 
 
 @contextmanager
@@ -120,6 +121,7 @@ class Announced:
         console: where to.
         clock: seconds from any point on.
         busy: a clause on other processes, or nothing.
+        at: a clause that the first announcement ends with.
     """
 
     def __init__(
@@ -128,9 +130,10 @@ class Announced:
         console: "Console",
         clock: Callable[[], float] = time.monotonic,
         busy: Callable[[], str] = busy_clause,
+        at: str = "",
     ) -> None:
         self._tell, self._console, self._clock, self._busy = tell, console, clock, busy
-        self._warned = False
+        self._warned, self._at = False, at
         self._begun: dict[str, float] = {}
         self._estimated: set[str] = set()
 
@@ -139,7 +142,8 @@ class Announced:
         now = self._clock()
         if what not in self._begun and done == 0 < total:
             self._begun[what] = now
-            self._print(f"{what}: {total:,} to do")
+            self._print(f"{what}: {total:,} to do{self._at}")
+            self._at = ""
         elif what in self._begun and what not in self._estimated and 0 < done < total:
             self._estimated.add(what)
             seconds = (now - self._begun[what]) * total / done

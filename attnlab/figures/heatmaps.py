@@ -63,8 +63,8 @@ def draw_heads(
     """
     names, queries, keys = _given_or_numbers(weights, names, queries, keys)
     if width is not None:
-        named = (names, queries, keys)
-        return _draw_narrow(weights, named, title=title, legend=legend, width=width)
+        sides = (names, queries, keys)
+        return _draw_narrow(weights, sides, title=title, legend=legend, width=width)
     cell = 0.19 if max(len(queries), len(keys)) <= 24 else 0.15
     width, height = max(cell * len(keys), 1.0), max(cell * len(queries), 0.8)
     left = 0.12 + _CHARACTER * max(map(len, map(short, queries)))

@@ -162,14 +162,15 @@ def test_long_work_is_announced_before_its_first_step_and_estimated_after_it() -
     now = 0.0
     file = io.StringIO()
     tell = Announced(
-        Lines(Console(quiet=True)), Console(file=file), clock=lambda: now, busy=lambda: "; busy"
-    )
+        Lines(Console(quiet=True)), Console(file=file), clock=lambda: now, busy=lambda: "; busy",
+        at=" at 5 keys",
+    )  # fmt: skip
     steps = Steps("Scoring plans", 24, tell)
 
     def work() -> None:
         nonlocal now
         if not now:
-            assert file.getvalue() == "Scoring plans: 24 to do\n"
+            assert file.getvalue() == "Scoring plans: 24 to do at 5 keys\n"
         now += 10.0
 
     for _ in range(3):
@@ -179,7 +180,7 @@ def test_long_work_is_announced_before_its_first_step_and_estimated_after_it() -
     for done in range(3):
         tell("Short", done, 2)
     assert file.getvalue().splitlines() == [
-        "Scoring plans: 24 to do",
+        "Scoring plans: 24 to do at 5 keys",
         "Scoring plans: about 4 min 0 s for all 24; busy",
         "Short: 2 to do",
     ]

@@ -129,13 +129,12 @@ def _answer(
     if not (shared and one_of_several()):
         check()
 
-    if (budgets := given.get("budgets")) and not output().as_json:
-        # The time depends on it, and nobody has to give it.
-        keys = ", ".join(map(str, budgets))
-        messages().print(f"Keys per row: {keys} (--budget)", soft_wrap=True, highlight=False)
     described = launched() if shared else None
     first = described is None or described[0] == 0
-    with progress_bars(shown=first, announced=question.announced) as tell:
+    # The time depends on it, and nobody has to give it.
+    keys = ", ".join(map(str, given.get("budgets", ())))
+    at = f" at {keys} keys per row (--budget)" if keys else ""
+    with progress_bars(shown=first, announced=question.announced, at=at) as tell:
         # On a busy machine these alone take many seconds.
         from attnlab.core import Processes, quiet
         from attnlab.results import Result
