@@ -40,7 +40,7 @@ _LEGEND = (
         (
             "role_figure",
             "closest role",
-            f"none below a strength of {NAMED_FROM} (0 at its control, 1 at its threshold)",
+            f"none below strength {NAMED_FROM} (0 at its control, 1 at its threshold)",
         ),
     ),
     (
