@@ -30,7 +30,7 @@ def test_writes_its_folder_and_says_what_it_found(
     assert done.exit_code == 0
     assert sorted(path.name for path in out.iterdir()) == WRITTEN
     drawn = sorted(path.name for path in (out / "figures").iterdir())
-    assert drawn == ["importance.png", "importance.svg"]
+    assert drawn == ["importance.png", "importance.svg", "removed.png", "removed.svg"]
     heads, replaced = (pd.read_csv(out / f"{name}.csv") for name in ("importance", "replaced"))
     assert {"gradient_importance", "loss_change", "bleu_change_significant"} <= set(heads)
     assert set(replaced["way"]) == {"zero", "mean", "uniform"}
