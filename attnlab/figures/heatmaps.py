@@ -122,7 +122,7 @@ def _draw_narrow(
             axes.tick_params(labelbottom=True)
         figure.suptitle(title, x=0.01, ha="left", fontsize=9)
         bar = figure.colorbar(
-            mpl.cm.ScalarMappable(WEIGHTS, _COLOURS), ax=figure.axes, location="bottom",
+            mpl.cm.ScalarMappable(WEIGHTS, COLOURS), ax=figure.axes, location="bottom",
             ticks=_TICKS, format="{x:g}", shrink=0.5, aspect=30,
         )  # fmt: skip
         bar.set_label(textwrap.fill(legend, int(_PER_INCH * width)), fontsize=7)
