@@ -40,7 +40,9 @@ from experiments.shared.readme import (
 )
 
 OUT = RESULTS / "planted_claims"
-MODELS, POPULATION, TEXTS = 24, 1000, 200
+MODELS, POPULATION, TEXTS = 32, 1000, 200
+# Models before it were looked at when the grades were made.
+FIRST = 100
 CLAIMS_OF_A_KIND, CLEAR = 100, 0.05
 CONTROLS = ("chance_hit", "offset_hit", "untrained_hit", "shuffled_hit")
 # By what a head does, what is true of it and what is not, in models that read both ways.
@@ -84,7 +86,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", type=int, default=MODELS)
     chosen = parser.parse_args()
-    rows = [row for seed in range(chosen.models) for row in rows_of_model(seed)]
+    rows = [row for seed in range(FIRST, FIRST + chosen.models) for row in rows_of_model(seed)]
     table = pd.DataFrame(rows)
     clear = [(table["true_hit"] - limit).abs() >= CLEAR for limit in (OF_MOSTLY, OF_ALWAYS)]
     table = table[clear[0] & clear[1] & (table["true_grade"] != UNDECIDED)]
@@ -105,7 +107,7 @@ def rows_of_model(seed: int) -> Iterator[dict[str, Any]]:
     draw.shuffle(places)
     behaviours = CAUSAL if causal else BOTH_WAYS
     chosen = draw.sample([*behaviours], min(len(behaviours), 7))
-    planted = {places.pop(): (behaviour, draw.uniform(1.5, 9)) for behaviour in chosen}
+    planted = {places.pop(): (behaviour, 2 ** draw.uniform(-1.5, 3.2)) for behaviour in chosen}
     said = list(_said(planted, behaviours, places.pop(), draw))
     with torch.random.fork_rng():
         torch.manual_seed(seed)

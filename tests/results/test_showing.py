@@ -21,7 +21,6 @@ from zoo.random_models import PAIRS, SENTENCES, seeded, tokenizer
 import attnlab
 from attnlab.core.errors import InputError
 from attnlab.figures import plain
-from attnlab.reading import capture as capture_module
 from attnlab.reading.capture import capture
 from attnlab.results.page.rendering import EncodedWeights, decode_weights
 from attnlab.results.showing import HeadViewer
@@ -165,7 +164,7 @@ def test_a_long_text_is_read_layer_by_layer_and_gives_the_same_page(
     model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = attnlab.show(model, SENTENCES[0])
-    monkeypatch.setattr(capture_module, "_MOST_AT_ONCE", 4)
+    monkeypatch.setattr("attnlab.reading.passes._MOST_AT_ONCE", 4)
     assert attnlab.show(model, SENTENCES[0]).page == short.page
 
 
