@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.attention import AttentionPlan, load_plan
-from attnlab.corpora import Progress
+from attnlab.core import InputError, Progress, briefly
+from attnlab.evaluation import DeviceSettings
 from attnlab.models import Run, Source, export_layer_types, load, model_of
 
 
@@ -15,6 +16,7 @@ def translate(
     *,
     beams: int = 5,
     max_tokens: int = 128,
+    device: str | None = None,
 ) -> list[str]:
     """Translations of sentences by a run, in their order.
 
@@ -23,11 +25,13 @@ def translate(
         sentences: one, or several.
         beams: how many hypotheses are kept at each step; 1 is greedy.
         max_tokens: of a translation, start and end token counted.
+        device: the name of a device; None: a GPU if there is one and the run is read here.
 
     Raises:
-        InputError: it is no run, the run is of another task, or a sentence is blank or too long.
+        InputError: it is no run, the run is of another task, a sentence is blank or too long, or a value of
+            the wrong kind.
     """
-    return _run(source).translate(sentences, beams=beams, max_tokens=max_tokens)
+    return _run(source, device).translate(sentences, beams=beams, max_tokens=max_tokens)
 
 
 def score(
@@ -35,6 +39,7 @@ def score(
     *,
     split: str = "test",
     beams: int = 5,
+    device: str | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Scores of a run on a part of its corpus, see `Run.score`.
@@ -43,13 +48,14 @@ def score(
         source: a run or its folder.
         split: the part: train, validation or test.
         beams: how many hypotheses are kept at each step; 1 is greedy.
+        device: the name of a device; None: a GPU if there is one and the run is read here.
         progress: called with (what is being done, done, in all).
 
     Raises:
-        InputError: it is no run, or there is no such part.
+        InputError: it is no run, there is no such part, or a value of the wrong kind.
         AttnlabError: the corpus is no longer the one of the training.
     """
-    return _run(source).score(split=split, beams=beams, progress=progress)
+    return _run(source, device).score(split=split, beams=beams, progress=progress)
 
 
 def export(
@@ -73,5 +79,16 @@ def export(
     return Path(folder)
 
 
-def _run(source: str | Path | Run) -> Run:
-    return source if isinstance(source, Run) else load(source)
+def _run(source: str | Path | Run, device: str | None) -> Run:
+    """The run at `source`, on the device of that name.
+
+    Raises:
+        InputError: it is no run, or the device cannot be used.
+    """
+    if not isinstance(source, str | Path | Run):
+        msg = f"source must be a run of attnlab train or its folder, not {briefly(source)}."
+        raise InputError(msg)
+    DeviceSettings(device=device)
+    run = source if isinstance(source, Run) else load(source)
+    run.move_to_named(device, source)
+    return run

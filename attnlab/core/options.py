@@ -14,7 +14,6 @@ import inspect
 import math
 from collections import abc
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path, PurePath
@@ -38,12 +37,12 @@ from attnlab.core.texts import (
     check_characters,
     nearest,
     path_label,
-    read_lines,
-    texts_of,
 )
 
 # Sentences in one forward pass, where nothing else is said.
 BATCH_SIZE = 32
+# Called with (what is being done, done, in all).
+Progress = Callable[[str, int, int], None]
 Source = TypeVar("Source")
 Chosen = TypeVar("Chosen")
 Result = TypeVar("Result")
@@ -169,23 +168,22 @@ class OptionField:
         named = isinstance(value, Path) or (isinstance(value, str) and Path in inner)
         return path_label(value) if named else value
 
+    @property
+    def takes_texts(self) -> bool:
+        """Whether it can be a sequence of texts or of pairs of them."""
+        return any(tuple[str, str] in _inner_kinds(kind) for kind in self.kinds())
+
     def several(self, value: Any) -> Any:
         """A value as a sequence, where one is wanted.
 
-        A number alone is a sequence of one, a text is read as on the command line, and sentences are as
-        `texts_of` gives them, or the lines of a file, source and translation with a tab between.
-
-        Raises:
-            InputError: what should be sentences is something else.
+        A number alone is a sequence of one, a text is read as on the command line, and None is an empty
+        choice where the command line has a word for that.
         """
+        if value is None and self.option.none:
+            return ()
         if isinstance(value, Real) and value is not True and value is not False:
             # NumPy's numbers go into no JSON, and torch takes none as a seed.
             value = _plain(value)
-        if any(tuple[str, str] in _inner_kinds(kind) for kind in self.kinds()):
-            if _names_file(value):
-                rows = [tuple(line.split("\t")) for line in read_lines(value) if line.strip()]
-                value = [row[0] if len(row) == 1 else row for row in rows]
-            return value if value is None or isinstance(value, Real) else texts_of(value, self.name)
         kinds = [kind for kind in self.kinds() if _inner_kinds(kind)]
         if len(kinds) < len([kind for kind in self.kinds() if kind is not type(None)]):
             return value
@@ -226,6 +224,16 @@ class OptionField:
         self.option.refuse(name, value)
 
 
+def check_number(name: str, value: object, kind: Any = int, **bounds: float) -> None:
+    """Raises InputError for an argument that is no number of a kind within bounds, those of `Option`.
+
+    >>> check_number("beams", "4", least=1)
+    Traceback (most recent call last):
+    attnlab.core.errors.InputError: beams must be a whole number, not '4'.
+    """
+    OptionField(name, kind, dataclasses.MISSING, Option("", **bounds)).refuse(value)  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """Settings that refuse what they cannot be.
@@ -237,6 +245,11 @@ class Settings:
     def __post_init__(self) -> None:
         for field in option_fields(type(self)):
             field.refuse(getattr(self, field.name))
+
+    @classmethod
+    def value_of(cls, field: OptionField, given: Any) -> Any:
+        """The value that a field gets where a keyword argument is handed in."""
+        return field.several(given)
 
     def check_source(self, source: object) -> None:
         """Raises InputError for options that a source has no use for; without a rule of its own never."""
@@ -275,7 +288,7 @@ def words_typed(settings: Settings) -> list[str] | None:
         if not field.is_given(value):
             continue
         several = isinstance(value, Sequence) and not isinstance(value, str)
-        if several and any(tuple[str, str] in _inner_kinds(kind) for kind in field.kinds()):
+        if several and field.takes_texts:
             return None
         if several and option.read is not None:
             value, several = ",".join(map(str, value)) or option.none, False
@@ -312,16 +325,11 @@ def options_of(
         def call(source: Source, /, *args: Keywords.args, **keywords: Keywords.kwargs) -> Result:
             check_keywords(study.__name__, keywords, settings)
             _check_positions(study.__name__, args, settings)
-            converters = {field.name: field.several for field in option_fields(settings)}  # type: ignore[arg-type]
-            order = [*inspect.signature(settings).parameters]
-            first: Any = [converters[name](value) if name in converters else value
-                          for name, value in zip(order, args, strict=False)]  # fmt: skip
-            named: Any = {
-                name: converters[name](value) if name in converters else value
-                for name, value in keywords.items()
-            }
-            rest: Any = args[len(order) :]
-            made = settings(*first, *rest, **named)
+            given = inspect.signature(settings).bind_partial(*args, **keywords).arguments
+            for field in option_fields(settings):  # type: ignore[arg-type]
+                if field.name in given:
+                    given[field.name] = settings.value_of(field, given[field.name])  # type: ignore[attr-defined]
+            made = settings(**given)
             result = study(source, made)
             # A `Result` keeps how it was asked for.
             remember = getattr(result, "remembering", None)
@@ -392,13 +400,6 @@ def _documented(text: str, settings: Any) -> str:
         for field in option_fields(settings)
     ]
     return text.replace(SETTINGS_LINE, "\n".join(lines))
-
-
-def _names_file(value: Any) -> bool:
-    """Whether a value is a path, or a text that names a file."""
-    with suppress(OSError, ValueError):  # no name of a file
-        return isinstance(value, Path) or (isinstance(value, str) and Path(value).is_file())
-    return False
 
 
 def _counts_or_lists(field: OptionField) -> bool:

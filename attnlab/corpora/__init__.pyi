@@ -1,7 +1,6 @@
 from .corpus import DEFAULT_PAIR as DEFAULT_PAIR
 from .corpus import EMBEDDED as EMBEDDED
 from .corpus import ParallelCorpus as ParallelCorpus
-from .corpus import Progress as Progress
 from .corpus import catalogue as catalogue
 from .corpus import check_corpus_exists as check_corpus_exists
 from .corpus import corpus_paths as corpus_paths

@@ -12,6 +12,7 @@ from attnlab.core import (
     LARGEST_NUMBER,
     SIDES,
     InputError,
+    Progress,
     ShortRepr,
     check_regular,
     expand_user,
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
 
 EMBEDDED = EMBEDDED_NAME
 DEFAULT_PAIR = "en-it"
-Progress = Callable[[str, int, int], None]
 EMBEDDED_PAIRS = 20_000
 
 

@@ -33,10 +33,8 @@ from .shared_settings import DeviceSettings as DeviceSettings
 from .shared_settings import FewerThanAsked as FewerThanAsked
 from .shared_settings import FewForIntervals as FewForIntervals
 from .shared_settings import FewForMeans as FewForMeans
-from .shared_settings import NoTranslations as NoTranslations
 from .shared_settings import OlderWeights as OlderWeights
 from .shared_settings import OtherLanguages as OtherLanguages
-from .shared_settings import Progress as Progress
 from .shared_settings import RepeatedTexts as RepeatedTexts
 from .shared_settings import SplitTexts as SplitTexts
 from .shared_settings import Steps as Steps
@@ -51,7 +49,7 @@ from .shared_settings import versions_in_words as versions_in_words
 from .shared_settings import words_in as words_in
 from .sources import Texts as Texts
 from .sources import calibrated_texts as calibrated_texts
-from .sources import first_pairs as first_pairs
+from .sources import first_texts as first_texts
 from .sources import model_and_texts as model_and_texts
 from .sources import notes_on_texts as notes_on_texts
 from .sources import notes_on_training as notes_on_training

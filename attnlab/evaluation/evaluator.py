@@ -16,7 +16,15 @@ from torch import Tensor
 
 from attnlab.ablation import Projections, projections_of
 from attnlab.attention import mark_ids
-from attnlab.core import BATCH_SIZE, SITES, InputError, ShortRepr, input_device, usable_device
+from attnlab.core import (
+    BATCH_SIZE,
+    SITES,
+    InputError,
+    Progress,
+    ShortRepr,
+    input_device,
+    usable_device,
+)
 from attnlab.corpora import ParallelCorpus
 from attnlab.evaluation.losses import (
     DISTANCES,
@@ -30,8 +38,8 @@ from attnlab.evaluation.losses import (
     mask_tokens,
     state_distances,
 )
-from attnlab.evaluation.shared_settings import Progress, TextSettings
-from attnlab.evaluation.sources import Texts, as_read, first_pairs, model_and_texts
+from attnlab.evaluation.shared_settings import TextSettings
+from attnlab.evaluation.sources import Texts, first_texts, model_and_texts
 from attnlab.models import IGNORED_LABEL, Model, Source, Tokenizers, translate_ids
 from attnlab.reading import (
     GREEDY,
@@ -324,7 +332,7 @@ class Evaluator(ShortRepr):
             raise InputError(msg)
         corpus = self.corpus()
         held_out = {source_of(sentence.text) for sentence in self.sentences.texts}
-        texts = as_read(self.loaded, first_pairs(corpus, split, count, without=held_out))
+        texts = first_texts(self.loaded, corpus, split, count, without=held_out)
         return self.on(texts, f"the {split} part of {corpus.name}")
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from attnlab.core import InputError, Note, usable_device
+from attnlab.core import InputError, Note, Progress, usable_device
 from attnlab.corpora import notes_on_tables
 from attnlab.evaluation.budget_settings import BudgetSettings
 from attnlab.evaluation.evaluator import Evaluator, evaluator_of, loss_kind, scored
@@ -14,14 +14,12 @@ from attnlab.evaluation.shared_settings import (
     ENOUGH_FOR_INTERVALS,
     CalibratedSettings,
     FewForIntervals,
-    Progress,
     TextsAsked,
 )
 from attnlab.evaluation.sources import (
     Texts,
-    as_read,
     calibrated_texts,
-    first_pairs,
+    first_texts,
     notes_on_texts,
     read_texts,
 )
@@ -87,7 +85,7 @@ def parts_of(
     if not isinstance(validation, int):
         chosen = tuple(text for text in validation if source_of(text) not in used)
     elif texts.corpus is not None:
-        chosen = as_read(model, first_pairs(texts.corpus(), "validation", validation, without=used))
+        chosen = first_texts(model, texts.corpus(), "validation", validation, without=used)
     else:
         chosen = texts.validation
     if not chosen:
@@ -144,7 +142,7 @@ def training_texts(
     elif path is not None:
         available = read_texts(path, lowercase=model.lowercase)
     elif texts.corpus is not None:
-        available = as_read(model, first_pairs(texts.corpus(), "train", requested, without=used))
+        available = first_texts(model, texts.corpus(), "train", requested, without=used)
     elif texts.training:
         available = texts.training
     else:

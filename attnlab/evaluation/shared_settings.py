@@ -4,9 +4,11 @@ Nothing heavy is imported here, so that the command line can show them at once.
 """
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
-from typing import Annotated, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from attnlab.core import (
     BATCH_SIZE,
@@ -15,15 +17,17 @@ from attnlab.core import (
     InputError,
     Note,
     Option,
+    OptionField,
+    Progress,
     Settings,
     check_site_names,
     counted,
     read_lines,
     sites_named,
+    texts_of,
     versions,
 )
 
-Progress = Callable[[str, int, int], None]
 # How many sentences, or the sentences themselves: texts, or pairs of source and target.
 TextsAsked = int | Sequence[str | tuple[str, str]]
 SENTENCE_FLAGS = ("--sentences", "-n")
@@ -109,6 +113,20 @@ class StudySettings(DeviceSettings):
         super().__post_init__()
         check_site_names(self.sites or ())
 
+    @classmethod
+    def value_of(cls, field: OptionField, given: Any) -> Any:
+        """The value that a field gets; sentences can be a file of them, with a tab before a translation.
+
+        Raises:
+            InputError: what should be sentences is something else.
+        """
+        if not field.takes_texts or isinstance(given, Real | None):
+            return super().value_of(field, given)
+        if _names_file(given):
+            rows = [tuple(line.split("\t")) for line in read_lines(given) if line.strip()]
+            given = [row[0] if len(row) == 1 else row for row in rows]
+        return texts_of(given, field.name)
+
     @property
     def sentences_to_read(self) -> TextsAsked:
         """The sentences, or how many there are to be."""
@@ -119,6 +137,13 @@ class StudySettings(DeviceSettings):
         """How many sentences there are to be at most."""
         asked = self.sentences_to_read
         return asked if isinstance(asked, int) else len(asked)
+
+
+def _names_file(value: Any) -> bool:
+    """Whether a value is a path, or a text that names a file."""
+    with suppress(OSError, ValueError):  # no name of a file
+        return isinstance(value, Path) or (isinstance(value, str) and Path(value).is_file())
+    return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -349,16 +374,6 @@ class OlderWeights(Note):
     )
 
     run: str
-
-
-@dataclass(frozen=True)
-class NoTranslations(Note):
-    """Decoder and cross-attention of an encoder-decoder are left out: nothing for it to read."""
-
-    words = (
-        "The heads of decoder and cross-attention are left out, since the sentences have no translations; a"
-        " line of a file can hold a sentence, a tab and its translation."
-    )
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,6 @@ from attnlab.evaluation.shared_settings import (
     MANY_UNKNOWN,
     CalibratedSettings,
     FewerThanAsked,
-    NoTranslations,
     OtherLanguages,
     RepeatedTexts,
     SplitTexts,
@@ -48,7 +47,7 @@ from attnlab.models import (
     choice,
     model_of,
 )
-from attnlab.reading import Sentences, Text, source_of
+from attnlab.reading import NoTranslations, Sentences, Text, source_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -137,7 +136,7 @@ def model_and_texts(
     if gold and texts.gold is None and texts.texts:
         name = corpus or (run.settings.corpus.name if run is not None and brought else None)
         texts = replace(texts, gold=_gold(texts, name, lowercase=model.lowercase))
-    return model, replace(texts, texts=as_read(model, texts.texts)) if brought else texts
+    return model, replace(texts, texts=_as_read(model, texts.texts)) if brought else texts
 
 
 def calibrated_texts(source: Source, settings: CalibratedSettings) -> tuple[Model, Texts]:
@@ -211,7 +210,7 @@ def _check_one_source(
 
 def _test_part(corpus: ParallelCorpus, sentences: int, languages: str | None) -> Texts:
     """The first pairs that a corpus holds out; `languages` are those of one that is not the run's own."""
-    texts = first_pairs(corpus, "test", sentences)
+    texts = _first_pairs(corpus, "test", sentences)
     behind = "" if languages is None else f" ({languages})"
     origin = f"the test part of {path_label(corpus.name)}{behind}"
     return Texts(texts, origin, len(corpus.test), languages=languages)
@@ -248,20 +247,26 @@ def _languages(run: Run | None, pair: str | None) -> str:
     return pair or (DEFAULT_PAIR if run is None else run.settings.corpus.pair)
 
 
-def first_pairs(
-    corpus: ParallelCorpus, split: str, count: int, without: Collection[str] = ()
-) -> tuple[tuple[str, str], ...]:
-    """The first `count` pairs of a part, those left out whose source is in `without`.
+def first_texts(
+    model: Model, corpus: ParallelCorpus, split: str, count: int, without: Collection[str] = ()
+) -> tuple[Text, ...]:
+    """The first `count` texts of a part as the model reads them, but those whose source is in `without`.
 
     Raises:
         InputError: there is no such part.
     """
+    return _as_read(model, _first_pairs(corpus, split, count, without))
+
+
+def _first_pairs(
+    corpus: ParallelCorpus, split: str, count: int, without: Collection[str] = ()
+) -> tuple[tuple[str, str], ...]:
     rows = corpus.part(split)
     pairs = zip(rows["source"], rows["target"], strict=True)
     return tuple(islice((pair for pair in pairs if pair[0] not in without), count))
 
 
-def as_read(model: Model, pairs: Sequence[Text]) -> tuple[Text, ...]:
+def _as_read(model: Model, pairs: Sequence[Text]) -> tuple[Text, ...]:
     """Pairs of a parallel corpus, or their sources for a model that reads no translations."""
     both = model.model.config.is_encoder_decoder
     return tuple(pairs) if both else tuple(map(source_of, pairs))

@@ -35,9 +35,6 @@ from .run import score_language_model as score_language_model
 from .run import score_run as score_run
 from .run import settings_here as settings_here
 from .run import short_pairs as short_pairs
-from .run import translate as translate
-from .run import translate_ids as translate_ids
-from .run import unknown_texts as unknown_texts
 from .run_folder import ANALYSIS as ANALYSIS
 from .run_folder import LOCAL as LOCAL
 from .run_folder import SETTINGS as SETTINGS
@@ -100,3 +97,6 @@ from .training_settings import OptimizerSettings as OptimizerSettings
 from .training_settings import RunSettings as RunSettings
 from .training_settings import TokenizerSettings as TokenizerSettings
 from .training_settings import settings_from as settings_from
+from .translating import translate as translate
+from .translating import translate_ids as translate_ids
+from .translating import unknown_texts as unknown_texts

@@ -14,6 +14,7 @@ from torch import nn
 from attnlab.core import (
     SIDES,
     InputError,
+    Progress,
     Side,
     check_installed,
     check_not_read,
@@ -25,7 +26,7 @@ from attnlab.core import (
     versions,
     write_json,
 )
-from attnlab.corpora import ROWS_AT_ONCE, ParallelCorpus, Progress, corpus_paths
+from attnlab.corpora import ROWS_AT_ONCE, ParallelCorpus, corpus_paths
 from attnlab.models.embedding_settings import SideSettings, SkipGramSettings
 from attnlab.models.embeddings import (
     TENSORS,

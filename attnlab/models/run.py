@@ -1,8 +1,7 @@
 """A run directory: what training leaves behind, and what everything else starts from."""
 
 import math
-import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +15,7 @@ from transformers import GenerationConfig
 from attnlab.core import (
     AttnlabError,
     InputError,
+    Progress,
     briefly,
     document_text,
     file_checksum,
@@ -25,7 +25,6 @@ from attnlab.core import (
     read_pretrained,
     reason,
     seeded,
-    shown,
     versions,
 )
 from attnlab.core.installed import __version__
@@ -62,6 +61,7 @@ from attnlab.models.training_settings import (
     RunSettings,
     settings_from,
 )
+from attnlab.models.translating import translate
 
 if TYPE_CHECKING:
     import datasets
@@ -70,10 +70,6 @@ ARCHITECTURE = (
     "task", "kind", "cell", "score", "dim", "heads", "scaled", "encoder_layers", "decoder_layers",
     "feed_forward", "norm", "positions", "tie_word_embeddings", "global_projections",
 )  # fmt: skip
-
-
-# Called with (what is being done, done, in all).
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -199,9 +195,10 @@ class Run(Model):
             max_tokens: of a translation, start and end token counted.
 
         Raises:
-            InputError: the run is of another task, or a sentence is blank or too long.
+            InputError: the run is of another task, a sentence is blank or too long, or a value of the wrong
+                kind.
         """
-        texts = [sentences] if isinstance(sentences, str) else list(sentences)
+        texts = [sentences] if isinstance(sentences, str) else sentences
         return translate(
             self.translator, self.tokenizers, texts, beams=beams, max_tokens=max_tokens
         )
@@ -423,117 +420,6 @@ def new_record(
         "versions": versions(),
         "threads": torch.get_num_threads(),
     }
-
-
-def translate(
-    model: TranslationModel,
-    tokenizers: Tokenizers,
-    sentences: Sequence[str],
-    *,
-    beams: int = 5,
-    max_tokens: int = 128,
-    batch_tokens: int = 2048,
-    keep_blank: bool = False,
-    progress: Progress | None = None,
-) -> list[str]:
-    """Translations in the order of `sentences`.
-
-    Sentences are batched by length; a translation does not depend on the others. It has at most
-    `max_tokens` tokens, start and end token counted; beams are ranked by the mean log-probability
-    per token, end token counted. With `keep_blank` the translation of a blank sentence is empty.
-    `progress` is called with ("Translating", sentences done, sentences).
-
-    Raises:
-        InputError: a sentence is blank and not kept, or longer than `max_tokens`; the message gives
-            its number.
-    """
-    if beams < 1:
-        msg = f"beams must be 1 (greedy) or more, not {beams}."
-        raise InputError(msg)
-    encoded = tokenizers.source(list(sentences))["input_ids"] if sentences else []
-    for number, (ids, text) in enumerate(zip(encoded, sentences, strict=True), 1):
-        if not text.strip() and not keep_blank:
-            msg = f"Sentence {number} is empty; give one sentence a line."
-            raise InputError(msg)
-        if len(ids) > max_tokens:
-            msg = f"Sentence {number} has {len(ids)} tokens, more than the limit of {max_tokens}."
-            raise InputError(msg)
-    written = translate_ids(
-        model,
-        tokenizers,
-        [ids for ids, text in zip(encoded, sentences, strict=True) if text.strip()],
-        beams=beams,
-        max_tokens=max_tokens,
-        batch_tokens=batch_tokens,
-        progress=progress,
-    )
-    filled = iter(written)
-    return [next(filled) if text.strip() else "" for text in sentences]
-
-
-@torch.inference_mode()
-def translate_ids(
-    model: TranslationModel,
-    tokenizers: Tokenizers,
-    sentences: Sequence[Sequence[int]],
-    *,
-    beams: int = 5,
-    max_tokens: int = 128,
-    batch_tokens: int = 2048,
-    progress: Progress | None = None,
-) -> list[str]:
-    """Translations of sentences that are token ids already; arguments as in `translate`.
-
-    None of them may be empty or longer than `max_tokens`.
-    """
-    translations = [""] * len(sentences)
-    done = 0
-    lengths = np.array([len(ids) for ids in sentences], dtype=np.int64)
-    for indices in LengthGroupedBatches(
-        lengths, lengths, batch_tokens=batch_tokens // beams, shuffle=False
-    ):
-        padded = tokenizers.source.pad(
-            {"input_ids": [list(sentences[index]) for index in indices]}, return_tensors="pt"
-        )
-        written = model.generate(
-            padded["input_ids"].to(model.device),
-            attention_mask=padded["attention_mask"].to(model.device),
-            num_beams=beams,
-            do_sample=False,
-            max_length=max_tokens,
-            length_penalty=1.0,
-            early_stopping=beams > 1,
-        )
-        texts = tokenizers.target.batch_decode(written, skip_special_tokens=True)
-        for index, text in zip(indices, texts, strict=True):
-            translations[index] = text
-        done += len(indices)
-        if progress is not None:
-            progress("Translating", done, len(sentences))
-    return translations
-
-
-def unknown_texts(tokenizers: Tokenizers, sentences: Sequence[str]) -> list[str]:
-    """Parts of the sentences that the source vocabulary does not hold, each once, in their order."""
-    if not sentences:
-        return []
-    encoded = tokenizers.source(list(sentences), return_offsets_mapping=True)
-    unknown = tokenizers.source.unk_token_id
-    rows = zip(sentences, encoded["input_ids"], encoded["offset_mapping"], strict=True)
-    stretches = [
-        _visible_stretch(text, start, end)
-        for text, ids, spans in rows
-        for token, (start, end) in zip(ids, spans, strict=True)
-        if token == unknown
-    ]
-    return list(dict.fromkeys(stretches))
-
-
-def _visible_stretch(text: str, start: int, end: int) -> str:
-    """A stretch of a text with the combining marks behind it, so that it can be seen."""
-    while end < len(text) and unicodedata.combining(text[end]):
-        end += 1
-    return shown(text[start:end])
 
 
 def score_run(

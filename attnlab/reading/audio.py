@@ -32,15 +32,13 @@ from attnlab.models import Model
 from attnlab.reading.sentences import (
     Sentence,
     Sentences,
-    TokenizedText,
-    Tokens,
     check_embedded,
     input_tables,
     most_positions,
     reads_audio,
     shifted,
-    tokens_of,
 )
+from attnlab.reading.text_tokens import TokenizedText, Tokens, tokens_of
 from attnlab.reading.vocabulary import Vocabulary
 
 # Log-mel features stand this far apart; the second convolution of the encoder makes one frame of two.

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -9,10 +10,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.core import BATCH_SIZE, InputError, ShortRepr, Site, briefly, layer_name
+from attnlab.core import (
+    BATCH_SIZE,
+    InputError,
+    Note,
+    ShortRepr,
+    Site,
+    briefly,
+    check_number,
+    layer_name,
+    sites_named,
+)
 from attnlab.models import Source
 from attnlab.reading.coverage import Coverage
 from attnlab.reading.keeping import KeptMatrices, MatrixKeeper
+from attnlab.reading.reading_notes import NoTranslations
 from attnlab.reading.statistics import HeadStatistics
 
 if TYPE_CHECKING:
@@ -25,11 +37,18 @@ class Capture(ShortRepr):
     """Statistics of every head over the sentences, and the matrices that were kept.
 
     Captures of shares of the same sentences add up to the capture of all of them.
+
+    Attributes:
+        coverage: sentences and layers that were read.
+        statistics: of every head.
+        kept: whole matrices.
+        notes: sentences and sites that were left out, and why.
     """
 
     coverage: Coverage
     statistics: HeadStatistics
     kept: KeptMatrices = field(default_factory=KeptMatrices)
+    notes: tuple[Note, ...] = ()
 
     @property
     def table(self) -> pd.DataFrame:
@@ -37,7 +56,8 @@ class Capture(ShortRepr):
         return self.statistics.heads()
 
     def _repr_html_(self) -> str:
-        return self.table.to_html()
+        notes = "".join(f"<p>{escape(str(note))}</p>" for note in self.notes)
+        return notes + self.table.to_html()
 
     def __getitem__(self, name: str | tuple[Site, int]) -> list[Float[Tensor, "*head query key"]]:
         """Kept matrices by sentence, of a layer, `decoder.3` or `("decoder", 3)`, or a head, `decoder.3.1`.
@@ -61,6 +81,7 @@ class Capture(ShortRepr):
             self.coverage + other.coverage,
             self.statistics + other.statistics,
             self.kept + other.kept,
+            self.notes,
         )
 
 
@@ -68,7 +89,7 @@ def capture(
     source: Source,
     sentences: "Read | str | None" = None,
     *,
-    sites: Sequence[str] | None = None,
+    sites: str | Sequence[str] | None = None,
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
     rows: Sequence[int] | int | None = None,
@@ -102,7 +123,8 @@ def capture(
             encoder-decoder, two sentences for a model of one stack whose tokenizer has a form for them, and
             (audio, transcript) for Whisper, see `attnlab.reading.audio_of`. Its own encoder's weights are
             not read.
-        sites: which attention to look at; None for all that the sentences allow.
+        sites: which attention to look at, such as "decoder,cross" or a list; None for all that the sentences
+            allow, of an encoder-decoder without translations the encoder alone (`Capture.notes` says so).
         layers: numbers of the layers to look at, from 0; None for all. Sites that lack one do without it.
             Layers without attention, as in Qwen3.5 or LFM2, count too.
         heads: numbers of the heads to look at in each of them, from 0; None for all.
@@ -122,9 +144,17 @@ def capture(
 
     Raises:
         InputError: sentences that cannot be used, a site that the model or the sentences lack, or a text
-            whose weights need more memory; a layer, head or row that there is not.
+            whose weights need more memory; a layer, head or row that there is not; a number out of range.
         AttnlabError: a layer whose weights are no attention weights.
     """
+    check_number("batch_size", batch_size, least=1)
+    check_number("keep_matrices", keep_matrices, least=0)
+    check_number("keep_bytes", keep_bytes, least=0)
+    check_number("seed", seed, least=0)
+    check_number("memory", memory, float | None, above=0)
+    index, count = share if isinstance(share, tuple | list) and len(share) == 2 else (share, 1)
+    check_number("count of share", count, least=1)
+    check_number("index of share", index, least=0, below=count)
     if sentences is None:
         msg = (
             "capture reads the texts that it is given; write capture(source, ['A text.']), or "
@@ -137,8 +167,11 @@ def capture(
     selection = selection_of(layers, heads, rows, seed)
     statistics = HeadStatistics(selection.heads, distances=distances)
     keeper = MatrixKeeper(keep_matrices, keep_bytes, keep_dtype, heads=selection.heads)
+    sites = sites_named(sites) if isinstance(sites, str) else sites
     reading = prepare(source, sentences, sites, memory=memory, whole=False, selection=selection)
     coverage = reading.feed(
         [statistics, keeper], batch_size=batch_size, share=share, progress=progress
     )
-    return Capture(coverage, statistics, keeper.kept())
+    alone = reading.model.config.is_encoder_decoder and not reading.sentences.paired
+    notes = [NoTranslations()] if alone and sites is None else []
+    return Capture(coverage, statistics, keeper.kept(), (*coverage.dropped, *notes))

@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from attnlab.core import InputError, input_device
-from attnlab.corpora import Progress
+from attnlab.core import InputError, Progress, input_device
 from attnlab.models import IGNORED_LABEL
 from attnlab.reading.calling import GREEDY, inputs_of
 from attnlab.reading.hooks import ready_to_show

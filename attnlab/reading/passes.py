@@ -29,11 +29,8 @@ from attnlab.reading.hooks import (
     AttentionSites,
     attentions_of,
     opened,
-    probe,
-    probe_in,
     ready_to_show,
     watched,
-    with_callers,
 )
 from attnlab.reading.keeping import KeptMatrices, MatrixKeeper
 from attnlab.reading.sentences import (
@@ -42,9 +39,10 @@ from attnlab.reading.sentences import (
     Progress,
     Sentence,
     Sentences,
-    Text,
     read_sentences,
 )
+from attnlab.reading.site_probe import probe, probe_in, with_callers
+from attnlab.reading.text_tokens import Text
 from attnlab.reading.vocabulary import Axis
 from attnlab.reading.weights import LayerWeights, Rows, checked
 

@@ -40,6 +40,16 @@ class SentencesDropped(Note):
 
 
 @dataclass(frozen=True)
+class NoTranslations(Note):
+    """Decoder and cross-attention of an encoder-decoder are left out: nothing for it to read."""
+
+    words = (
+        "The heads of decoder and cross-attention are left out, since the sentences have no translations; a"
+        " line of a file can hold a sentence, a tab and its translation."
+    )
+
+
+@dataclass(frozen=True)
 class RowsNotNormalized(Note):
     """Rows of matrices in a file that do not sum to 1.
 

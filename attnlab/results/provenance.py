@@ -22,7 +22,7 @@ from attnlab.models import Model
 
 # Larger files are told by size and time: a checksum takes two seconds per gigabyte.
 _MOST_BYTES = 2**30
-# Longer lists are told by their checksum.
+# Longer lists, and all of texts, are told by their length and checksum.
 _MOST_LISTED = 10
 _WEIGHTS = ("*.safetensors", "*.bin")
 
@@ -51,7 +51,10 @@ def call_of(question: str, source: object, settings: Settings) -> dict[str, Any]
         "question": question,
         "source": label,
         "options": {
-            field.name: _plain(field.labelled(given[field.name]))
+            # Texts may be private, and a result is handed on.
+            field.name: _plain(
+                field.labelled(given[field.name]), 0 if field.takes_texts else _MOST_LISTED
+            )
             for field in fields
             if field.name in given
         },
@@ -103,10 +106,11 @@ def _source(source: object) -> tuple[str, Path | None]:
     return source.label if isinstance(source, Model) else type(source).__name__, None
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, most_listed: int = _MOST_LISTED) -> Any:
+    """A value as JSON holds it; of a longer list how long it is, and its checksum."""
     if not isinstance(value, list | tuple):
         return value if isinstance(value, str | int | float | None) else type(value).__name__
-    if len(value) <= _MOST_LISTED:
+    if len(value) <= most_listed:
         return [_plain(item) for item in value]
     return {"count": len(value), "sha256": hashlib.sha256(repr(value).encode()).hexdigest()}
 

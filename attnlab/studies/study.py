@@ -9,8 +9,7 @@ from numbers import Integral, Real
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from attnlab.core import InputError, Option, Settings, option_fields, path_label
-from attnlab.evaluation import Progress
+from attnlab.core import InputError, Option, Progress, Settings, option_fields, path_label
 
 if TYPE_CHECKING:
     import pandas as pd

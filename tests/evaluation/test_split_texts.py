@@ -18,7 +18,7 @@ from attnlab.core.errors import InputError
 from attnlab.evaluation.shared_settings import FewerThanAsked, SplitTexts
 from attnlab.evaluation.sources import Texts, split_texts
 from attnlab.questions.compare.question import ComparisonSettings
-from attnlab.reading.sentences import source_of
+from attnlab.reading.text_tokens import source_of
 from attnlab.results.result import Result
 
 QUESTIONS: dict[str, dict[str, Any]] = {

@@ -47,10 +47,11 @@ from attnlab.models import export_layer_types, model_of
 from attnlab.models.checkpoints import beginning, best_checkpoint, check_epochs
 from attnlab.models.embeddings import Embeddings, load_embeddings, write_embeddings
 from attnlab.models.loaded import Model
-from attnlab.models.run import Run, translate
+from attnlab.models.run import Run
 from attnlab.models.run_folder import read_record as read_settings
 from attnlab.models.tokenizer import load_tokenizers
 from attnlab.models.training_settings import settings_from
+from attnlab.models.translating import translate
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.approximate.approximation import approximate
 from attnlab.reading.audio import read_audio_file

@@ -22,7 +22,7 @@ from attnlab.models.configuration import TranslationConfig
 from attnlab.models.model import TranslationModel
 from attnlab.models.tokenizer import train_tokenizers
 from attnlab.reading.passes import prepare
-from attnlab.reading.sentences import tokens_of
+from attnlab.reading.text_tokens import tokens_of
 from attnlab.reading.weights import LayerWeights
 
 SENTENCES = 480

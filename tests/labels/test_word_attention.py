@@ -10,7 +10,7 @@ from torch import Tensor
 from attnlab.labels.gold import align_corpus
 from attnlab.labels.treebank import load_treebank
 from attnlab.labels.word_tokens import Alignment, gather_units, merge_tokens
-from attnlab.reading.sentences import tokens_of
+from attnlab.reading.text_tokens import tokens_of
 
 
 def random_weights(*shape: int, seed: int = 0) -> Tensor:

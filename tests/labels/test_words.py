@@ -18,7 +18,7 @@ from attnlab.labels.word_tokens import (
     align_separate,
     locate_tokens,
 )
-from attnlab.reading.sentences import tokens_of
+from attnlab.reading.text_tokens import tokens_of
 
 
 def sentence_of(*words: str, tight: tuple[int, ...] = ()) -> GoldSentence:

@@ -14,7 +14,8 @@ import attnlab
 from attnlab.core.errors import InputError, NothingUsableError
 from attnlab.models.loaded import Model
 from attnlab.models.opening import load_transformers
-from attnlab.reading.sentences import read_sentences, tokens_of
+from attnlab.reading.sentences import read_sentences
+from attnlab.reading.text_tokens import tokens_of
 
 PARAMETER = "embeddings.word_embeddings.weight"
 

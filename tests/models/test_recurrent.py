@@ -15,9 +15,10 @@ from attnlab.attention.bridge.installing import use
 from attnlab.core.errors import InputError
 from attnlab.models.configuration import IGNORED_LABEL, RecurrentConfig
 from attnlab.models.model import RecurrentModel
-from attnlab.models.run import load, score_run, translate
+from attnlab.models.run import load, score_run
 from attnlab.models.training import resume, train
 from attnlab.models.training_settings import settings_from
+from attnlab.models.translating import translate
 
 SOURCES = [[2, 7, 8, 9, 3], [2, 5, 3]]
 TARGETS = [[2, 6, 4, 10], [2, 9]]

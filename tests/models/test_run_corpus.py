@@ -11,13 +11,7 @@ from small_run import small_settings, write_pairs
 from attnlab.core.errors import InputError
 from attnlab.core.files import write_json
 from attnlab.corpora.corpus import ParallelCorpus, load_corpus
-from attnlab.models.run import (
-    corpus_of,
-    local_paths,
-    new_record,
-    recorded_corpus,
-    settings_here,
-)
+from attnlab.models.run import corpus_of, local_paths, new_record, recorded_corpus, settings_here
 from attnlab.models.run_folder import LOCAL, LocalPaths, read_local, read_record, write_local
 from attnlab.models.training import resume
 from attnlab.models.training_settings import settings_from

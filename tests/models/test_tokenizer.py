@@ -15,7 +15,6 @@ from transformers import AutoTokenizer
 from attnlab.core.errors import AttnlabError, InputError, panics
 from attnlab.corpora.corpus import ParallelCorpus, build_corpus
 from attnlab.models import tokenizer as tokenizer_module
-from attnlab.models.run import unknown_texts
 from attnlab.models.tokenizer import (
     MOST_GROWTH,
     Tokenizers,
@@ -24,6 +23,7 @@ from attnlab.models.tokenizer import (
     read_tokenizer,
     train_tokenizers,
 )
+from attnlab.models.translating import unknown_texts
 
 ENGLISH = ["the old cat sleeps", "the dog didn't see the cat!", "a dog (old) sleeps, 3 times."]
 ITALIAN = ["il vecchio gatto dorme", "l'università è città, perché no?", "il cane «dorme» 3 volte."]

@@ -4,6 +4,7 @@ import shutil
 import stat
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -23,7 +24,7 @@ from attnlab.models import trainer as trainer_module
 from attnlab.models.checkpoints import save_model
 from attnlab.models.metrics import is_trained
 from attnlab.models.model import TranslationModel
-from attnlab.models.run import load, score_run, translate
+from attnlab.models.run import load, score_run
 from attnlab.models.run_folder import (
     last_complete_checkpoint,
     read_record,
@@ -34,6 +35,7 @@ from attnlab.models.training import (
     resume,
     train,
 )
+from attnlab.models.translating import translate
 from attnlab.results.records import ResultRecord, write_record
 
 
@@ -135,11 +137,17 @@ def test_translations_keep_the_order_of_sentences(small_run: Path) -> None:
     [
         (["fine", "  "], {}, "Sentence 2 is empty"),
         (["word " * 60], {"max_tokens": 20}, "Sentence 1 has .* tokens, more than the limit of 20"),
-        (["fine"], {"beams": 0}, "beams must be 1"),
+        (["fine"], {"beams": 0}, "beams must be at least 1, not 0"),
+        (["fine"], {"beams": "5"}, "beams must be a whole number, not '5'"),
+        (["fine"], {"max_tokens": None}, "max tokens must be a whole number, not None"),
+        ("fine", {}, r"write sentences=\['fine'\]"),
+        (None, {}, "must be a list of texts"),
+        ([5], {}, "Sentence 1 is 5, and sentences are texts"),
+        ([("fine", "bene")], {}, "Sentence 1 is the pair .*; hand in the sentence alone"),
     ],
 )
 def test_what_cannot_be_translated_is_refused(
-    small_run: Path, sentences: list[str], options: dict[str, int], message: str
+    small_run: Path, sentences: Any, options: dict[str, Any], message: str
 ) -> None:
     run = load(small_run)
     with pytest.raises(InputError, match=message):

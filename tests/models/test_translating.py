@@ -9,8 +9,8 @@ from oracles.search import best_sequence
 from attnlab.core.library_state import seeded
 from attnlab.models.configuration import TranslationConfig
 from attnlab.models.model import TranslationModel
-from attnlab.models.run import translate
 from attnlab.models.tokenizer import END, START, Tokenizers, train_tokenizer
+from attnlab.models.translating import translate
 
 SOURCE = "uno due"
 MAX_TOKENS = 4

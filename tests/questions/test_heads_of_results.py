@@ -65,19 +65,25 @@ def test_a_capture_shows_its_heads_and_gives_matrices_of_a_layer(small_run: Path
 def test_a_run_translates_and_scores(small_run: Path) -> None:
     run = attnlab.load(small_run)
     assert attnlab.translate(run, "the cat", beams=1) == run.translate(["the cat"], beams=1)
-    scores = attnlab.score(small_run, split="validation", beams=1)
+    scores = attnlab.score(small_run, split="validation", beams=1, device="cpu")
     assert scores == run.score(split="validation", beams=1)
     assert {"bleu", "chrf"} <= set(scores)
+    for ask in (attnlab.translate, attnlab.score):
+        texts = ("the cat",) if ask is attnlab.translate else ()
+        with pytest.raises(InputError, match=r"must be a run of attnlab train .*, not 5"):
+            ask(5, *texts)
+        with pytest.raises(InputError, match="device must be a name of torch.*; write cuda:1"):
+            ask(run, *texts, device="gpu:1")
 
 
 def test_sentences_are_a_number_a_list_or_a_file(tmp_path: Path) -> None:
     path = tmp_path / "pairs.tsv"
     path.write_text("a dog\tun cane\n\na cat\tun gatto\n", encoding="utf-8")
-    (field,) = (
-        one for one in option_fields(own_question("analyze").settings) if one.name == "sentences"
-    )
+    settings = own_question("analyze").settings
+    (field,) = (one for one in option_fields(settings) if one.name == "sentences")
     pairs = [("a dog", "un cane"), ("a cat", "un gatto")]
-    assert field.several(path) == field.several(str(path)) == field.several(pairs) == pairs
-    assert field.several(3) == 3
+    for given in (path, str(path), pairs):
+        assert settings.value_of(field, given) == pairs
+    assert settings.value_of(field, 7) == 7
     with pytest.raises(InputError, match=r"write sentences=\['a dog'\]"):
-        field.several("a dog")
+        settings.value_of(field, "a dog")

@@ -17,6 +17,7 @@ from attnlab.cli.command_options import chosen, parameter_name, shown_default, w
 from attnlab.core.errors import InputError
 from attnlab.core.options import Option, OptionField, Settings, option_fields, options_of
 from attnlab.models.training_settings import SECTIONS
+from attnlab.questions.importance.question import FIRST, ImportanceSettings
 from attnlab.results import own_questions
 
 
@@ -189,6 +190,12 @@ def test_a_setting_of_several_kinds_takes_each_of_them_and_no_other() -> None:
             InputError, match="asked must be a whole number or a list, each of it a text, not "
         ):
             Mixed(asked=value)
+
+
+def test_no_choice_is_none_on_the_command_line_and_in_python() -> None:
+    (bleu,) = (one for one in option_fields(ImportanceSettings) if one.name == "bleu")
+    assert ImportanceSettings.value_of(bleu, None) == bleu.option.read("none") == ()
+    assert ImportanceSettings().bleu == (FIRST,)
 
 
 def test_a_command_gives_what_was_typed() -> None:

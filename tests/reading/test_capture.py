@@ -1,6 +1,7 @@
 """Capture: the same weights as the model's own, one layer at a time, checked, kept, and shared out."""
 
 import gc
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from attnlab.reading import hooks as taps
 from attnlab.reading.capture import capture
 from attnlab.reading.keeping import MatrixKeeper, load_kept_matrices
 from attnlab.reading.passes import prepare, selection_of
+from attnlab.reading.reading_notes import NoTranslations
 from attnlab.reading.statistics import HeadStatistics
 from attnlab.reading.vocabulary import Vocabulary
 from attnlab.reading.weights import checked
@@ -334,11 +336,34 @@ def test_sites_that_are_not_there_are_refused(name: str) -> None:
 def test_source_sentences_alone_give_the_encoder_alone() -> None:
     found = capture((random_models.marian(), TOKENIZER), SENTENCES)
     assert found.coverage.layers == {"encoder": 2}
+    assert found.notes == (found + found).notes == (NoTranslations(),)
+    assert "have no translations" in found._repr_html_()
 
 
-def test_one_site_of_several() -> None:
-    found = capture((random_models.marian(), TOKENIZER), PAIRS, sites=["cross"])
+@pytest.mark.parametrize("sites", ["cross", ["cross"]])
+def test_one_site_of_several(sites: str | list[str]) -> None:
+    found = capture((random_models.marian(), TOKENIZER), PAIRS, sites=sites)
     assert set(found.statistics.heads()["site"]) == {"cross"}
+    assert not found.notes
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": "4"}, "batch size must be a whole number, not '4'"),
+        ({"batch_size": 0}, "batch size must be at least 1, not 0"),
+        ({"keep_matrices": 1.5}, "keep matrices must be a whole number, not 1.5"),
+        ({"keep_bytes": -1}, "keep bytes must be at least 0, not -1"),
+        ({"seed": None}, "seed must be a whole number, not None"),
+        ({"memory": 0}, "memory must be a number above 0, not 0"),
+        ({"share": (2, 2)}, "index of share must be at least 0 and below 2, not 2"),
+        ({"share": (0, 0)}, "count of share must be at least 1, not 0"),
+        ({"share": "half"}, "index of share must be a whole number, not 'half'"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        capture((random_models.bert(), TOKENIZER), SENTENCES, **options)
 
 
 @pytest.mark.parametrize("streamed", [True, False])

@@ -15,7 +15,7 @@ from attnlab.labels.syntactic import best_heads
 from attnlab.labels.treebank import load_treebank, shuffle_words
 from attnlab.labels.untrained import untrained_twin
 from attnlab.reading.passes import prepare
-from attnlab.reading.sentences import tokens_of
+from attnlab.reading.text_tokens import tokens_of
 
 SENTENCES = 300
 

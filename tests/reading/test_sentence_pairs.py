@@ -18,7 +18,7 @@ from attnlab.core.errors import InputError
 from attnlab.models.loaded import Model
 from attnlab.questions.inspect.question import InspectionSettings
 from attnlab.reading.capture import capture
-from attnlab.reading.sentences import tokenize
+from attnlab.reading.text_tokens import tokenize
 
 PAIRS = [
     ("the old cat sees the red bird .", "a dog runs ."),

@@ -19,6 +19,8 @@ from attnlab.cli.app import main
 from attnlab.core import write_json
 from attnlab.models.run import labelled
 from attnlab.models.run_folder import LOCAL
+from attnlab.questions.importance.question import ImportanceSettings
+from attnlab.results.provenance import call_of
 from attnlab.results.question import questions
 
 PASSWORD = "hunter2"
@@ -96,6 +98,15 @@ def private_files(folder: Path, home: Path) -> list[str]:
 
 def test_every_question_is_here() -> None:
     assert set(questions()) == {name.split()[0] for name in ASKED}
+
+
+def test_texts_that_were_handed_in_are_told_by_their_number() -> None:
+    settings = ImportanceSettings(sentences=["a secret"] * 4, calibration=["another secret"])
+    call = call_of("importance", "nowhere", settings)
+    assert {name: told["count"] for name, told in call["options"].items()} == {
+        "sentences": 4, "calibration": 1
+    }  # fmt: skip
+    assert "secret" not in json.dumps(call)
 
 
 @pytest.mark.slow

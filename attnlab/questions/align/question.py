@@ -16,6 +16,7 @@ from attnlab.core import (
     InputError,
     Note,
     Option,
+    Progress,
     Table,
     check_file_exists,
     read_columns,
@@ -29,7 +30,6 @@ from attnlab.evaluation import (
     DeviceSettings,
     FewerThanAsked,
     FewForIntervals,
-    Progress,
 )
 from attnlab.labels import AER
 from attnlab.questions.align import LISTED

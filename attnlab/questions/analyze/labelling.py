@@ -9,8 +9,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from attnlab.ablation import ablate_each, all_heads
-from attnlab.core import HEAD_COLUMNS, SITES, Note, Processes
-from attnlab.evaluation import Change, Evaluator, Progress, Quality
+from attnlab.core import HEAD_COLUMNS, SITES, Note, Processes, Progress
+from attnlab.evaluation import Change, Evaluator, Quality
 from attnlab.labels import (
     CONTROLS,
     FREQUENT_TYPES,

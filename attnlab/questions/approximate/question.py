@@ -11,11 +11,11 @@ from attnlab.core import (
     SHARED_COLUMNS,
     InputError,
     Option,
+    Progress,
     Settings,
     Table,
     read_columns,
 )
-from attnlab.evaluation import Progress
 from attnlab.labels import BEST_FAMILY, BITS_PER_ROW, FAMILY, FAMILY_MARGIN, MEMBER
 from attnlab.matrices import ERROR_BOUND, FAMILIES, FITTED, NUM_POS, WINDOW
 from attnlab.questions.approximate import LISTED

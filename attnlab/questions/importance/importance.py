@@ -34,6 +34,7 @@ from attnlab.core import (
     Head,
     InputError,
     Note,
+    Progress,
     layer_name,
     options_of,
 )
@@ -43,7 +44,6 @@ from attnlab.evaluation import (
     Change,
     Evaluator,
     FewForIntervals,
-    Progress,
     Quality,
     Steps,
     load_evaluator,
@@ -55,6 +55,7 @@ from attnlab.models import Source, leaving_modes, score
 from attnlab.questions.importance.question import (
     CUMULATIVE,
     FEWEST_SENTENCES,
+    FIRST,
     QUESTION,
     TESTED,
     ImportanceSettings,
@@ -157,11 +158,14 @@ def _ways_translated(evaluator: Evaluator, settings: ImportanceSettings) -> Sequ
     Raises:
         InputError: BLEU of a model that does not translate.
     """
-    if settings.bleu and not evaluator.translates:
+    named = [name for name in settings.bleu or () if name != FIRST]
+    if named and not evaluator.translates:
         msg = f"{type(evaluator.model).__name__} translates nothing; leave BLEU out (none)."
         raise InputError(msg)
-    usual = settings.replacements[:1] if evaluator.translates else ()
-    return usual if settings.bleu is None else settings.bleu
+    first = (
+        settings.replacements[:1] if FIRST in (settings.bleu or ()) and evaluator.translates else ()
+    )
+    return [*first, *named]
 
 
 def _possible_ways(

@@ -36,6 +36,8 @@ from attnlab.results import Question
 COLUMNS = read_columns(__file__)
 
 FEWEST_SENTENCES = 4
+# The replacement that is named first.
+FIRST = "first"
 # Of few sentences there is neither p-value nor significance.
 LOSS_TESTED, BLEU_TESTED = TESTED = tuple(
     replace(change, together="all heads that are replaced in the same way")
@@ -162,13 +164,12 @@ class ImportanceSettings(CorpusTextSettings):
         Sequence[str] | None,
         Option(
             "Replacements, any of zero, mean, uniform, for which all sentences are translated without each "
-            "head; or none.",
-            choices=REPLACEMENTS,
+            f"head; {FIRST}: the first of them, where the model translates; or none.",
+            choices=(*REPLACEMENTS, FIRST),
             none="none",
-            shown="the first replacement, where the model translates",
             read=_words_or_none,
         ),
-    ] = None
+    ] = (FIRST,)
     points: Annotated[
         int,
         Option(
@@ -200,7 +201,7 @@ class ImportanceSettings(CorpusTextSettings):
             msg = f"No replacement is named; choose from: {', '.join(REPLACEMENTS)}."
             raise InputError(msg)
         for name in self.bleu or ():
-            if name not in self.replacements:
+            if name not in (*self.replacements, FIRST):
                 msg = f"BLEU of {name} needs {name} among the replacements."
                 raise InputError(msg)
         if self.brings_calibration and "mean" not in self.replacements:

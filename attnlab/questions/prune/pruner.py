@@ -24,10 +24,9 @@ from attnlab.ablation import (
     training_loss,
     training_pairs,
 )
-from attnlab.core import AttnlabError, Head, InputError, usable_device
+from attnlab.core import AttnlabError, Head, InputError, Progress, usable_device
 from attnlab.evaluation import (
     Evaluator,
-    Progress,
     Quality,
     ScoredBatch,
     Texts,

@@ -14,7 +14,6 @@ from attnlab.core.errors import InputError
 from attnlab.evaluation.shared_settings import (
     FewerThanAsked,
     FewForMeans,
-    NoTranslations,
     OtherLanguages,
     RepeatedTexts,
     TranslationsUnread,
@@ -22,7 +21,7 @@ from attnlab.evaluation.shared_settings import (
 from attnlab.evaluation.sources import model_and_texts, read_texts
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.analysis_notes import TooLittleCounted
-from attnlab.reading.reading_notes import SentencesDropped
+from attnlab.reading.reading_notes import NoTranslations, SentencesDropped
 
 HEADS_ALONE = {"keep_matrices": 0, "fit_sentences": 0, "structure_sentences": 0, "labels": False}
 
