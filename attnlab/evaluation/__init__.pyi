@@ -45,7 +45,6 @@ from .shared_settings import TextSettings as TextSettings
 from .shared_settings import TranslationsUnread as TranslationsUnread
 from .shared_settings import UnknownTokens as UnknownTokens
 from .shared_settings import UnreadableTranslations as UnreadableTranslations
-from .shared_settings import versions_in_words as versions_in_words
 from .shared_settings import words_in as words_in
 from .sources import Texts as Texts
 from .sources import calibrated_texts as calibrated_texts

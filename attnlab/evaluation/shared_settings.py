@@ -25,7 +25,6 @@ from attnlab.core import (
     read_lines,
     sites_named,
     texts_of,
-    versions,
 )
 
 # How many sentences, or the sentences themselves: texts, or pairs of source and target.
@@ -454,9 +453,3 @@ class Steps:
     def _tell(self) -> None:
         if self._progress is not None:
             self._progress(self.what, self.done, self.total)
-
-
-def versions_in_words() -> dict[str, str]:
-    """Versions that the figures were computed with, in words."""
-    parts = versions(("torch", "transformers"))
-    return {"Versions": ", ".join(f"{name} {version}" for name, version in parts.items())}

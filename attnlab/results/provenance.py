@@ -85,6 +85,7 @@ def call_in_words(call: Mapping[str, Any], making: Mapping[str, Any]) -> dict[st
         "Repeat with": call["command"] or python,
         "Files read": ", ".join(files),
         "Made": f"{making['date']}, {making['device']}, {making['threads']} threads",
+        "Versions": versions_in_words(call["versions"]),
     }
 
 
@@ -96,6 +97,11 @@ def words_of_showing(model: Model, texts: Sequence[str], head: str | None) -> st
         return shlex.join(["attnlab", "show", label, *texts, *at])
     at = [] if head is None else [f"head={head!r}"]
     return f"attnlab.show({', '.join([label, *map(repr, texts), *at])})"
+
+
+def versions_in_words(libraries: Mapping[str, str]) -> str:
+    """Names with versions, as in `torch 2.11.0, transformers 5.0.0`."""
+    return ", ".join(f"{name} {version}" for name, version in libraries.items())
 
 
 def _source(source: object) -> tuple[str, Path | None]:

@@ -9,8 +9,16 @@ from typing import cast
 import torch
 from markupsafe import Markup
 
-from attnlab.core import AttnlabError, Head, InputError, briefly, counted, layer_name, write_text
-from attnlab.evaluation import versions_in_words
+from attnlab.core import (
+    AttnlabError,
+    Head,
+    InputError,
+    briefly,
+    counted,
+    layer_name,
+    versions,
+    write_text,
+)
 from attnlab.models import Model, Source, model_of
 from attnlab.reading import (
     TOLERANCES,
@@ -34,7 +42,7 @@ from attnlab.results.page.rendering import (
     render_page,
     stored_vectors,
 )
-from attnlab.results.provenance import call_in_words, words_of_showing
+from attnlab.results.provenance import call_in_words, versions_in_words, words_of_showing
 from attnlab.results.result import Result
 from attnlab.results.result_files import check_file_free
 
@@ -144,7 +152,7 @@ def _of_model(
     about = {
         "Repeat with": words_of_showing(loaded, texts, None if head is None else str(head)),
         **loaded.facts,
-        **versions_in_words(),
+        "Versions": versions_in_words(versions(("torch", "transformers"))),
     }
     if loaded.model.config.is_encoder_decoder and len(texts) == 1 and loaded.model.can_generate():
         sentences = _translated(loaded, sentences)

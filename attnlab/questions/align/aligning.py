@@ -32,7 +32,7 @@ from attnlab.core import (
     usable_device,
     write_text,
 )
-from attnlab.evaluation import notes_on_training, notes_on_unknown, versions_in_words
+from attnlab.evaluation import notes_on_training, notes_on_unknown
 from attnlab.labels import AER
 from attnlab.models import Model, Source, model_of
 from attnlab.questions.align.chosen_heads import (
@@ -459,7 +459,6 @@ def _result(model: Model, settings: AlignmentSettings, answer: _Answer) -> Resul
             **about,
             "Target words": "read by the model (teacher forcing)",
             "Weights of a word": f"{heads.from_word} over its tokens, {heads.row} row",
-            **versions_in_words(),
         },
         (*notes_on_training(model), *answer.notes),
         {

@@ -20,7 +20,7 @@ from attnlab.alignment import (
     write_heads,
 )
 from attnlab.core import InputError, path_label, usable_device, write_table
-from attnlab.evaluation import Steps, versions_in_words
+from attnlab.evaluation import Steps
 from attnlab.labels import untrained_twin
 from attnlab.models import Model
 from attnlab.questions.align.compared_systems import unscored
@@ -146,7 +146,6 @@ def align_audio(model: Model, settings: AlignmentSettings) -> Result:
             "Target words": "read by the model (teacher forcing)",
             "Starts of words": f"path of the first token's {file.row} row, standardized, median of "
             f"{model.model.config.median_filter_width} frames",
-            **versions_in_words(),
         },
         tuple(notes),
         {

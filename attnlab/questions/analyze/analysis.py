@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.core import InputError, is_matrix_file, options_of
-from attnlab.evaluation import versions_in_words
 from attnlab.labels import HeadStructure
 from attnlab.models import Source, leaving_modes
 from attnlab.questions.analyze.measuring import measure, result_of
@@ -78,7 +77,6 @@ def _analyze_file(source: Path, settings: AnalysisSettings, views: tuple[View, .
     about = {
         **matrices.about(),
         "Matrices kept": f"{len(kept.sentences)} sentences",
-        **versions_in_words(),
     }
     all_notes = [*matrices.notes, *notes_on_weights(source.parent), *notes]
     return result_of(

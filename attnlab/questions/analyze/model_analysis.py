@@ -28,7 +28,6 @@ from attnlab.evaluation import (
     evaluator_of,
     model_and_texts,
     notes_on_texts,
-    versions_in_words,
 )
 from attnlab.labels import HeadStructure
 from attnlab.models import Model, Run, Source
@@ -362,7 +361,6 @@ def _about(reading: Reading, coverage: Coverage, kept: int) -> dict[str, str]:
         if "decoder" in coverage.layers and model.config.is_encoder_decoder
         else "",
         "Device": str(model.device),
-        **versions_in_words(),
     }
     return {name: value for name, value in described.items() if value}
 

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core import InputError, Note, options_of, path_label
-from attnlab.evaluation import Steps, versions_in_words
+from attnlab.evaluation import Steps
 from attnlab.labels import chosen_by_bits
 from attnlab.matrices import (
     CODED,
@@ -86,13 +86,14 @@ def approximate(
     Raises:
         InputError: a setting out of range, or matrices that cannot be read or fitted.
     """
-    about, notes = versions_in_words(), list[Note]()
+    about: dict[str, str] = {}
+    notes: list[Note] = []
     known: dict[str, dict[str, Any]] = {}
     batch: tuple[str, ...] = ()
     if isinstance(source, str | Path):
         arrays, axes, known = load_arrays(source, array=settings.array, axes=settings.axes)
         batch = ("heads",) if axes is None else axes.batch
-        about = {"File": path_label(source), "Normalized": settings.normalize, **about}
+        about = {"File": path_label(source), "Normalized": settings.normalize}
         notes += [] if axes is None else [axes]
         notes += notes_on_weights(Path(source).parent)
     elif settings.array is not None or settings.axes is not None:

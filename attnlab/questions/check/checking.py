@@ -26,7 +26,6 @@ from attnlab.core import (
     reason,
     seeded,
 )
-from attnlab.evaluation import versions_in_words
 from attnlab.models import Model, Source, model_of
 from attnlab.questions.check.expectations import Expected, expected_of, reads_back
 from attnlab.questions.check.findings import Finding, every_layer
@@ -219,7 +218,7 @@ def check(source: Source | nn.Module, settings: CheckSettings) -> Result:
         QUESTION.name,
         f"What {loaded.label} attends to",
         {"properties": table, "abilities": able},
-        {**loaded.facts, **versions_in_words()},
+        {**loaded.facts},
         notes,
         weights=loaded.weights,
     )

@@ -18,7 +18,6 @@ from attnlab.evaluation import (
     model_and_texts,
     notes_on_training,
     notes_on_unknown,
-    versions_in_words,
 )
 from attnlab.labels import untrained_twin
 from attnlab.models import Model, Run, Source, model_of
@@ -98,7 +97,7 @@ def detect(source: Source, settings: DetectSettings) -> Result:
         QUESTION.name,
         f"Detectors of head types in {loaded.label}",
         {"detectors": heads, "agreement": _agreement(heads, settings.seed)},
-        {**loaded.facts, **loaded.history, **asked.about, **versions_in_words()},
+        {**loaded.facts, **loaded.history, **asked.about},
         (*notes_on_training(loaded), *asked.notes),
         asked.details,
         weights=loaded.weights,

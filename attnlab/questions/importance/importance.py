@@ -49,7 +49,6 @@ from attnlab.evaluation import (
     load_evaluator,
     notes_on_texts,
     training_texts,
-    versions_in_words,
 )
 from attnlab.models import Source, leaving_modes, score
 from attnlab.questions.importance.question import (
@@ -429,7 +428,6 @@ def _about(evaluator: Evaluator, ways: Sequence[_Way], loss: float) -> dict[str,
         "Loss of the whole model": f"{loss:.4f} ({LOSS_IN_WORDS[evaluator.loss]})",
         "Significant": "at 5% after Holm's correction for the number of heads",
         "Device": str(evaluator.model.device),
-        **versions_in_words(),
     }
 
 

@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core import SAME_WORDS, InputError, Note, options_of
-from attnlab.evaluation import versions_in_words
 from attnlab.models import RECURRENT, Model, Run, Source, model_of
 from attnlab.questions.inspect.question import (
     MOVES,
@@ -203,7 +202,6 @@ def inspect(source: Source, settings: InspectionSettings) -> Result:
         {
             **loaded.facts,
             **{f"Text {number}": _joined(text) for number, text in enumerate(read)},
-            **versions_in_words(),
         },
         tuple(_notes(words, set(moved["word"]))),
         {"words": [[word.form for word in own] for own in words]},

@@ -6,7 +6,6 @@ from typing import Any
 import pandas as pd
 
 from attnlab.core import InputError, options_of, path_label
-from attnlab.evaluation import versions_in_words
 from attnlab.models import (
     COMPONENTS,
     FEWEST_WORDS,
@@ -61,7 +60,6 @@ def neighbours(source: Source | Embeddings, settings: NeighbourSettings) -> Resu
         about={
             "Source": name,
             "Vocabulary": f"{len(embeddings.words):,} words, {embeddings.dim} dimensions",
-            **versions_in_words(),
         },
     )
 

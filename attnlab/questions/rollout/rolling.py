@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core import InputError, Note, Site, options_of
-from attnlab.evaluation import notes_on_training, versions_in_words
+from attnlab.evaluation import notes_on_training
 from attnlab.matrices import attention_rollout
 from attnlab.models import Model, Source, model_of
 from attnlab.questions.rollout.question import (
@@ -78,7 +78,6 @@ def rollout(source: Source, settings: RolloutSettings) -> Result:
             **loaded.facts,
             **loaded.history,
             **dict(zip(("Text", "Translation"), texts, strict=False)),
-            **versions_in_words(),
         },
         tuple(_notes(loaded, len(own))),
         {"queries": queries, "keys": keys},

@@ -12,7 +12,6 @@ from transformers import PreTrainedModel
 from attnlab.attention import AttentionAt, OwnAttention, attention_modules, make, parse
 from attnlab.budget import FULL
 from attnlab.core import InputError, options_of
-from attnlab.evaluation import versions_in_words
 from attnlab.models import Source, skeleton_of
 from attnlab.questions.size.question import SizeSettings
 from attnlab.results import Result
@@ -78,7 +77,6 @@ def size(source: Source, settings: SizeSettings) -> Result:
                 else f"from {start:,} tokens on"
                 for name, start in crossings.items()
             },
-            **versions_in_words(),
         },
         details={
             "parameters": sum(parameters.values()), "tokens": tokens, "crossings": crossings,

@@ -171,7 +171,7 @@ def write_contents(
         tables_shown = [ShownTable(one.file, one.heading) for one in declared if one.heading]
     facts = found.facts
     if facts is None:
-        facts = {name: str(value) for name, value in record.about.items() if name != "Versions"}
+        facts = {name: str(value) for name, value in record.about.items()}
     whole = [
         _section(shown, tables[shown.file] if shown.frame is None else shown.frame, declared)
         for shown in tables_shown
