@@ -79,7 +79,7 @@ def export(
     return Path(folder)
 
 
-def _run(source: str | Path | Run, device: str | None) -> Run:
+def _run(source: object, device: str | None) -> Run:
     """The run at `source`, on the device of that name.
 
     Raises:

@@ -110,8 +110,7 @@ def typed(settings: type[Settings], options: Mapping[str, Any]) -> dict[str, Any
     for field in option_fields(settings):
         value = options.get(parameter_name(field))
         if value not in (None, []):
-            read = field.option.read
-            values[field.name] = value if read is None else read(value)
+            values[field.name] = field.read(value)
             if not _is_table(field.kind):
                 # Told under the name that was typed.
                 field.refuse(values[field.name], _typed_name(field))

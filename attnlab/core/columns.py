@@ -72,7 +72,12 @@ class Column:
 
 
 class Columns(dict[str, Column]):
-    """Columns by name."""
+    """Columns by name; those that several tables share are found too, though they do not count among them."""
+
+    def __missing__(self, name: str) -> Column:
+        if self is SHARED_COLUMNS:
+            raise KeyError(name)
+        return SHARED_COLUMNS[name]
 
     def of(self, names: str) -> tuple[Column, ...]:
         """The columns of these names, separated by spaces, in this order.
@@ -280,14 +285,10 @@ class Table:
 
 # Columns that tables of several questions have.
 SHARED_COLUMNS = read_columns(__file__)
-HEAD = (
-    SHARED_COLUMNS["site"],
-    Column("layer", "layer", "Layer, counted from 0 at the input; empty of a whole model."),
-    SHARED_COLUMNS["head"],
-)
+HEAD = SHARED_COLUMNS.of("site layer head")
 HEAD_KEYS = tuple(column.name for column in HEAD)
 KEYS = Column("keys", "keys", "`all` keys, or `content`: special tokens are left out as keys.")
-HEAD_COUNT = Column("head_count", "heads", "Number of heads that the row is over.")
+HEAD_COUNT = SHARED_COLUMNS["head_count"]
 SENTENCE_COUNT = SHARED_COLUMNS["sentences"]
 LOSS = SHARED_COLUMNS["loss"]
 LOSS_CHANGE = Estimate(SHARED_COLUMNS["loss_change"])

@@ -100,13 +100,17 @@ class Note:
     has a `__str__` of its own.
 
     Attributes:
-        words: one or two sentences, with the names of values in braces.
+        words: one or two sentences, with the names of values in braces; a tuple is a list with commas.
     """
 
     words: ClassVar[str]
 
     def __str__(self) -> str:
-        return self.words.format(**vars(self))
+        values = vars(self).items()
+        return self.words.format(
+            **{name: ", ".join(map(str, value)) if isinstance(value, tuple) else value
+               for name, value in values}
+        )  # fmt: skip
 
 
 def kinds_of_notes() -> dict[str, type[Note]]:

@@ -71,7 +71,7 @@ class Option:
         above: all allowed numbers are larger.
         below: all allowed numbers are smaller.
         choices: the texts that are allowed.
-        none: the word that `read` takes for a sequence without any of the choices, if one does.
+        none: the word for a sequence without any of the choices, if there is one.
         shown: the default in words, where the value does not say it.
         read: reads the value from one word of the command line.
         argument: whether a command takes it as a word without a flag, behind its source; a sequence as all
@@ -168,6 +168,12 @@ class OptionField:
         named = isinstance(value, Path) or (isinstance(value, str) and Path in inner)
         return path_label(value) if named else value
 
+    def read(self, typed: Any) -> Any:
+        """The value of what the command line has, where it is read from a word."""
+        if typed == self.option.none:
+            return ()
+        return typed if self.option.read is None else self.option.read(typed)
+
     @property
     def takes_texts(self) -> bool:
         """Whether it can be a sequence of texts or of pairs of them."""
@@ -188,7 +194,7 @@ class OptionField:
         if len(kinds) < len([kind for kind in self.kinds() if kind is not type(None)]):
             return value
         if isinstance(value, str) and self.option.read is not None:
-            return self.option.read(value)
+            return self.read(value)
         alone = isinstance(value, Real) and any(_is_kind((value,), kind) for kind in kinds)
         return (value,) if alone else value
 
@@ -329,7 +335,7 @@ def options_of(
             for field in option_fields(settings):  # type: ignore[arg-type]
                 if field.name in given:
                     given[field.name] = settings.value_of(field, given[field.name])  # type: ignore[attr-defined]
-            made = settings(**given)
+            made = settings(**given)  # type: ignore[call-arg]  # the same fields, by name
             result = study(source, made)
             # A `Result` keeps how it was asked for.
             remember = getattr(result, "remembering", None)

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pandas as pd
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.ablation import Difference, bleu_differences, loss_differences
+from attnlab.ablation import Difference, add_significance, bleu_differences, loss_differences
 from attnlab.core import BLEU, BLEU_CHANGE, LOSS, LOSS_CHANGE, Estimate
 
 
@@ -53,6 +54,17 @@ class Change:
         translations = [after.translations for after in afters]
         bleus = bleu_differences(before.translations, translations, before.references)
         return list(map(cls, losses, bleus))
+
+    @classmethod
+    def table(
+        cls, before: Quality, afters: Sequence[Quality], *estimates: Estimate
+    ) -> pd.DataFrame:
+        """The cells of the changes to several models, a row each, with significance where it is tested."""
+        table = pd.DataFrame([change.cells(*estimates) for change in cls.each(before, afters)])
+        for estimate in estimates:
+            if estimate.p in table:
+                add_significance(table, estimate)
+        return table
 
     @property
     def scores(self) -> dict[str, float]:

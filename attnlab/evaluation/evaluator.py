@@ -14,11 +14,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.ablation import Projections, projections_of
+from attnlab.ablation import Means, Projections, Replacement, ablate_each, projections_of
 from attnlab.attention import mark_ids
 from attnlab.core import (
     BATCH_SIZE,
     SITES,
+    Head,
     InputError,
     Progress,
     ShortRepr,
@@ -38,7 +39,7 @@ from attnlab.evaluation.losses import (
     mask_tokens,
     state_distances,
 )
-from attnlab.evaluation.shared_settings import TextSettings
+from attnlab.evaluation.shared_settings import Steps, TextSettings
 from attnlab.evaluation.sources import Texts, first_texts, model_and_texts
 from attnlab.models import IGNORED_LABEL, Model, Source, Tokenizers, translate_ids
 from attnlab.reading import (
@@ -109,7 +110,7 @@ class Evaluator(ShortRepr):
     seed: int = MASK_SEED
     corpus: Callable[[], ParallelCorpus] | None = None
     untouched: FinalStates | None = None
-    texts: Texts | None = None
+    texts: Texts = Texts(())
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -283,6 +284,28 @@ class Evaluator(ShortRepr):
             inputs = {name: given for name, given in batch.inputs.items() if name != "input_ids"}
             read.append(replace(batch, inputs={**inputs, "encoder_outputs": encoded}))
         return replace(self, batches=tuple(read))
+
+    def losses_without(
+        self,
+        heads: Sequence[Head],
+        replacement: Replacement,
+        steps: Steps,
+        means: Means | None = None,
+    ) -> dict[Head, Float[Tensor, " sentence"]]:
+        """Losses of all sentences with each head replaced alone; behind the encoder this is run once.
+
+        Args:
+            heads: in any order.
+            replacement: what stands in for them.
+            steps: told of each head.
+            means: mean outputs by layer, which `mean` needs.
+        """
+        losses: dict[Head, Tensor] = {}
+        for reader, of_encoder in ((self, True), (self.reading_once(), False)):
+            part = [head for head in heads if (head.site == "encoder") == of_encoder]
+            evaluate = steps.of(reader.losses)
+            losses |= ablate_each(self.projections, part, replacement, evaluate, means)
+        return {head: losses[head] for head in heads}
 
     def on(self, texts: Sequence[Text], origin: str = "sentences handed in") -> "Evaluator":
         """The same model evaluated on other sentences.

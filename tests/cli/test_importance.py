@@ -75,7 +75,7 @@ def test_a_file_of_training_sentences_gives_the_mean(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--bleu", "one"), "bleu must be among zero, mean, uniform, or none, not 'one'"),
+        (("--bleu", "one"), "bleu must be among zero, mean, uniform, first, or none, not 'one'"),
         (("--replacements", ","), "No replacement is named"),
         (
             ("--replacements", "zero", "--calibration-text", "none.txt"),

@@ -194,7 +194,7 @@ def test_a_setting_of_several_kinds_takes_each_of_them_and_no_other() -> None:
 
 def test_no_choice_is_none_on_the_command_line_and_in_python() -> None:
     (bleu,) = (one for one in option_fields(ImportanceSettings) if one.name == "bleu")
-    assert ImportanceSettings.value_of(bleu, None) == bleu.option.read("none") == ()
+    assert ImportanceSettings.value_of(bleu, None) == bleu.read("none") == ()
     assert ImportanceSettings().bleu == (FIRST,)
 
 

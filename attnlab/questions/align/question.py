@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 from attnlab.alignment import ENGINE_ROW, FromWord, Row, Symmetrization
 from attnlab.core import (
     BATCH_SIZE,
-    HEAD,
     HEAD_KEYS,
-    SHARED_COLUMNS,
     Estimate,
     InputError,
     Note,
@@ -92,12 +90,12 @@ HEADS = Table(
     "heads.csv",
     "head and row",
     (
-        *HEAD,
-        COLUMNS["row"],
+        *COLUMNS.of("site layer head row"),
         *_SCORES,
         *START_ERROR,
-        *COLUMNS.of("concentration coverage monotonicity agreement score_without_gold alike"),
-        COLUMNS["chosen_head"],
+        *COLUMNS.of(
+            "concentration coverage monotonicity agreement score_without_gold alike chosen_head"
+        ),
     ),
     keys=(*HEAD_KEYS, "row"),
     heading="Every head alone",
@@ -105,7 +103,7 @@ HEADS = Table(
 STEPS = Table(
     "steps.csv",
     "head that is added",
-    (*COLUMNS.of("row heads_averaged"), *HEAD, COLUMNS["calibration_aer"], AER.column),
+    (*COLUMNS.of("row heads_averaged site layer head calibration_aer"), AER.column),
     keys=("row", "heads_averaged"),
     heading="Heads that are added one after another",
 )
@@ -125,11 +123,7 @@ GENERATION = Table(
 WORDS = Table(
     "words.csv",
     "spoken word",
-    (
-        *COLUMNS.of("pair audio word_number"),
-        SHARED_COLUMNS["word"],
-        *COLUMNS.of("start start_by_heads"),
-    ),
+    COLUMNS.of("pair audio word_number word start start_by_heads"),
     keys=("pair", "word_number"),
     heading="Words of the audio that is scored",
 )

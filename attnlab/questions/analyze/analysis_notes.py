@@ -232,16 +232,14 @@ class VocabularyTooSmall(Note):
         frequent: how many are called frequent.
     """
 
+    words = (
+        "No head of {sites} can be called 'rare tokens', whatever the sentences: the vocabulary has "
+        "{types:,} types, and rare are those outside the {frequent:,} most frequent."
+    )
+
     sites: tuple[str, ...]
     types: int
     frequent: int
-
-    def __str__(self) -> str:
-        return (
-            f"No head of {', '.join(self.sites)} can be called 'rare tokens', whatever the sentences: "
-            f"the vocabulary has {self.types:,} types, and rare are those outside the {self.frequent:,} most "
-            "frequent."
-        )
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ import pandas as pd
 from jaxtyping import Int
 from torch import Tensor
 
-from attnlab.ablation import ablate_each, all_heads
+from attnlab.ablation import all_heads
 from attnlab.core import HEAD_COLUMNS, SITES, Note, Processes, Progress
-from attnlab.evaluation import Change, Evaluator, Quality
+from attnlab.evaluation import Change, Evaluator, Quality, Steps
 from attnlab.labels import (
     CONTROLS,
     FREQUENT_TYPES,
@@ -337,18 +337,9 @@ def ablate_for_labels(
     processes = processes or Processes()
     mine = chosen_heads[processes.index :: processes.count]
     before = Quality(evaluator.whole_losses(), evaluator.tokens)
-    done = 0
-
-    def evaluate() -> Change:
-        nonlocal done
-        after = evaluator.losses()
-        done += 1
-        if progress is not None:
-            progress("Taking heads away", done, len(mine))
-        return Change.of(before, Quality(after, before.tokens))
-
-    changes = ablate_each(evaluator.projections, mine, "zero", evaluate)
-    rows = [head._asdict() | change.cells() for head, change in changes.items()]
+    losses = evaluator.losses_without(mine, "zero", Steps("Taking heads away", len(mine), progress))
+    changes = Change.each(before, [Quality(after, before.tokens) for after in losses.values()])
+    rows = [head._asdict() | change.cells() for head, change in zip(losses, changes, strict=True)]
     shares = processes.gather(rows)
     # The heads were dealt out in turn.
     dealt = [

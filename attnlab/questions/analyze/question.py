@@ -10,7 +10,6 @@ from attnlab.core import (
     HEAD,
     HEAD_KEYS,
     SENTENCE_COUNT,
-    SHARED_COLUMNS,
     Column,
     Estimate,
     InputError,
@@ -45,12 +44,9 @@ FITS = Table(
     "fits.csv",
     "head and approximation",
     (
-        *HEAD,
-        *COLUMNS.of("approximation window"),
+        *COLUMNS.of("site layer head approximation window"),
         LEVEL,
-        *SHARED_COLUMNS.of("max_entries l1 mean_error relative"),
-        COLUMNS["equal_weights"],
-        SENTENCE_COUNT,
+        *COLUMNS.of("max_entries l1 mean_error relative equal_weights sentences"),
     ),
     keys=(*HEAD_KEYS, "approximation", "window"),
 )
@@ -59,10 +55,9 @@ FITS_BY_SENTENCE = Table(
     "head, sentence and approximation",
     (
         *HEAD,
-        *SHARED_COLUMNS.of("sentence"),
-        *COLUMNS.of("query_count key_count rows_measured approximation window"),
+        *COLUMNS.of("sentence query_count key_count rows_measured approximation window"),
         LEVEL,
-        *SHARED_COLUMNS.of("max_entries l1 mean_error relative"),
+        *COLUMNS.of("max_entries l1 mean_error relative"),
     ),
     keys=(*HEAD_KEYS, "sentence", "approximation", "window"),
 )
@@ -84,8 +79,7 @@ SUMMARY = Table(
     "summary.csv",
     "head",
     (
-        *HEAD,
-        COLUMNS["role"],
+        *COLUMNS.of("site layer head role"),
         DETAIL,
         STATISTIC,
         VALUE.column,

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from attnlab.core import (
-    HEAD,
     HEAD_KEYS,
-    SHARED_COLUMNS,
     InputError,
     Option,
     Progress,
@@ -30,16 +28,13 @@ APPROXIMATION = Table(
     "approximation.csv",
     "matrix and family",
     (
-        COLUMNS["matrix"],
-        SHARED_COLUMNS["sentence"],
-        *HEAD,
+        *COLUMNS.of("matrix sentence site layer head"),
         FAMILY,
-        *COLUMNS.of("values window_left window_right num_pos dropout error_nnz error_bound"),
-        SHARED_COLUMNS["max_entries"],
+        *COLUMNS.of(
+            "values window_left window_right num_pos dropout error_nnz error_bound max_entries"
+        ),
         MEMBER,
-        COLUMNS["nnz"],
-        *SHARED_COLUMNS.of("l1 mean_error relative"),
-        *COLUMNS.of("frobenius kl"),
+        *COLUMNS.of("nnz l1 mean_error relative frobenius kl"),
         BITS_PER_ROW,
         BEST_FAMILY,
         *reversed(FAMILY_MARGIN),

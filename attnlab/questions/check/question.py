@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from attnlab.core import HEAD, Column, Note, Option, Table, read_columns
+from attnlab.core import Column, Note, Option, Table, read_columns
 from attnlab.evaluation import SEED, DeviceSettings
 from attnlab.questions.check import LISTED
 from attnlab.results import Question
@@ -14,14 +14,11 @@ OK, MISMATCH, NOT_APPLICABLE = "ok", "mismatch", "not applicable"
 KEYS = "keys read"
 FEWEST_TOKENS = 8
 
-_LAYER = HEAD[:2]
 PROPERTIES = Table(
     "properties.csv",
     "property, of a layer or of the whole model",
     (
-        COLUMNS["property"],
-        *_LAYER,
-        *COLUMNS.of("expected found"),
+        *COLUMNS.of("property site layer expected found"),
         Column("outcome", "outcome", f"{OK}, {MISMATCH} or {NOT_APPLICABLE}."),
         *COLUMNS.of("distance change"),
     ),
@@ -31,10 +28,7 @@ PROPERTIES = Table(
 ABILITIES = Table(
     "abilities.csv",
     "attention layer",
-    (
-        *_LAYER,
-        *COLUMNS.of("captured ablated replaced exported reason"),
-    ),
+    COLUMNS.of("site layer captured ablated replaced exported reason"),
     keys=("site", "layer"),
     heading="What can be done with its layers",
 )

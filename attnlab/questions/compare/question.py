@@ -88,15 +88,14 @@ class NoSettingAtSite(Note):
 class SameAttention(Note):
     """Mechanisms whose settings attend to the same keys at a site."""
 
+    words = (
+        "{site}: {mechanisms} attend to the same keys at {budget} keys per row: with the heads of this site "
+        "alone replaced, they differ by time alone."
+    )
+
     site: str
     budget: int
     mechanisms: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return (
-            f"{self.site}: {', '.join(self.mechanisms)} attend to the same keys at {self.budget} keys per "
-            "row: with the heads of this site alone replaced, they differ by time alone."
-        )
 
 
 @dataclass(frozen=True)

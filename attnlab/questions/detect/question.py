@@ -8,7 +8,6 @@ from attnlab.core import (
     HEAD,
     HEAD_COUNT,
     HEAD_KEYS,
-    SHARED_COLUMNS,
     Column,
     Estimate,
     Note,
@@ -139,7 +138,7 @@ TABLE = Table(
     keys=HEAD_KEYS,
     heading="Every head",
 )
-_SPEARMAN = SHARED_COLUMNS["spearman"]
+_SPEARMAN = COLUMNS["spearman"]
 AGREEMENT_OF = Estimate(
     _SPEARMAN,
     "a bootstrap over heads (none of few), as if these were independent, which those of one model are not",
@@ -147,12 +146,7 @@ AGREEMENT_OF = Estimate(
 AGREEMENT = Table(
     "agreement.csv",
     "site and pair of detectors",
-    (
-        HEAD[0],
-        *SHARED_COLUMNS.of("measure other"),
-        *AGREEMENT_OF,
-        HEAD_COUNT,
-    ),
+    (*COLUMNS.of("site measure other"), *AGREEMENT_OF, HEAD_COUNT),
     keys=("site", "measure", "other"),
     heading="Do detectors agree?",
 )

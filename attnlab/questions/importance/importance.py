@@ -3,8 +3,10 @@
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,7 +20,6 @@ from attnlab.ablation import (
     ablate_cumulatively,
     ablate_each,
     ablated,
-    add_significance,
     all_heads,
     gradient_importance,
     mean_outputs,
@@ -34,7 +35,6 @@ from attnlab.core import (
     Head,
     InputError,
     Note,
-    Progress,
     layer_name,
     options_of,
 )
@@ -65,19 +65,48 @@ from attnlab.questions.importance.question import (
 from attnlab.reading import Sentences
 from attnlab.results import Result
 
-# By the name of a way or an order.
-Losses = Mapping[str, Mapping[Head, Tensor]]
-Orders = Mapping[str, Sequence[Head]]
 
-
-@dataclass(frozen=True)
-class _Way:
-    """One way to replace heads: those that it can replace, and what it needs, of which sentences."""
+class _Way(NamedTuple):
+    """One way to replace heads: those that it can replace, and the means that it needs."""
 
     name: Replacement
     heads: Sequence[Head]
     means: Means | None = None
-    learning: Sentences | None = None
+
+
+class _Study(NamedTuple):
+    """A model with what its heads are replaced by, and the sentences on which that is measured.
+
+    Attributes:
+        evaluator: of the heads that are asked about.
+        settings: of the study.
+        ways: in the order in which they are named.
+        parts: the sentences by what they are for.
+        notes: what cannot be replaced.
+    """
+
+    evaluator: Evaluator
+    settings: ImportanceSettings
+    ways: Sequence[_Way]
+    parts: Mapping[str, Sentences]
+    notes: Sequence[Note]
+
+    @property
+    def removal(self) -> _Way:
+        """The way by which heads are removed one after another: the first that all of them take."""
+        heads = len(all_heads(self.evaluator.projections))
+        return next(way for way in self.ways if len(way.heads) == heads)
+
+    @property
+    def translated(self) -> set[str]:
+        """The ways whose change of BLEU is measured."""
+        named = {*(self.settings.bleu or ())}
+        first = FIRST in named and self.evaluator.translates
+        return named - {FIRST} | {*(self.settings.replacements[:1] if first else ())}
+
+    def steps(self, what: str, total: int) -> Steps:
+        """Steps of work that are told."""
+        return Steps(what, total, self.settings.progress)
 
 
 @options_of(ImportanceSettings)
@@ -110,119 +139,89 @@ def importance(source: Source, settings: ImportanceSettings) -> Result:
         loss=settings.loss, seed=settings.seed,
     )  # fmt: skip
     before = Quality(evaluator.whole_losses(), evaluator.tokens, (), evaluator.references)
-    evaluator = _at_sites(evaluator, settings.sites)
-    translated = _ways_translated(evaluator, settings)
-    ways, notes = _possible_ways(evaluator, settings)
-    halves = [evaluator.half(first) for first in (0, 1)]
-    slopes = _gradients(halves, settings.progress) if evaluator.scores else []
-    losses = _losses(evaluator, ways, settings.progress)
-    whole = next(way for way in ways if len(way.heads) == len(all_heads(evaluator.projections)))
-    rises = {head: (losses[whole.name][head] - before.losses)[::2] for head in whole.heads}
-    replaced = _replaced(evaluator, before, ways, losses, translated, progress=settings.progress)
-    heads = _heads(evaluator, slopes, replaced)
-    if not slopes:
-        notes.append(NoGradients())
-    orders = _orders(rises, slopes[:1], seed=settings.seed)
-    if len(halves[1]) < FEWEST_FOR_INTERVAL:
-        notes.append(FewForIntervals(len(halves[1]), "reporting"))
+    study = _study(evaluator, settings)
+    halves = [study.evaluator.half(first) for first in (0, 1)]
+    slopes = _gradients(study, halves) if evaluator.scores else []
+    losses = _losses(study)
+    replaced = _replaced(study, before, losses)
+    heads = _heads(study, slopes, replaced)
+    rises = {head: loss - before.losses for head, loss in losses[study.removal.name].items()}
+    curves = _removal_curves(study, halves, _orders(rises, slopes[:1], seed=settings.seed))
     return Result(
         QUESTION.name,
         f"Importance of the heads of {evaluator.loaded.label}",
         {
             "importance": heads,
             "replaced": pd.concat(replaced.values(), ignore_index=True),
-            "cumulative": removal_curves(halves, orders, whole, settings, bleu=bool(translated)),
+            "cumulative": curves,
             "rank_agreement": rank_agreement(_measures(heads, replaced)),
         },
-        _about(evaluator, ways, float(before.losses.sum() / before.tokens.sum())),
-        (*notes, *_on_texts(evaluator, ways, settings)),
+        _about(study, float(before.losses.sum() / before.tokens.sum())),
+        tuple(_notes(study)),
         {"loss": evaluator.loss},
         weights=evaluator.loaded.weights,
     )
 
 
-def _at_sites(evaluator: Evaluator, sites: Sequence[str] | None) -> Evaluator:
-    """The evaluator with the heads of these sites alone."""
+def _study(evaluator: Evaluator, settings: ImportanceSettings) -> _Study:
+    """The heads of the sites with the replacements; heads and means that cannot be had are left out.
+
+    Raises:
+        InputError: too few sentences, BLEU of a model that does not translate, or no replacement for all.
+    """
     if len(evaluator) < FEWEST_SENTENCES:
         msg = f"Only {len(evaluator)} sentences can be used; importance needs at least {FEWEST_SENTENCES}."
         raise InputError(msg)
-    kept = evaluator.sites_among(sites)
-    layers = {layer: part for layer, part in evaluator.projections.items() if layer[0] in kept}
-    return replace(evaluator, find_projections=lambda: layers)
-
-
-def _ways_translated(evaluator: Evaluator, settings: ImportanceSettings) -> Sequence[str]:
-    """The replacements whose change of BLEU is measured.
-
-    Raises:
-        InputError: BLEU of a model that does not translate.
-    """
-    named = [name for name in settings.bleu or () if name != FIRST]
-    if named and not evaluator.translates:
+    if {*(settings.bleu or ())} - {FIRST} and not evaluator.translates:
         msg = f"{type(evaluator.model).__name__} translates nothing; leave BLEU out (none)."
         raise InputError(msg)
-    first = (
-        settings.replacements[:1] if FIRST in (settings.bleu or ()) and evaluator.translates else ()
-    )
-    return [*first, *named]
-
-
-def _possible_ways(
-    evaluator: Evaluator, settings: ImportanceSettings
-) -> tuple[list[_Way], list[Note]]:
-    """The replacements with what they need; heads and means that cannot be had are left out."""
-    heads = all_heads(evaluator.projections)
-    notes: list[Note] = []
-    if len(evaluator) < ENOUGH_FOR_INTERVALS:
-        notes.append(FewForIntervals(len(evaluator)))
-    ways, why = [], ""
-    # In the order in which they are asked for: heads are removed by the first.
-    for name in sorted(REPLACEMENTS, key=[*settings.replacements, *REPLACEMENTS].index):
-        if name not in settings.replacements:
-            continue
-        way = _Way(name, heads)
+    sites = evaluator.sites_among(settings.sites)
+    layers = {layer: part for layer, part in evaluator.projections.items() if layer[0] in sites}
+    evaluator = replace(evaluator, find_projections=lambda: layers)
+    heads, ways, notes = all_heads(layers), list[_Way](), list[Note]()
+    parts = {"held-out": evaluator.sentences}
+    named = [name for name in REPLACEMENTS if name in settings.replacements]
+    for name in sorted(named, key=settings.replacements.index):
         if name == "mean":
             try:
-                way = _with_means(way, evaluator, settings)
+                learning = _training_part(evaluator, settings)
+                means = mean_outputs(layers, learning.batches, learning.run, learning.real)
             except AttnlabError as error:
                 if settings.brings_calibration:
                     raise
-                why = f" The mean cannot be had: {error}"
                 notes.append(NoMeans(str(error)))
-                continue
-        elif name == "uniform":
-            way = _Way(name, [head for head in heads if _can_be_uniform(evaluator, head)])
-            others = [layer_name(h.site, h.layer) for h in heads if h not in way.heads]
+            else:
+                ways.append(_Way(name, heads, means))
+                parts["training"] = learning.sentences
+        else:
+            kept = [head for head in heads if _can_replace(evaluator, head, name)]
+            others = [layer_name(h.site, h.layer) for h in heads if h not in kept]
+            ways += [_Way(name, kept)] if kept else []
             notes += [NotUniform(tuple(dict.fromkeys(others)))] if others else []
-        ways += [way] if way.heads else []
     if not any(len(way.heads) == len(heads) for way in ways):
-        msg = f"No replacement that was named can be done for every head here; add zero.{why}"
+        why = " ".join(map(str, notes))
+        msg = f"No replacement that was named can be done for every head here; add zero. {why}"
         raise InputError(msg, options=["calibration_text"])
-    return ways, notes
+    return _Study(evaluator, settings, ways, parts, notes)
 
 
-def _with_means(way: _Way, evaluator: Evaluator, settings: ImportanceSettings) -> _Way:
-    """The way with mean outputs of all heads, and the training sentences that they are of."""
-    assert evaluator.texts is not None  # noqa: S101 - it was loaded from them
+def _training_part(evaluator: Evaluator, settings: ImportanceSettings) -> Evaluator:
+    """The model on training sentences."""
     texts = training_texts(
         evaluator.loaded, evaluator.texts, settings.calibration, settings.calibration_text
     )
-    learning = evaluator.on(texts, "training sentences")
-    means = mean_outputs(evaluator.projections, learning.batches, learning.run, learning.real)
-    return replace(way, means=means, learning=learning.sentences)
+    return evaluator.on(texts, "training sentences")
 
 
-def _can_be_uniform(evaluator: Evaluator, head: Head) -> bool:
-    try:
-        with ablated(evaluator.projections, [head], "uniform"):
-            return True
-    except InputError:
-        return False
+def _can_replace(evaluator: Evaluator, head: Head, way: Replacement) -> bool:
+    with suppress(InputError), ablated(evaluator.projections, [head], way):
+        return True
+    return False
 
 
-def _gradients(halves: Sequence[Evaluator], progress: Progress | None) -> list[GradientImportance]:
+def _gradients(study: _Study, halves: Sequence[Evaluator]) -> list[GradientImportance]:
     """Gradient importance on each half."""
-    steps = Steps("Gradients of batches", sum(len(half.batches) for half in halves), progress)
+    steps = study.steps("Gradients of batches", sum(len(half.batches) for half in halves))
     measured = []
     for half in halves:
         of_batch = partial(gradient_importance, half.projections, losses=half.example_losses)
@@ -231,85 +230,60 @@ def _gradients(halves: Sequence[Evaluator], progress: Progress | None) -> list[G
     return measured
 
 
-def _losses(evaluator: Evaluator, ways: Sequence[_Way], progress: Progress | None) -> Losses:
-    """Losses of all sentences with each head replaced alone."""
-    steps = Steps("Ablating heads", sum(len(way.heads) for way in ways), progress)
-    behind = evaluator.reading_once()
-    losses: dict[str, dict[Head, Tensor]] = {}
-    for way in ways:
-        losses[way.name] = {}
-        for reader, of_encoder in ((evaluator, True), (behind, False)):
-            heads = [head for head in way.heads if (head.site == "encoder") == of_encoder]
-            losses[way.name] |= ablate_each(
-                evaluator.projections, heads, way.name, steps.of(reader.losses), way.means
-            )
-    return losses
+def _losses(study: _Study) -> dict[str, dict[Head, Tensor]]:
+    """Losses of all sentences with each head replaced alone, by the name of the way."""
+    steps = study.steps("Ablating heads", sum(len(way.heads) for way in study.ways))
+    without = study.evaluator.losses_without
+    return {way.name: without(way.heads, way.name, steps, way.means) for way in study.ways}
 
 
 def _replaced(
-    evaluator: Evaluator,
-    before: Quality,
-    ways: Sequence[_Way],
-    losses: Losses,
-    translated: Sequence[str],
-    *,
-    progress: Progress | None,
+    study: _Study, before: Quality, losses: Mapping[str, Mapping[Head, Tensor]]
 ) -> dict[str, pd.DataFrame]:
     """The rows of the table `replaced` by way: what changes with each head replaced alone."""
-    count = sum(len(way.heads) for way in ways if way.name in translated)
-    steps = Steps("Translating without one head", count, progress)
+    evaluator = study.evaluator
+    count = sum(len(way.heads) for way in study.ways if way.name in study.translated)
+    translate = study.steps("Translating without one head", count).of(evaluator.translations)
     whole = evaluator.translations() if count else []
     # A distance is above 0 whatever is replaced: there is nothing to test.
     estimates = TESTED if evaluator.scores else (LOSS_CHANGE, BLEU_CHANGE)
-    translate = steps.of(evaluator.translations)
     tables: dict[str, pd.DataFrame] = {}
-    for way in ways:
-        texts = (
-            ablate_each(evaluator.projections, way.heads, way.name, translate, way.means)
-            if way.name in translated
-            else {}
-        )
-        qualities = [
+    for way in study.ways:
+        heads = way.heads if way.name in study.translated else ()
+        texts = ablate_each(evaluator.projections, heads, way.name, translate, way.means)
+        after = [
             replace(before, losses=losses[way.name][head], translations=texts.get(head, ()))
             for head in way.heads
         ]
         untouched = replace(before, translations=whole if texts else ())
-        cells = [change.cells(*estimates) for change in Change.each(untouched, qualities)]
-        heads = pd.DataFrame(way.heads, columns=HEAD_COLUMNS)
-        table = heads.assign(way=way.name).join(pd.DataFrame(cells))
-        for estimate in estimates:
-            if estimate.p in table:
-                add_significance(table, estimate)
-        tables[way.name] = table
+        table = pd.DataFrame(way.heads, columns=HEAD_COLUMNS).assign(way=way.name)
+        tables[way.name] = table.join(Change.table(untouched, after, *estimates))
     return tables
 
 
 def _heads(
-    evaluator: Evaluator,
-    slopes: Sequence[GradientImportance],
-    replaced: Mapping[str, pd.DataFrame],
+    study: _Study, slopes: Sequence[GradientImportance], replaced: Mapping[str, pd.DataFrame]
 ) -> pd.DataFrame:
     """The table `importance`: gradients of every head, and what changes with the head zeroed."""
-    table = pd.DataFrame(all_heads(evaluator.projections), columns=HEAD_COLUMNS)
+    table = pd.DataFrame(all_heads(study.evaluator.projections), columns=HEAD_COLUMNS)
     if slopes:
         table = sum(slopes[1:], start=slopes[0]).table()
-    zeroed = [rows.drop(columns="way") for way, rows in replaced.items() if way == "zero"]
-    return table.merge(zeroed[0], on=HEAD_COLUMNS) if zeroed else table
+    zeroed = replaced.get("zero")
+    return table if zeroed is None else table.merge(zeroed.drop(columns="way"), on=HEAD_COLUMNS)
 
 
 def _orders(
     rises: Mapping[Head, Tensor], slopes: Sequence[GradientImportance], *, seed: int
-) -> Orders:
+) -> dict[str, list[Head]]:
     """The orders in which heads are removed, by what was measured on the first half."""
-    heads = list(rises)
-    measures = pd.DataFrame({"loss": [float(rises[head].sum()) for head in heads]})
+    measures = pd.DataFrame({"loss": [float(rise[::2].sum()) for rise in rises.values()]})
     for slope in slopes:
         values = slope.table().set_index(HEAD_COLUMNS)["gradient_importance"]
-        measures.insert(0, "gradient", [values[tuple(head)] for head in heads])
-    return orders_of(heads, measures, seed=seed)
+        measures.insert(0, "gradient", [values[tuple(head)] for head in rises])
+    return orders_of(list(rises), measures, seed=seed)
 
 
-def orders_of(heads: Sequence[Head], measures: pd.DataFrame, *, seed: int) -> Orders:
+def orders_of(heads: Sequence[Head], measures: pd.DataFrame, *, seed: int) -> dict[str, list[Head]]:
     """The heads in rising order of every column of `measures` (a row a head), and at random."""
     orders = {
         str(name): [heads[index] for index in column.argsort(kind="stable")]
@@ -320,30 +294,17 @@ def orders_of(heads: Sequence[Head], measures: pd.DataFrame, *, seed: int) -> Or
     return {**orders, "random": shuffled}
 
 
-def removal_curves(
-    halves: Sequence[Evaluator],
-    orders: Orders,
-    way: _Way,
-    settings: ImportanceSettings,
-    *,
-    bleu: bool,
+def _removal_curves(
+    study: _Study, halves: Sequence[Evaluator], orders: Mapping[str, Sequence[Head]]
 ) -> pd.DataFrame:
     """Loss, and BLEU at a few points, with none, one, two, ... and all heads of an order removed.
 
-    Args:
-        halves: the sentences that the orders were chosen on, and others.
-        orders: heads by the name of the order, the first to be removed first.
-        way: what stands in for a removed head.
-        settings: of the study.
-        bleu: whether BLEU is measured.
-
-    Returns:
-        The columns of `attnlab.questions.importance.question.CUMULATIVE`; an interval is for one step at a
-        time, uncorrected, and `bleu` NaN between the points.
+    Orders were chosen on the first half, and all is measured on the other. An interval is for one step at a
+    time, uncorrected, and `bleu` NaN between the points.
     """
-    choosing, reporting = halves
-    passes = sum(len(order) + 1 for order in orders.values())
-    losses = Steps("Removing heads", passes, settings.progress).of(reporting.losses)
+    (choosing, reporting), way = halves, study.removal
+    steps = study.steps("Removing heads", sum(len(order) + 1 for order in orders.values()))
+    losses = steps.of(reporting.losses)
     tables = []
     for name, order in orders.items():
         each = ablate_cumulatively(reporting.projections, order, way.name, losses, way.means)
@@ -357,23 +318,23 @@ def removal_curves(
         chosen_on=f"{len(choosing)} sentences: 1st, 3rd, ...",
         reported_on=f"{len(reporting)} sentences: 2nd, 4th, ...",
     )
-    scores = _scores_of_points(reporting, orders, way, settings) if bleu else {}
-    steps = zip(curves["order"], curves["heads_removed"], strict=True)
-    curves[BLEU.name] = [scores.get(step, math.nan) for step in steps]
+    scores = _scores_of_points(study, reporting, orders) if study.translated else {}
+    points = zip(curves["order"], curves["heads_removed"], strict=True)
+    curves[BLEU.name] = [scores.get(point, math.nan) for point in points]
     return curves[[*CUMULATIVE]]
 
 
 def _scores_of_points(
-    evaluator: Evaluator, orders: Orders, way: _Way, settings: ImportanceSettings
+    study: _Study, evaluator: Evaluator, orders: Mapping[str, Sequence[Head]]
 ) -> dict[tuple[str, int], float]:
     """BLEU by order and number of heads removed; of the same heads it is measured once."""
     removed = {
         (name, count): frozenset(order[:count])
         for name, order in orders.items()
-        for count in bleu_points(len(order), settings.points)
+        for count in bleu_points(len(order), study.settings.points)
     }
-    different = dict.fromkeys(removed.values())
-    steps = Steps("Translating with heads removed", len(different), settings.progress)
+    different, way = dict.fromkeys(removed.values()), study.removal
+    steps = study.steps("Translating with heads removed", len(different))
     scores = {}
     for heads in different:
         with ablated(evaluator.projections, sorted(heads), way.name, way.means):
@@ -405,37 +366,27 @@ def _measures(heads: pd.DataFrame, replaced: Mapping[str, pd.DataFrame]) -> pd.D
     return pd.DataFrame(columns)
 
 
-def _on_texts(
-    evaluator: Evaluator, ways: Sequence[_Way], settings: ImportanceSettings
-) -> list[Note]:
-    assert evaluator.texts is not None  # noqa: S101 - it was loaded from them
-    parts = {"held-out": evaluator.sentences}
-    for learning in _learning(ways):
-        parts["training"] = learning
-    return notes_on_texts(
-        evaluator.loaded, evaluator.texts, parts, settings.sentences, settings.sites
-    )
-
-
-def _about(evaluator: Evaluator, ways: Sequence[_Way], loss: float) -> dict[str, str]:
-    model, sentences = evaluator.loaded, evaluator.sentences
-    of_means = [f"{len(one)}{_left_out(one)}" for one in _learning(ways)]
+def _about(study: _Study, loss: float) -> dict[str, str]:
+    evaluator, training = study.evaluator, study.parts.get("training", ())
     return {
-        **model.facts,
-        **model.history,
-        "Sentences": f"{len(evaluator)} from {sentences.origin}{_left_out(sentences)}",
-        **dict(zip(["Training sentences"], of_means, strict=False)),
+        **evaluator.loaded.facts,
+        **evaluator.loaded.history,
+        "Sentences": f"{len(evaluator)} from {evaluator.sentences.origin}",
+        "Training sentences": str(len(training) or ""),
         "Loss of the whole model": f"{loss:.4f} ({LOSS_IN_WORDS[evaluator.loss]})",
-        "Significant": "at 5% after Holm's correction for the number of heads",
-        "Device": str(evaluator.model.device),
     }
 
 
-def _learning(ways: Sequence[_Way]) -> list[Sentences]:
-    """The training sentences that means are of; none without means."""
-    return [way.learning for way in ways if way.learning is not None]
-
-
-def _left_out(sentences: Sentences) -> str:
-    reasons = [f"{one.count} {one.reason}" for one in sentences.dropped]
-    return f", left out: {', '.join(reasons)}" if reasons else ""
+def _notes(study: _Study) -> list[Note]:
+    """How many sentences there are, what is left out, and what is to be said of the texts."""
+    evaluator, settings, parts = study.evaluator, study.settings, study.parts
+    notes: list[Note] = [] if evaluator.scores else [NoGradients()]
+    if len(evaluator) < ENOUGH_FOR_INTERVALS:
+        notes.append(FewForIntervals(len(evaluator)))
+    notes += study.notes
+    if len(evaluator) // 2 < FEWEST_FOR_INTERVAL:
+        notes.append(FewForIntervals(len(evaluator) // 2, "reporting"))
+    notes += [replace(group, part=name) for name, part in parts.items() for group in part.dropped]
+    return notes + notes_on_texts(
+        evaluator.loaded, evaluator.texts, parts, settings.sentences, settings.sites
+    )

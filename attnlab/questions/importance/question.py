@@ -7,14 +7,10 @@ from typing import Annotated, ClassVar
 
 from attnlab.ablation import REPLACEMENTS
 from attnlab.core import (
-    BLEU,
     BLEU_CHANGE,
     HEAD,
-    HEAD_COUNT,
     HEAD_KEYS,
-    LOSS,
     LOSS_CHANGE,
-    SHARED_COLUMNS,
     InputError,
     Note,
     Option,
@@ -23,9 +19,9 @@ from attnlab.core import (
 )
 from attnlab.evaluation import (
     ABLATION_SENTENCES,
+    HELD_OUT,
     LOSS_OPTION,
     SEED,
-    SENTENCE_FLAGS,
     CorpusTextSettings,
     TextsAsked,
     words_in,
@@ -43,14 +39,12 @@ LOSS_TESTED, BLEU_TESTED = TESTED = tuple(
     replace(change, together="all heads that are replaced in the same way")
     for change in (LOSS_CHANGE, BLEU_CHANGE)
 )
-GRADIENT = COLUMNS["gradient_importance"]
 IMPORTANCE = Table(
     "importance.csv",
     "head",
     (
         *HEAD,
-        GRADIENT,
-        *COLUMNS.of("gradient_standard_error gradient_in_layer"),
+        *COLUMNS.of("gradient_importance gradient_standard_error gradient_in_layer"),
         *LOSS_TESTED,
         *BLEU_TESTED,
     ),
@@ -60,12 +54,7 @@ IMPORTANCE = Table(
 REPLACED = Table(
     "replaced.csv",
     "head and way to replace it",
-    (
-        *HEAD,
-        COLUMNS["way"],
-        *LOSS_TESTED,
-        *BLEU_TESTED,
-    ),
+    (*HEAD, COLUMNS["way"], *LOSS_TESTED, *BLEU_TESTED),
     keys=(*HEAD_KEYS, "way"),
     heading="Every head replaced alone",
 )
@@ -73,12 +62,9 @@ CUMULATIVE = Table(
     "cumulative.csv",
     "order and number of heads",
     (
-        *COLUMNS.of("order heads_removed removed"),
-        LOSS,
+        *COLUMNS.of("order heads_removed removed loss"),
         *LOSS_CHANGE,
-        COLUMNS["replacement"],
-        BLEU,
-        *COLUMNS.of("chosen_on reported_on"),
+        *COLUMNS.of("replacement bleu chosen_on reported_on"),
     ),
     keys=("order", "heads_removed"),
     heading="Heads removed one after another",
@@ -86,10 +72,7 @@ CUMULATIVE = Table(
 RANK_AGREEMENT = Table(
     "rank_agreement.csv",
     "pair of measures",
-    (
-        *SHARED_COLUMNS.of("measure other spearman"),
-        HEAD_COUNT,
-    ),
+    COLUMNS.of("measure other spearman head_count"),
     keys=("measure", "other"),
     heading="Do the measures agree?",
 )
@@ -118,19 +101,13 @@ class NoMeans(Note):
 class NotUniform(Note):
     """Layers such as `encoder.0` whose scores do not come from the query alone."""
 
+    words = (
+        "Heads of {layers} cannot be made uniform, since their scores do not come from a projection of "
+        "queries alone (one for queries, keys and values together, or positions or sinks in the scores); "
+        "they are left out there."
+    )
+
     layers: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return (
-            f"Heads of {', '.join(self.layers)} cannot be made uniform, since their scores do not come "
-            "from a projection of queries alone (one for queries, keys and values together, or positions or "
-            "sinks in the scores); they are left out there."
-        )
-
-
-def _words_or_none(text: str) -> tuple[str, ...]:
-    """The words of a list with commas; none for the word `none`."""
-    return () if text == "none" else words_in(text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,19 +120,13 @@ class ImportanceSettings(CorpusTextSettings):
 
     default_sentences: ClassVar[int] = ABLATION_SENTENCES
     sentences: Annotated[
-        TextsAsked | None,
-        Option(
-            f"Maximum number of held-out sentences, {FEWEST_SENTENCES} or more.",
-            SENTENCE_FLAGS,
-            shown=str(default_sentences),
-        ),
+        TextsAsked | None, replace(HELD_OUT, least=FEWEST_SENTENCES, shown=str(default_sentences))
     ] = None
     replacements: Annotated[
         Sequence[str],
         Option(
-            "Replacements of a head: any of zero, mean, uniform; commas between. Heads are "
-            "removed by the first that all of them take. The mean is that of training sentences, which a "
-            "run or corpus brings; else it needs calibration text.",
+            "Replacements of a head: any of zero, mean (over training sentences), uniform; commas between. "
+            "Heads are removed one after another by the first that all of them take.",
             choices=REPLACEMENTS,
             read=words_in,
         ),
@@ -167,30 +138,20 @@ class ImportanceSettings(CorpusTextSettings):
             f"head; {FIRST}: the first of them, where the model translates; or none.",
             choices=(*REPLACEMENTS, FIRST),
             none="none",
-            read=_words_or_none,
+            read=words_in,
         ),
     ] = (FIRST,)
     points: Annotated[
         int,
-        Option(
-            "Number of points on the curve of removed heads at which BLEU is measured.", least=2
-        ),
+        Option("Number of points on the curve of removed heads where BLEU is measured.", least=2),
     ] = 10
     calibration: Annotated[
         TextsAsked,
-        Option(
-            "Maximum number of training sentences for the mean outputs of heads, the first of the run, the "
-            "corpus or calibration text.",
-            least=1,
-        ),
+        Option("Maximum number of training sentences for the mean outputs of heads.", least=1),
     ] = 500
     calibration_text: Annotated[
         str | Path | None,
-        Option(
-            "File of training sentences for the mean outputs of heads, written like text; a run or corpus "
-            "brings its own.",
-            listed="calibration",
-        ),
+        Option("File of training sentences, which a run or corpus brings.", listed="calibration"),
     ] = None
     loss: Annotated[str | None, LOSS_OPTION] = None
     seed: Annotated[int, SEED] = 0
@@ -208,10 +169,6 @@ class ImportanceSettings(CorpusTextSettings):
             given = "calibration" if self.calibration_text is None else "calibration_text"
             msg = f"{given} is for the mean; name mean among the replacements, or leave it out."
             raise InputError(msg)
-        count = self.most_sentences
-        if count < FEWEST_SENTENCES:
-            msg = f"Importance needs at least {FEWEST_SENTENCES} sentences, not {count}."
-            raise InputError(msg)
 
     @property
     def brings_calibration(self) -> bool:
@@ -226,10 +183,9 @@ QUESTION = Question(
     tables=(IMPORTANCE, REPLACED, CUMULATIVE, RANK_AGREEMENT),
     run="attnlab.questions.importance.importance:importance",
     figures=("importance", "removed"),
-    source="A run of `attnlab train`, or a transformers model (folder, or name on the hub).",
     folder="importance",
     announced=True,
     printed=3,
-    shows=("head", GRADIENT.name, LOSS_CHANGE.name, BLEU_CHANGE.name),
+    shows=("head", "gradient_importance", LOSS_CHANGE.name, BLEU_CHANGE.name),
     leading=LOSS_CHANGE.name,
 )

@@ -12,37 +12,24 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from attnlab.core import BLEU, HEAD_KEYS, LOSS, LOSS_CHANGE, counted
 from attnlab.evaluation import DISTANCES, LOSS_UNITS
 from attnlab.figures import INK, PAGE, WIDE, blank, check_table, style
-from attnlab.questions.importance.question import (
-    LOSS_TESTED,
-)
-from attnlab.results import (
-    Contents,
-    DrawnFigure,
-    Result,
-    head_names,
-    readable,
-)
+from attnlab.results import Contents, DrawnFigure, Result, head_names, readable
 
 WAY_COLOURS = {"zero": "#2178d9", "mean": "#c2571a", "uniform": "#6b7280"}
-# Colours, and names in the figure.
+# In the colours of the ways.
 ORDERS = {
-    "gradient": ("#2178d9", "least gradient first"),
-    "loss": ("#c2571a", "least loss alone first"),
-    "random": ("#6b7280", "random order"),
-}
+    "gradient": "least gradient first", "loss": "least loss alone first", "random": "random order"
+}  # fmt: skip
 _ALONE = (*HEAD_KEYS, "way", LOSS_CHANGE.name, LOSS_CHANGE.low, LOSS_CHANGE.high)
 _CURVES = ("order", "heads_removed", "replacement", LOSS.name, BLEU.name)
 # A loss of less has no place on a logarithmic axis.
 _NEARLY_NONE = 1e-6
-# Inches.
-_CURVE_HEIGHT = 2.5
-# Rows of more heads are lower.
-_MOST_IN_FULL = 24
+# In inches; rows of more heads are lower.
+_CURVE_HEIGHT, _MOST_IN_FULL = 2.5, 24
 
 
 def contents(result: Result) -> Contents:
     """What the page of an importance study shows."""
-    unit = loss_unit(result)
+    unit = LOSS_UNITS[result.details["loss"]]
     alone = DrawnFigure(
         "importance",
         draw_importance(result.replaced, unit=unit, width=WIDE),
@@ -58,14 +45,9 @@ def contents(result: Result) -> Contents:
     return Contents([alone, removed], facts)
 
 
-def loss_unit(result: Result) -> str:
-    """What the loss is counted in."""
-    return LOSS_UNITS[result.details["loss"]]
-
-
 def answers(result: Result) -> list[str]:
     """How many heads the model needs, and how many can be removed together."""
-    unit, ways = loss_unit(result), set(result.replaced["way"])
+    unit, ways = LOSS_UNITS[result.details["loss"]], set(result.replaced["way"])
     # The first table has the changes with heads zeroed, where these were measured.
     way = next((way for way in WAY_COLOURS if way in ways), "")
     alone = result.replaced[result.replaced["way"] == way]
@@ -78,28 +60,26 @@ def answers(result: Result) -> list[str]:
 
 def _largest(rows: pd.DataFrame, unit: str) -> str:
     """The head of the largest change of loss, with it."""
-    first = rows.nlargest(1, LOSS_TESTED.name)
-    change = readable(LOSS_TESTED.column, rows).shown(first[LOSS_TESTED.name].item(), signed=True)
+    first = rows.nlargest(1, LOSS_CHANGE.name)
+    change = readable(LOSS_CHANGE.column, rows).shown(first[LOSS_CHANGE.name].item(), signed=True)
     return f"{head_names(first)[0]} ({change} {unit})"
 
 
 def _needed(rows: pd.DataFrame, way: str, unit: str) -> str:
     """How many heads raise the loss, and which most."""
-    of, raising = counted(len(rows), "head"), rows[rows[LOSS_TESTED.name] > 0]
-    replaced = f"when replaced by {way}"
-    if rows[LOSS_TESTED.significant].isna().all():
+    of, raising = counted(len(rows), "head"), rows[rows[LOSS_CHANGE.name] > 0]
+    beyond, rises = f"the loss beyond chance when replaced by {way}", _largest(rows, unit)
+    if rows[LOSS_CHANGE.significant].isna().all():
         return (
-            f"The loss rises most with {_largest(rows, unit)} replaced by {way}, of too few sentences to "
-            "test that"
+            f"The loss rises most with {rises} replaced by {way}, of too few sentences to test that"
         )
     # Significance may be missing.
-    needed = raising[raising[LOSS_TESTED.significant] == True]  # noqa: E712
+    needed = raising[raising[LOSS_CHANGE.significant] == True]  # noqa: E712
     if needed.empty:
-        beside = "" if raising.empty else f"; it rises most with {_largest(rows, unit)}"
-        return f"None of {of} raises the loss beyond chance {replaced}{beside}"
+        most = "" if raising.empty else f"; it rises most with {rises}"
+        return f"None of {of} raises {beyond}{most}"
     raises = "raises" if len(needed) == 1 else "raise"
-    most = _largest(needed, unit)
-    return f"{len(needed)} of {of} {raises} the loss beyond chance {replaced}, most {most}"
+    return f"{len(needed)} of {of} {raises} {beyond}, most {_largest(needed, unit)}"
 
 
 def removable(cumulative: pd.DataFrame, unit: str) -> list[str]:
@@ -123,8 +103,7 @@ def removable(cumulative: pd.DataFrame, unit: str) -> list[str]:
     if counts[best] < 1:
         return ["The first head removed, in an order chosen on other sentences, raises the loss."]
     total = cumulative["heads_removed"].max()
-    at = (cumulative["order"] == best) & (cumulative["heads_removed"] == counts[best])
-    last = cumulative[at].iloc[0].to_dict()
+    last = cumulative.set_index(["order", "heads_removed"]).to_dict("index")[best, counts[best]]
     change = replace(LOSS_CHANGE, column=readable(LOSS_CHANGE.column, cumulative))
     low, high = LOSS_CHANGE.ends(last)
     if counts[best] == total and high >= 0 and high - low > _NEARLY_NONE:
@@ -169,12 +148,10 @@ def draw_importance(
     with style():
         figure = blank(width, sum(heights))
         figure.set_layout_engine("constrained")
-        above, *below = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[
-            :, 0
-        ]
-        _draw_alone(above, heads, unit)
+        parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
+        _draw_alone(parts[0], heads, unit)
         if cumulative is not None:
-            _draw_curves(below[0], cumulative, unit)
+            _draw_curves(parts[1], cumulative, unit)
     return figure
 
 
@@ -204,12 +181,6 @@ def draw_removed(
 
 def _draw_alone(figure: SubFigure, heads: pd.DataFrame, unit: str) -> None:
     """A panel per site with its heads from above to below, the ways to replace them a little apart."""
-    figure.suptitle(
-        "Each head replaced alone (rows: layer.head; bars: 95% intervals; one scale)",
-        x=0.01,
-        ha="left",
-        fontsize=9.5,
-    )
     sites, ways = heads["site"].unique(), [way for way in WAY_COLOURS if way in set(heads["way"])]
     panels = figure.subplots(1, len(sites), sharex=True, squeeze=False)[0]
     apart = 0.24 * (len(ways) - 1)
@@ -228,28 +199,21 @@ def _draw_alone(figure: SubFigure, heads: pd.DataFrame, unit: str) -> None:
                 color=WAY_COLOURS[way], linewidth=1, alpha=0.7,
             )  # fmt: skip
         axes.axvline(0, color=INK, linewidth=0.8, linestyle=":")
-        axes.set(
-            title=site, xlabel=f"change of loss ({unit})", ylabel="", ylim=(len(names) - 0.4, -0.6)
-        )
-    _legend_beside(figure, panels[0])
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.set(title=site, xlabel=f"change of loss ({unit})", ylabel="")
+    title = "Each head replaced alone (rows: layer.head; bars: 95% intervals; one scale)"
+    _finish(figure, panels[0], title)
 
 
 def _draw_curves(figure: SubFigure, curves: pd.DataFrame, unit: str) -> None:
     """Loss and, where it was measured, BLEU by the number of heads removed, a line per order."""
-    figure.suptitle(
-        "Heads removed one after another, in orders chosen on other sentences",
-        x=0.01,
-        ha="left",
-        fontsize=9.5,
-    )
     # A distance from the untouched model begins at 0, which has no logarithm.
     logarithmic = bool((curves[LOSS.name] > _NEARLY_NONE).all())
     measures = {LOSS.name: f"loss ({unit}{', logarithmic' if logarithmic else ''})"}
     measures |= {BLEU.name: "BLEU"} if curves[BLEU.name].notna().any() else {}
     panels = figure.subplots(1, len(measures), squeeze=False)[0]
-    orders = {order: called for order, (_, called) in ORDERS.items()}
-    colours = {called: colour for colour, called in ORDERS.values()}
-    named = curves.assign(order=curves["order"].map(orders))
+    colours = dict(zip(ORDERS.values(), WAY_COLOURS.values(), strict=True))
+    named = curves.assign(order=curves["order"].map(ORDERS))
     for axes, (name, label) in zip(panels, measures.items(), strict=True):
         sns.lineplot(
             named.dropna(subset=[name]), x="heads_removed", y=name, hue="order", palette=colours,
@@ -263,11 +227,13 @@ def _draw_curves(figure: SubFigure, curves: pd.DataFrame, unit: str) -> None:
         panels[0].yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
         panels[0].yaxis.set_minor_locator(NullLocator())
         panels[0].yaxis.set_major_formatter("{x:g}")
-    _legend_beside(figure, panels[-1])
+    title = "Heads removed one after another, in orders chosen on other sentences"
+    _finish(figure, panels[-1], title)
 
 
-def _legend_beside(figure: SubFigure, axes: Axes) -> None:
-    """The legend of some axes right of all panels, where it hides nothing."""
+def _finish(figure: SubFigure, axes: Axes, title: str) -> None:
+    """The title, and the legend of some axes right of all panels, where it hides nothing."""
+    figure.suptitle(title, x=0.01, ha="left", fontsize=9.5)
     handles, labels = axes.get_legend_handles_labels()
     axes.legend().remove()
     figure.legend(handles, labels, loc="outside right upper", frameon=False)

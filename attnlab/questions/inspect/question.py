@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from attnlab.core import SHARED_COLUMNS, InputError, Note, Option, Table, read_columns
+from attnlab.core import InputError, Note, Option, Table, read_columns
 from attnlab.evaluation import DeviceSettings
 from attnlab.questions.inspect import LISTED
 from attnlab.reading import HEADS
@@ -11,35 +11,24 @@ from attnlab.results import Question
 
 COLUMNS = read_columns(__file__)
 
-_TEXT = COLUMNS["text"]
-_STATE = COLUMNS["hidden_state"]
 TOKENS = Table(
     "tokens.csv",
     "token",
-    (
-        _TEXT,
-        *COLUMNS.of("position token id special mask token_type word_index"),
-    ),
+    COLUMNS.of("text position token id special mask token_type word_index"),
     keys=("text", "position"),
     heading="Tokens",
 )
 SHAPES = Table(
     "shapes.csv",
     "tensor",
-    (*COLUMNS.of("tensor shape axes"),),
+    COLUMNS.of("tensor shape axes"),
     keys=("tensor",),
     heading="Shapes",
 )
 MOVES = Table(
     "moves.csv",
     "word in two contexts and layer",
-    (
-        SHARED_COLUMNS["word"],
-        *COLUMNS.of("first second"),
-        _STATE,
-        SHARED_COLUMNS["cosine"],
-        *COLUMNS.of("anisotropy adjusted"),
-    ),
+    COLUMNS.of("word first second hidden_state cosine anisotropy adjusted"),
     keys=("first", "second", "hidden_state"),
     heading="Words in two contexts",
 )

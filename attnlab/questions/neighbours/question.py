@@ -4,30 +4,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from attnlab.core import SHARED_COLUMNS, SIDES, Option, Settings, Table, read_columns
+from attnlab.core import SIDES, Option, Settings, Table, read_columns
 from attnlab.questions.neighbours import LISTED
 from attnlab.results import Question
 
 COLUMNS = read_columns(__file__)
 
-_WORD = SHARED_COLUMNS["word"]
 NEIGHBOURS = Table(
     "neighbours.csv",
     "word and neighbour",
-    (
-        _WORD,
-        *COLUMNS.of("rank neighbour"),
-        SHARED_COLUMNS["cosine"],
-    ),
+    COLUMNS.of("word rank neighbour cosine"),
     heading="Neighbours",
 )
 MAP = Table(
     "map.csv",
     "word",
-    (
-        _WORD,
-        *COLUMNS.of("group first_component second_component first_share second_share"),
-    ),
+    COLUMNS.of("word group first_component second_component first_share second_share"),
 )
 
 

@@ -13,7 +13,7 @@ from attnlab.budget import (
     MECHANISM,
     VISIBLE_KEYS,
 )
-from attnlab.core import HEAD, HEAD_KEYS, LOSS_CHANGE, InputError, Note, Option, Table, read_columns
+from attnlab.core import HEAD_KEYS, LOSS_CHANGE, InputError, Note, Option, Table, read_columns
 from attnlab.evaluation import HELD_OUT, BudgetSettings, TextsAsked, words_in
 from attnlab.questions.plan import LISTED
 from attnlab.results import Question
@@ -53,8 +53,7 @@ MECHANISMS = Table(
     "budget and head of the searched plan",
     (
         BUDGET,
-        *HEAD,
-        COLUMNS["mechanism_family"],
+        *COLUMNS.of("site layer head mechanism_family"),
         MECHANISM,
         LEVEL,
         *COLUMNS.of("validation_error validation_keys criterion"),

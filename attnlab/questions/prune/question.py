@@ -6,14 +6,9 @@ from typing import Annotated, ClassVar
 
 from attnlab.budget import STEPS as STEPS_OF_TRAINING
 from attnlab.core import (
-    BLEU,
     BLEU_CHANGE,
-    HEAD,
-    HEAD_COUNT,
     HEAD_KEYS,
-    LOSS,
     LOSS_CHANGE,
-    SENTENCE_COUNT,
     SITES,
     Column,
     InputError,
@@ -36,17 +31,12 @@ COLUMNS = read_columns(__file__)
 # Nats per token for an open head: from nearly all heads left to nearly none.
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0)
 STEPS = 300
-PENALTY = COLUMNS["penalty"]
 BLEU_TESTED = replace(BLEU_CHANGE, tested=True)
 CURVE = Table(
     "curve.csv",
     "model and part of the corpus",
     (
-        COLUMNS["kind"],
-        PENALTY,
-        COLUMNS["split"],
-        HEAD_COUNT,
-        COLUMNS["heads_left"],
+        *COLUMNS.of("kind penalty split head_count heads_left"),
         *(
             Column(
                 f"{site}_left",
@@ -56,12 +46,11 @@ CURVE = Table(
             )
             for site in SITES
         ),
-        LOSS,
+        COLUMNS["loss"],
         *LOSS_CHANGE,
-        BLEU,
+        COLUMNS["bleu"],
         *BLEU_TESTED,
-        SENTENCE_COUNT,
-        COLUMNS["unsettled"],
+        *COLUMNS.of("sentences unsettled"),
         STEPS_OF_TRAINING,
         COLUMNS["seed"],
     ),
@@ -70,21 +59,14 @@ CURVE = Table(
 GATES = Table(
     "gates.csv",
     "penalty and head",
-    (
-        PENALTY,
-        *HEAD,
-        *COLUMNS.of("p_zero p_one open"),
-    ),
+    COLUMNS.of("penalty site layer head p_zero p_one open"),
     keys=("penalty", *HEAD_KEYS),
     heading="The gate of every head",
 )
 TRAINING = Table(
     "training.csv",
     "penalty and step",
-    (
-        PENALTY,
-        *COLUMNS.of("step batch_loss expected_open"),
-    ),
+    COLUMNS.of("penalty step batch_loss expected_open"),
     keys=("penalty", "step"),
     heading="Training of the gates",
 )

@@ -13,7 +13,7 @@ COLUMNS = read_columns(__file__)
 ROLLOUT = Table(
     "rollout.csv",
     "position and token of the input",
-    (*COLUMNS.of("query query_token key_side key key_token share"),),
+    COLUMNS.of("query query_token key_side key key_token share"),
     keys=("query", "key_side", "key"),
     heading="Shares after the last layer",
 )

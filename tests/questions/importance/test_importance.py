@@ -32,6 +32,7 @@ from attnlab.questions.importance.question import LOSS_TESTED, NoMeans, NotUnifo
 from attnlab.questions.importance.view import WAY_COLOURS, _needed, removable
 from attnlab.questions.plan.planning import plan
 from attnlab.questions.prune.pruning import prune
+from attnlab.reading.reading_notes import SentencesDropped
 from attnlab.results.result import Result
 
 USELESS = Head("decoder", 0, 1)
@@ -315,8 +316,9 @@ def test_training_sentences_that_are_handed_in_give_the_mean(tmp_path: Path, lis
         row = row_of(found.replaced, head, "mean")
         assert row["loss_change"] == pytest.approx(change, abs=1e-9)
     assert not any(isinstance(note, NoMeans) for note in found.notes)
-    told = "3, left out: 1 longer than 37 tokens" if listed else "2"
-    assert found.about["Training sentences"] == told
+    assert found.about["Training sentences"] == ("3" if listed else "2")
+    dropped = [SentencesDropped(1, 4, 37, part="training")]
+    assert [n for n in found.notes if isinstance(n, SentencesDropped)] == dropped * listed
 
 
 def test_what_the_mean_cannot_be_of_is_refused(tmp_path: Path) -> None:
@@ -324,7 +326,10 @@ def test_what_the_mean_cannot_be_of_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "others.txt"
     file.write_text("\n".join(held_out), encoding="utf-8")
     refused: list[tuple[dict[str, object], str]] = [
-        ({}, r"add zero\. The mean cannot be had: .* give a file of them \(calibration_text\)"),
+        (
+            {},
+            r"add zero\. Heads are not replaced by their mean: .* give a file of them \(calibration_text\)",
+        ),
         ({"calibration_text": file}, "Every calibration sentence is among the held-out"),
         ({"calibration": held_out}, "Every calibration sentence is among the held-out"),
         ({"calibration_text": tmp_path / "none.txt"}, "none.txt"),
@@ -409,7 +414,7 @@ def test_ranks_and_orders() -> None:
     [
         ({"replacements": []}, "No replacement is named; choose from: zero, mean, uniform"),
         ({"replacements": ["zero"], "bleu": ["mean"]}, "BLEU of mean needs mean among"),
-        ({"sentences": 3}, "Importance needs at least 4 sentences, not 3"),
+        ({"sentences": 3}, "sentences must be at least 4, not 3"),
         ({"sentences": [*PAIRS[:3], ("", "")]}, "Only 3 sentences can be used"),
         (
             {"source": "llama", "sites": ["cross"], "sentences": SENTENCES},
