@@ -52,7 +52,7 @@ def draw_mismatches(counts: pd.DataFrame) -> Figure:
 
 
 def draw_plans(rows: pd.DataFrame, arms: Mapping[str, str]) -> Figure:
-    """Change of BLEU by keys per row, a line an arm with its 95 % intervals over models.
+    """Change of BLEU by attended keys per query, a line an arm with its 95 % intervals over models.
 
     Args:
         rows: `arm`, `budget` and `bleu_change` with its ends.
@@ -71,7 +71,11 @@ def draw_plans(rows: pd.DataFrame, arms: Mapping[str, str]) -> Figure:
                 beside, own["bleu_change"], "o-", color=colour(place), markersize=3, label=name
             )
         axes.axhline(0, color=INK, linewidth=0.5)
-        axes.set(xlabel="keys per row", ylabel="change of BLEU", xticks=sorted({*rows["budget"]}))
+        axes.set(
+            xlabel="attended keys per query",
+            ylabel="change of BLEU",
+            xticks=sorted({*rows["budget"]}),
+        )
         below = (0, -BOTTOM / HEIGHT)
         axes.legend(frameon=False, loc="upper left", bbox_to_anchor=below, borderaxespad=0)
         axes.spines[["top", "right"]].set_visible(False)

@@ -44,7 +44,7 @@ WINDOW_AND_ENDS = "a window with first or last keys a site"
 # The arms of plans that are drawn, and what they are called.
 DRAWN = {
     SEARCHED: "a pattern per head",
-    CONTRASTS[1]: "the same of windows, first and last keys",
+    CONTRASTS[1]: "the same, of windows, first and last keys",
     WINDOW_AND_ENDS: "one window a site with first or last keys",
     CONTRASTS[0]: "Longformer",
     BAND: "one window",

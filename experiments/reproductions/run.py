@@ -36,18 +36,20 @@ def page(rows: list[Row]) -> str:
 
 def rows_of(results: Path) -> list[Row]:
     """What papers say, each with our figure from a folder of results and the verdict, failures first."""
-    claims = read_table(Path(__file__).parent, "papers").to_dict("records")
+    claims = read_table(Path(__file__).parent, "papers").fillna("").to_dict("records")
     rows = [_row(claim, MEASURES[claim["key"]](results)) for claim in claims]
     return sorted(rows, key=lambda row: FAILURES_FIRST.index(row["verdict"]))
 
 
 def _row(claim: dict[Any, Any], ours: Measured) -> Row:
     judged = verdict(_as_printed(ours), str(claim["side"]), float(claim["line"]))
+    incomparable = ours.incomparable or claim["incomparable"]
     return {
         **claim,
         "ours": ours,
         "figure": f"{written(ours.figure, ours.form)} {ours.unit}",
-        "verdict": NOT_COMPARABLE if ours.incomparable else judged,
+        "verdict": NOT_COMPARABLE if incomparable else judged,
+        "settings": f"{incomparable}; {claim['differs']}" if incomparable else claim["differs"],
     }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from attnlab.core import Head, InputError, Note, Sums, layers_in_words, options_of
-from attnlab.evaluation import model_and_texts, notes_on_texts, versions_in_words
+from attnlab.evaluation import model_and_texts, notes_on_texts
 from attnlab.labels import (
     CONTROL_OFFSETS,
     OF_RELATIONS,
@@ -127,7 +127,6 @@ def claim(source: Source, settings: ClaimSettings) -> Result:
             **model.facts,
             **model.history,
             "Texts": f"{len(read)} from {read.origin}",
-            **versions_in_words(),
         },
         (
             *notes_on_texts(model, texts, {"": read}, settings.sentences, sites),
