@@ -118,7 +118,7 @@ from .options import Option as Option
 from .options import OptionField as OptionField
 from .options import Progress as Progress
 from .options import Settings as Settings
-from .options import check_number as check_number
+from .options import check_value as check_value
 from .options import option_fields as option_fields
 from .options import options_of as options_of
 from .options import words_typed as words_typed

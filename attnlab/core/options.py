@@ -230,10 +230,10 @@ class OptionField:
         self.option.refuse(name, value)
 
 
-def check_number(name: str, value: object, kind: Any = int, **bounds: float) -> None:
-    """Raises InputError for an argument that is no number of a kind within bounds, those of `Option`.
+def check_value(name: str, value: object, kind: Any = int, **bounds: float) -> None:
+    """Raises InputError for an argument of another kind, or out of bounds, which are those of `Option`.
 
-    >>> check_number("beams", "4", least=1)
+    >>> check_value("beams", "4", least=1)
     Traceback (most recent call last):
     attnlab.core.errors.InputError: beams must be a whole number, not '4'.
     """

@@ -126,7 +126,7 @@ def load_corpus(
         InputError: the corpus, a file of it, the pair or a number cannot be used.
         AttnlabError: the hub cannot be reached and nothing of the corpus is in the cache.
     """
-    check_numbers(name, document, limit, size)
+    check_values(name, document, limit, size)
     languages = split_pair(pair)
     drawn: tuple[GrammarPair, ...] = ()
     if name == EMBEDDED:
@@ -203,7 +203,7 @@ def split_pair(pair: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def check_numbers(name: str, document: int, limit: int | None, size: int | None) -> None:
+def check_values(name: str, document: int, limit: int | None, size: int | None) -> None:
     """Raises if a number is out of range, or given for a corpus that has no use for it.
 
     Raises:

@@ -10,7 +10,7 @@ from attnlab.core import (
     InputError,
     Progress,
     briefly,
-    check_number,
+    check_value,
     shown,
     texts_of,
 )
@@ -41,8 +41,8 @@ def translate(
         InputError: a sentence is blank and not kept, or longer than `max_tokens`; the message gives
             its number. Or what is given is no list of sentences, or no whole number from 1 up.
     """
-    check_number("beams", beams, least=1)
-    check_number("max_tokens", max_tokens, least=1)
+    check_value("beams", beams, least=1)
+    check_value("max_tokens", max_tokens, least=1)
     texts = _single_texts(sentences)
     encoded = tokenizers.source(texts)["input_ids"]
     for number, (ids, text) in enumerate(zip(encoded, texts, strict=True), 1):

@@ -17,7 +17,7 @@ from attnlab.core import (
     ShortRepr,
     Site,
     briefly,
-    check_number,
+    check_value,
     layer_name,
     sites_named,
 )
@@ -147,14 +147,16 @@ def capture(
             whose weights need more memory; a layer, head or row that there is not; a number out of range.
         AttnlabError: a layer whose weights are no attention weights.
     """
-    check_number("batch_size", batch_size, least=1)
-    check_number("keep_matrices", keep_matrices, least=0)
-    check_number("keep_bytes", keep_bytes, least=0)
-    check_number("seed", seed, least=0)
-    check_number("memory", memory, float | None, above=0)
-    index, count = share if isinstance(share, tuple | list) and len(share) == 2 else (share, 1)
-    check_number("count of share", count, least=1)
-    check_number("index of share", index, least=0, below=count)
+    check_value("batch_size", batch_size, least=1)
+    check_value("keep_matrices", keep_matrices, least=0)
+    check_value("keep_bytes", keep_bytes, least=0)
+    check_value("seed", seed, least=0)
+    check_value("memory", memory, float | None, above=0)
+    check_value("share", share, tuple[int, int])
+    check_value("count of share", share[1], least=1)
+    check_value("index of share", share[0], least=0, below=share[1])
+    sites = sites_named(sites) if isinstance(sites, str) else sites
+    check_value("sites", sites, Sequence[str] | None)
     if sentences is None:
         msg = (
             "capture reads the texts that it is given; write capture(source, ['A text.']), or "
@@ -167,7 +169,6 @@ def capture(
     selection = selection_of(layers, heads, rows, seed)
     statistics = HeadStatistics(selection.heads, distances=distances)
     keeper = MatrixKeeper(keep_matrices, keep_bytes, keep_dtype, heads=selection.heads)
-    sites = sites_named(sites) if isinstance(sites, str) else sites
     reading = prepare(source, sentences, sites, memory=memory, whole=False, selection=selection)
     coverage = reading.feed(
         [statistics, keeper], batch_size=batch_size, share=share, progress=progress

@@ -358,10 +358,13 @@ def test_one_site_of_several(sites: str | list[str]) -> None:
         ({"memory": 0}, "memory must be a number above 0, not 0"),
         ({"share": (2, 2)}, "index of share must be at least 0 and below 2, not 2"),
         ({"share": (0, 0)}, "count of share must be at least 1, not 0"),
-        ({"share": "half"}, "index of share must be a whole number, not 'half'"),
+        ({"share": "half"}, "share must be 2 values, not 'half'"),
+        ({"sites": 5}, "sites must be a list, each of it a text, not 5"),
     ],
 )
-def test_numbers_out_of_range_are_refused(options: dict[str, object], message: str) -> None:
+def test_values_of_another_kind_or_out_of_range_are_refused(
+    options: dict[str, object], message: str
+) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
         capture((random_models.bert(), TOKENIZER), SENTENCES, **options)
 

@@ -126,7 +126,7 @@ class Pruner:
                 parameter_learning_rate=PARAMETER_LEARNING_RATE,
                 schedule=linear_decay(steps),
             )
-        self._check_numbers([step.loss for step in history])
+        self._check_values([step.loss for step in history])
         return gates, history
 
     def tune(self, what: str, steps: int, closed: Sequence[Head] = ()) -> None:
@@ -145,7 +145,7 @@ class Pruner:
                 closed=closed,
                 schedule=linear_decay(steps),
             )
-        self._check_numbers(losses)
+        self._check_values(losses)
 
     def measured(self, what: str) -> dict[str, Quality]:
         """What the model does as it stands, by split."""
@@ -174,7 +174,7 @@ class Pruner:
         if self.progress is not None:
             self.progress(what, done, total)
 
-    def _check_numbers(self, losses: Sequence[float]) -> None:
+    def _check_values(self, losses: Sequence[float]) -> None:
         if not all(map(math.isfinite, losses)):
             msg = (
                 f"The loss on the training sentences of {self.loaded.label} became no number while it was "
