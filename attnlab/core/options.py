@@ -230,7 +230,7 @@ class OptionField:
         self.option.refuse(name, value)
 
 
-def check_value(name: str, value: object, kind: Any = int, **bounds: float) -> None:
+def check_value(name: str, value: object, kind: Any = int, **bounds: int | float) -> None:
     """Raises InputError for an argument of another kind, or out of bounds, which are those of `Option`.
 
     >>> check_value("beams", "4", least=1)
