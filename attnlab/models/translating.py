@@ -65,7 +65,7 @@ def translate(
     return [next(filled) if text.strip() else "" for text in texts]
 
 
-def _single_texts(sentences: Sequence[str]) -> list[str]:
+def _single_texts(sentences: object) -> list[str]:
     """Sentences without translations, as a list.
 
     Raises:

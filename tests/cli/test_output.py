@@ -152,9 +152,14 @@ def test_the_time_left_is_told_from_the_first_of_equal_steps_on() -> None:
 
     for _ in range(2):
         steps.of(work)()
+    tell = Lines(Console(file=file), clock=lambda: now)
+    for _ in range(2):
+        tell("Waiting", 3, 5)
+        now += 30.0
     assert file.getvalue().splitlines() == [
         "Scoring: 1 of 5, about 2 min 0 s left",
         "Scoring: 2 of 5, about 1 min 30 s left",
+        "Waiting: 3 of 5",
     ]
 
 
@@ -214,12 +219,14 @@ def test_a_bar_begins_anew_when_its_work_does() -> None:
     now = 0.0
     bars = rich.progress.Progress(get_time=lambda: now, disable=True)
     tell = progress.Bars(bars)
+    tell.name("Loading")
     for total, seconds in ((2, 100.0), (4, 3.0)):
         for done in range(total):
             tell("Trying", done, total)
             now += seconds
         (task,) = (one for one in bars.tasks if one.description == "Trying")
         assert (task.completed, task.total, task.elapsed) == (total - 1, total, total * seconds)
+        assert [one.description for one in bars.tasks if one.visible] == ["Trying"]
         tell("Trying", total, total)
         now += 1000.0
 

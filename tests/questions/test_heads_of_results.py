@@ -1,6 +1,7 @@
 """One head of a result, and what Python does with a run beside asking questions."""
 
 from collections.abc import Callable
+from inspect import unwrap
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,7 @@ def test_a_run_translates_and_scores(small_run: Path) -> None:
     for ask in (attnlab.translate, attnlab.score):
         texts = ("the cat",) if ask is attnlab.translate else ()
         with pytest.raises(InputError, match=r"must be a run of attnlab train .*, not 5"):
-            ask(5, *texts)
+            unwrap(ask)(5, *texts)
         with pytest.raises(InputError, match="device must be a name of torch.*; write cuda:1"):
             ask(run, *texts, device="gpu:1")
 

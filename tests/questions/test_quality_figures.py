@@ -114,6 +114,10 @@ def test_intervals_of_plans_are_those_of_the_change(bleu: bool, budgets: int) ->
     if budgets == 1:
         plans = [label.get_text() for label in first.get_yticklabels()]
         assert plans == ["longformer", "searched", "band"], "what costs least loss stands on top"
+    else:
+        *others, last = (axes.get_legend() for axes in figure.axes)
+        assert others == [None] * len(others)
+        assert {text.get_text() for text in last.get_texts()} == {*own["mechanism"]}
     check_text_fits(figure)
 
 
