@@ -127,6 +127,12 @@ def test_a_folder_is_locked_until_the_block_ends(tmp_path: Path) -> None:
     assert not is_locked(tmp_path)
 
 
+def test_a_link_to_nothing_is_no_folder_to_lock(tmp_path: Path) -> None:
+    (tmp_path / "out").symlink_to("nothing")
+    with pytest.raises(InputError, match="out is a link to nothing, where nothing is"):
+        locked(tmp_path / "out").__enter__()
+
+
 def test_a_file_system_without_locks_refuses_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
