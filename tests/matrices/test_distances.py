@@ -31,6 +31,11 @@ def test_equal_to_the_loops(shape: tuple[int, int]) -> None:
         assert float(kl_divergence(H, X)[b]) == pytest.approx(oracle.kl(h, x), abs=1e-12)
 
 
+def test_one_approximation_serves_all_matrices_of_a_batch() -> None:
+    H, X = attention(2, 5, 7), attention(1, 5, 7, seed=1)
+    torch.testing.assert_close(l1_distance(H, X[0]), l1_distance(H, X.expand_as(H)), rtol=0, atol=0)
+
+
 def test_zero_matrix_has_relative_distance_one() -> None:
     H = attention(3, 5, 7)
     found = measure(H, torch.zeros_like(H))
