@@ -8,28 +8,21 @@ ignored. Both train the same model on the same sentences; rounds alternate.
 """
 
 import argparse
-import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import datasets
 import pandas as pd
 import torch
 from torch.nn.functional import cross_entropy
-from transformers import PrinterCallback, TrainerCallback
 
-from attnlab.core import Processes, quiet, seeded, write_table
+from attnlab.core import seeded, write_table
 from attnlab.models import (
     PAD,
-    Collator,
     OptimizerSettings,
     TokenPairs,
     TranslationConfig,
     TranslationModel,
-    TranslationTrainer,
-    step_budget,
-    training_arguments,
 )
 from experiments.shared.readme import (
     BENCHMARKS,
@@ -39,6 +32,7 @@ from experiments.shared.readme import (
     write_facts,
     write_readme,
 )
+from experiments.shared.steps import step_ends
 
 OUT = BENCHMARKS / "training_speed"
 VOCABULARY, TOKENS, DIM, HEADS = 8000, 25, 128, 8
@@ -70,44 +64,15 @@ def new_model() -> TranslationModel:
         return TranslationModel(TranslationConfig(VOCABULARY, dim=DIM, heads=HEADS))
 
 
-class Stopwatch(TrainerCallback):
-    """Notes the time of each step's end."""
-
-    def __init__(self) -> None:
-        self.ends: list[float] = []
-
-    def on_step_end(self, *_: Any, **__: Any) -> None:
-        """Notes the time."""
-        self.ends.append(time.perf_counter())
-
-
 def attnlab_speed(ids: torch.Tensor) -> float:
     """Real target tokens a second of attnlab's Trainer, in batches as large corpora get."""
     columns = {"input_ids": ids[0].tolist(), "labels": ids[1].tolist()}
     pairs = TokenPairs(datasets.Dataset.from_dict(columns))
     # Of itself a training of so few pairs takes small batches, for the sake of more steps.
     settings = OptimizerSettings(epochs=1, batch_tokens=BATCH_TOKENS)
-    budget = step_budget(pairs, settings)
-    with tempfile.TemporaryDirectory() as folder, seeded(0), quiet():
-        arguments = training_arguments(
-            settings, Path(folder), target_limit=TOKENS, warmup=budget.warmup
-        )
-        arguments.eval_strategy = arguments.save_strategy = "no"
-        arguments.load_best_model_at_end = False
-        watch = Stopwatch()
-        trainer = TranslationTrainer(
-            batch_tokens=budget.batch_tokens,
-            processes=Processes(),
-            model=new_model(),
-            args=arguments,
-            data_collator=Collator(),
-            train_dataset=pairs,
-            callbacks=[watch],
-        )
-        trainer.remove_callback(PrinterCallback)
-        trainer.train()
-    steps = len(watch.ends) - 1 - WARM_UP
-    return PAIRS * TOKENS / len(watch.ends) * steps / (watch.ends[-1] - watch.ends[WARM_UP])
+    ends = [end.clock for end in step_ends(new_model(), pairs, settings, TOKENS)]
+    steps = len(ends) - 1 - WARM_UP
+    return PAIRS * TOKENS / len(ends) * steps / (ends[-1] - ends[WARM_UP])
 
 
 def padded_speed(ids: torch.Tensor) -> float:
