@@ -96,7 +96,10 @@ def comparisons() -> Iterator[Comparison]:
                 "band", f"band of {2 * BAND + 1} keys, {tokens:,} tokens", f"band_{tokens}", side,
                 f"{case}_{tokens}", peer, why,
             )  # fmt: skip
-    for side, why in (("eflomal", "Gibbs sampling in C"), ("fast_align", "IBM model 2 in C++")):
+    for side, why in (
+        ("eflomal", "three samplers of an HMM with fertilities, in C"),
+        ("fast_align", "compiled; words at about the same share of a sentence, no HMM"),
+    ):
         yield Comparison("alignment", "links of both directions", "links", side, "links", side, why)
 
 
