@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 import attnlab
-from attnlab.alignment import align_both, fit_statistical_aligner
+from attnlab.alignment import fit_statistical_aligner
 from attnlab.attention import make
 from attnlab.core import quiet, seeded
 from attnlab.models import OptimizerSettings, TokenPairs, TranslationModel, load, translate_ids
@@ -170,9 +170,7 @@ def links(folder: Path) -> Work:
     gold = int((folder / "gold_pairs.txt").read_text(encoding="utf-8"))
 
     def work() -> Describe:
-        forward = fit_statistical_aligner(pairs)
-        backward = fit_statistical_aligner([(target, source) for source, target in pairs])
-        found = align_both(forward, backward, pairs[:gold], "grow-diag-final-and")
+        found = fit_statistical_aligner(pairs).align(pairs[:gold], "grow-diag-final-and")
         return lambda: {
             "links": np.array(
                 [(number, *link) for number, some in enumerate(found) for link in sorted(some)]
