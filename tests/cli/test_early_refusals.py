@@ -64,7 +64,7 @@ COMMANDS = {
     "score run --out test.txt": "test.txt",
 }
 # What a question cannot be asked without.
-WORDS = {"claim": ("0.0: first",), "inspect": ("a",), "neighbours": ("a",), "rollout": ("a",)}
+WORDS = {"claim": ("0.0:first",), "inspect": ("a",), "neighbours": ("a",), "rollout": ("a",)}
 # Commands that write a folder of results.
 WRITERS = (
     "prune run",

@@ -49,7 +49,7 @@ def shown(words):
 
 print(json.dumps([shown(words) for words in json.loads(sys.argv[1])]))
 """
-WORDS = {"inspect": ["a"], "neighbours": ["a"], "rollout": ["a"]}
+WORDS = {"claim": ["0.0:first"], "inspect": ["a"], "neighbours": ["a"], "rollout": ["a"]}
 # That load libraries; of a question any source that it can be asked about.
 LOADING = {
     **{

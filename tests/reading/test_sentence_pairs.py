@@ -74,8 +74,8 @@ def test_pairs_are_read_as_the_tokenizer_writes_them(name: str) -> None:
                 kept.matrices[number, "encoder", layer], expected[0], atol=3e-6, rtol=1e-4
             )
         shown = attnlab.show((model, reader), (first, second)).page
-        assert f"<p>{first}</p>" in shown
-        assert f"<p>{second}</p>" in shown
+        assert f'<p dir="auto">{first}</p>' in shown
+        assert f'<p dir="auto">{second}</p>' in shown
 
 
 @pytest.mark.parametrize("name", MODELS)
