@@ -34,7 +34,7 @@ ASKED = {
     "analyze": f"HOME/run --text {ADDRESS} --no-labels --fit-sentences 0 --keep-matrices 2 -n 4",
     "approximate": "HOME/matrices.npy",
     "check": "HOME/model --tokens 12",
-    "claim": f"HOME/run 0.0:first --text {ADDRESS} -n 4",
+    "claim": f"HOME/run encoder.0.0:first --text {ADDRESS} -n 4",
     "compare": f"HOME/run --text {ADDRESS} --budget 2 --mechanisms band --quick -n 4",
     "compare plans": "HOME/run --text HOME/pairs.tsv --calibration-text HOME/pairs.tsv --mechanisms band "
     "--budget 2 --quick -n 4 --plan HOME/plan.json --against plan.json",
