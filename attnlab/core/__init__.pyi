@@ -79,6 +79,7 @@ from .folders import RUN_MARK as RUN_MARK
 from .folders import UNFINISHED as UNFINISHED
 from .folders import check_no_links as check_no_links
 from .folders import check_not_read as check_not_read
+from .folders import holds_result as holds_result
 from .folders import interrupted_result as interrupted_result
 from .folders import is_locked as is_locked
 from .folders import is_of_attnlab as is_of_attnlab
@@ -104,6 +105,7 @@ from .library_state import seeded as seeded
 from .limits import LARGEST_NUMBER as LARGEST_NUMBER
 from .limits import LARGEST_SEED as LARGEST_SEED
 from .limits import LONGEST_TEXT as LONGEST_TEXT
+from .limits import MOST_BEAMS as MOST_BEAMS
 from .limits import MOST_FEATURES as MOST_FEATURES
 from .limits import MOST_LAYERS as MOST_LAYERS
 from .limits import SAME_WORDS as SAME_WORDS

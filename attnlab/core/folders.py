@@ -143,6 +143,13 @@ MARKS = (RESULT_MARK, RUN_MARK)
 PRETRAINED_MARKS = ("config.json", "adapter_config.json")
 
 
+def holds_result(folder: str | Path) -> bool:
+    """Whether a folder is that of a result, and of no model; one that was exported has the mark of both."""
+    path = Path(folder)
+    no_model = not any((path / name).is_file() for name in (*PRETRAINED_MARKS, RUN_MARK))
+    return no_model and (path / RESULT_MARK).is_file()
+
+
 def _nothing(_: Path) -> Iterable[Path]:
     return ()
 

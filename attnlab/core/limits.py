@@ -21,6 +21,8 @@ LARGEST_SEED = 2**32 - 1
 """What numpy takes; torch takes more."""
 LONGEST_TEXT = 1_000_000
 """Tokens: no window or list of keys of a mechanism is longer."""
+MOST_BEAMS = 1000
+"""Hypotheses of a translation that are kept at each step."""
 MOST_FEATURES = 2**16
 """Of a kernel of feature vectors."""
 MOST_LAYERS = 10_000

@@ -7,6 +7,8 @@ import numpy as np
 import torch
 
 from attnlab.core import (
+    LONGEST_TEXT,
+    MOST_BEAMS,
     InputError,
     Progress,
     briefly,
@@ -41,8 +43,8 @@ def translate(
         InputError: a sentence is blank and not kept, or longer than `max_tokens`; the message gives
             its number. Or what is given is no list of sentences, or no whole number from 1 up.
     """
-    check_value("beams", beams, least=1)
-    check_value("max_tokens", max_tokens, least=1)
+    check_value("beams", beams, least=1, most=MOST_BEAMS)
+    check_value("max_tokens", max_tokens, least=1, most=LONGEST_TEXT)
     texts = _single_texts(sentences)
     encoded = tokenizers.source(texts)["input_ids"]
     for number, (ids, text) in enumerate(zip(encoded, texts, strict=True), 1):

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from attnlab.core import (
     BATCH_SIZE,
+    SITES,
     InputError,
     Note,
     ShortRepr,
@@ -157,6 +158,9 @@ def capture(
     check_value("index of share", share[0], least=0, below=share[1])
     sites = sites_named(sites) if isinstance(sites, str) else sites
     check_value("sites", sites, Sequence[str] | None)
+    if sites is not None and not sites:
+        msg = f"sites is empty; give any of {', '.join(SITES)}, or None for all."
+        raise InputError(msg)
     if sentences is None:
         msg = (
             "capture reads the texts that it is given; write capture(source, ['A text.']), or "

@@ -53,7 +53,7 @@ def call_of(question: str, source: object, settings: Settings) -> dict[str, Any]
         "options": {
             # Texts may be private, and a result is handed on.
             field.name: _plain(
-                field.labelled(given[field.name]), 0 if field.takes_texts else _MOST_LISTED
+                field.labelled(given[field.name]), 0 if field.holds_texts else _MOST_LISTED
             )
             for field in fields
             if field.name in given
@@ -78,7 +78,7 @@ def call_in_words(call: Mapping[str, Any], making: Mapping[str, Any]) -> dict[st
     """The same for a reader, by heading."""
     if not call:
         return {}
-    options = "".join(f", {name}={value!r}" for name, value in call["options"].items())
+    options = "".join(f", {name}={_written(value)}" for name, value in call["options"].items())
     python = f"attnlab.{call['question']}({call['source']!r}{options})"
     files = (f"{name} {' '.join(map(str, told.values()))}" for name, told in call["files"].items())
     return {
@@ -94,7 +94,8 @@ def words_of_showing(model: Model, texts: Sequence[str], head: str | None) -> st
     label, folder = _source(model)
     if folder is not None:
         at = [] if head is None else ["--head", head]
-        return shlex.join(["attnlab", "show", label, *texts, *at])
+        end = ["--"] if any(text.startswith("-") for text in texts) else []
+        return shlex.join(["attnlab", "show", *at, label, *end, *texts])
     at = [] if head is None else [f"head={head!r}"]
     return f"attnlab.show({', '.join([label, *map(repr, texts), *at])})"
 
@@ -110,6 +111,12 @@ def _source(source: object) -> tuple[str, Path | None]:
     if isinstance(name, str | Path) and str(name):
         return path_label(name), Path(name)
     return source.label if isinstance(source, Model) else type(source).__name__, None
+
+
+def _written(value: Any) -> str:
+    """A value in a call; what `_plain` counted is named in brackets, since nobody can hand that in."""
+    counted = isinstance(value, Mapping)
+    return f"<{value['count']} values, sha256 {value['sha256'][:8]}>" if counted else repr(value)
 
 
 def _plain(value: Any, most_listed: int = _MOST_LISTED) -> Any:

@@ -15,6 +15,7 @@ from attnlab.core import (
     InputError,
     briefly,
     counted,
+    holds_result,
     layer_name,
     versions,
     write_text,
@@ -104,7 +105,8 @@ def show(
 
     Args:
         source: a run or its folder, a transformers folder, the name of a model on the hub, what
-            `attnlab.load` returned, a pair (model, tokenizer), or a result of `analyze` with kept matrices.
+            `attnlab.load` returned, a pair (model, tokenizer), or a result of `analyze` with kept matrices
+            or its folder.
         text: a text, or a pair: (text, translation) for an encoder-decoder, (audio, transcript) for
             Whisper, two sentences for a model of one stack whose tokenizer has a form for them. Without a
             translation an encoder-decoder reads its own greedy one.
@@ -123,6 +125,8 @@ def show(
             msg = f"A second text goes with a text, not with {briefly(text)}; give a pair alone."
             raise InputError(msg)
         text = (text, other)
+    if isinstance(source, str | Path) and holds_result(source):
+        source = Result.load(source)
     if isinstance(source, Result):
         if text is not None:
             msg = "A result shows the sentences that it kept; leave text out, or hand in the model."
@@ -149,8 +153,10 @@ def _of_model(
         text = lowered(cast("Text", text))
     sentences = sentences_of(loaded, [text])
     texts = [side.name if isinstance(side, Audio) else side for side in given]
+    repeat = words_of_showing(loaded, texts, None if head is None else str(head))
     about = {
-        "Repeat with": words_of_showing(loaded, texts, None if head is None else str(head)),
+        # The name of an audio is no path to it.
+        **({} if isinstance(given[0], Audio) else {"Repeat with": repeat}),
         **loaded.facts,
         "Versions": versions_in_words(versions(("torch", "transformers"))),
     }
@@ -235,10 +241,7 @@ def _of_result(
     result: Result, head: str | Head | None, sentence: int | None, height: int
 ) -> HeadViewer:
     if not result.asked.keeps_matrices:
-        msg = (
-            f"A result of {result.question} keeps no matrices; give a result of analyze, or the model with a "
-            "text, as in attnlab.show(model, 'A text.')."
-        )
+        msg = f"A result of {result.question} keeps no matrices; show one of analyze, or the model with a text."
         raise InputError(msg)
     kept = sorted({number for number, _ in result.matrices.tokens})
     if not kept:

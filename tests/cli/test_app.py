@@ -403,7 +403,7 @@ def test_demo_goes_on_with_a_training_that_was_interrupted(
 
     monkeypatch.setattr(analysis, "analyze", once)
     monkeypatch.setattr(demo_command, "DEMO_SETTINGS", SETTINGS)
-    monkeypatch.setattr(demo_command, "busy_share", lambda: 0.754)
+    monkeypatch.setattr("attnlab.cli.output.busy_share", lambda: 0.754)
     folder = tmp_path / "demo"
     status, out, err = attnlab("demo", folder, "--quick")
     assert status == 0, err

@@ -20,7 +20,7 @@ def test_the_page_stands_in_the_current_folder_and_is_replaced_only_when_asked(
     first = page.read_text("utf-8")
     assert "#head=cross.0.1" in first
     source, target = PAIRS[1]
-    command = f"attnlab show {model.name} &#39;{source}&#39; &#39;{target}&#39; --head cross.0.1"
+    command = f"attnlab show --head cross.0.1 {model.name} &#39;{source}&#39; &#39;{target}&#39;"
     assert f"<dt>Repeat with</dt><dd>{command}</dd>" in first
     status, _, err = attnlab("show", model, PAIRS[2][0])
     assert status == 2
@@ -40,7 +40,7 @@ def test_the_folder_of_an_analysis_shows_its_kept_sentences(
     assert "of the analysis, those whose matrices it kept" in page.read_text("utf-8")
     for words, message in (
         ((found, "A text."), "shows the sentences that it kept; leave 'A text.' out"),
-        ((sizes,), "A result of size keeps no matrices; give a result of analyze"),
+        ((sizes,), "A result of size keeps no matrices; show one of analyze"),
     ):
         status, _, err = attnlab("show", *words, "--out", tmp_path / "no.html")
         assert status == 2

@@ -332,6 +332,8 @@ def test_sites_that_are_not_there_are_refused(name: str) -> None:
         InputError, match=r"Site 'cross' cannot be analyzed, .*choose from: encoder"
     ):
         capture((ALL[name](), TOKENIZER), SENTENCES, sites=["cross"])
+    with pytest.raises(InputError, match="sites is empty; give any of encoder"):
+        capture((ALL[name](), TOKENIZER), SENTENCES, sites=[])
 
 
 def test_source_sentences_alone_give_the_encoder_alone() -> None:

@@ -19,8 +19,9 @@ from attnlab.cli.app import main
 from attnlab.core import write_json
 from attnlab.models.run import labelled
 from attnlab.models.run_folder import LOCAL
+from attnlab.questions.align.question import AlignmentSettings
 from attnlab.questions.importance.question import ImportanceSettings
-from attnlab.results.provenance import call_of
+from attnlab.results.provenance import call_in_words, call_of
 from attnlab.results.question import questions
 
 PASSWORD = "hunter2"
@@ -102,12 +103,17 @@ def test_every_question_is_here() -> None:
 
 
 def test_texts_that_were_handed_in_are_told_by_their_number() -> None:
-    settings = ImportanceSettings(sentences=["a secret"] * 4, calibration=["another secret"])
-    call = call_of("importance", "nowhere", settings)
-    assert {name: told["count"] for name, told in call["options"].items()} == {
-        "sentences": 4, "calibration": 1
-    }  # fmt: skip
-    assert "secret" not in json.dumps(call)
+    pair = ("a secret", "another secret")
+    for settings in (
+        ImportanceSettings(sentences=[pair] * 4, calibration=[pair]),
+        AlignmentSettings(pairs=[pair]),
+    ):
+        call = call_of("asked", "nowhere", settings)
+        given = ({"sentences": 4, "calibration": 1}, {"pairs": 1})
+        assert {name: told["count"] for name, told in call["options"].items()} in given
+        written = call_in_words(call, {"date": "", "device": "", "threads": 1})["Repeat with"]
+        assert "secret" not in json.dumps(call) + written
+        assert "=<1 values" in written
 
 
 @pytest.mark.slow

@@ -196,7 +196,7 @@ def test_a_page_is_written_and_shown_in_a_frame(model: Any, tmp_path: Path) -> N
         (lambda model: attnlab.show(model, "a", sentence=1), "takes no number of a sentence"),
         (
             lambda model: attnlab.show(attnlab.rollout(model, sentence="a")),
-            "A result of rollout keeps no matrices; give a result of analyze",
+            "A result of rollout keeps no matrices; show one of analyze",
         ),
         (
             lambda model: attnlab.show(attnlab.rollout(model, sentence="a"), "a"),

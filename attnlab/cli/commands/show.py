@@ -9,11 +9,10 @@ from attnlab.cli.command_options import (
     OVERWRITE,
     check_source_exists,
     chosen,
-    holds_model,
     with_options,
 )
 from attnlab.cli.output import messages
-from attnlab.core import RESULT_MARK, InputError, briefly, check_characters
+from attnlab.core import InputError, briefly, check_characters, holds_result
 from attnlab.evaluation import DeviceSettings
 
 PAGE = Path("show.html")
@@ -51,19 +50,17 @@ def show(
     from attnlab.results import check_file_free
 
     device = chosen(DeviceSettings, options).device
-    analysis = (Path(source) / RESULT_MARK).is_file() and not holds_model(Path(source))
+    analysis = holds_result(source)
     if not analysis:
         check_source_exists(source)
     _check_texts(source, sentence, other, analysis=analysis)
     check_file_free(out, {}, overwrite=overwrite)
 
     from attnlab.core import quiet
-    from attnlab.results import Result
     from attnlab.results import show as shown
 
     with quiet():
-        given = Result.load(source) if analysis else source
-        shown(given, sentence, other, head=head, device=device).write(out, overwrite=overwrite)
+        shown(source, sentence, other, head=head, device=device).write(out, overwrite=overwrite)
     messages().print(f"Wrote {out}.", soft_wrap=True)
 
 

@@ -10,7 +10,7 @@ import typer
 from attnlab.cli.command_options import OVERWRITE, check_overwrite, chosen, with_options
 from attnlab.cli.output import messages, print_json, print_text
 from attnlab.cli.progress import progress_bars
-from attnlab.core import InputError, Option, check_characters, lines_in, read_lines
+from attnlab.core import MOST_BEAMS, InputError, Option, check_characters, lines_in, read_lines
 from attnlab.corpora import SPLITS
 from attnlab.evaluation import DeviceSettings
 from attnlab.models import LANGUAGE_MODEL, TRANSLATION, GenerationSettings
@@ -25,7 +25,7 @@ Run = Annotated[Path, typer.Argument(help="A run directory of attnlab train.")]
 class TranslateSettings(DeviceSettings):
     """Options of `attnlab translate`."""
 
-    beams: Annotated[int, Option("Number of beams; 1 is greedy.", least=1, most=1000)] = 5
+    beams: Annotated[int, Option("Number of beams; 1 is greedy.", least=1, most=MOST_BEAMS)] = 5
 
 
 @dataclass(frozen=True, kw_only=True)

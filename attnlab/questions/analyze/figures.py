@@ -13,6 +13,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
+from pandas.api.types import is_numeric_dtype
 
 from attnlab.core import HEAD_KEYS, Head, InputError, Site, briefly, layer_name
 from attnlab.figures import (
@@ -217,9 +218,14 @@ def draw_distribution(
         InputError: it is no table of heads, or lacks a column.
     """
     if isinstance(table, Result):
-        tables = (one for one in table.tables.values() if {value, by} <= set(one))
-        table = next(tables, table.table)
+        heads, table = table.tables.get("heads"), table.table
+        if heads is not None:
+            new = [name for name in heads if name not in table]
+            table = table.merge(heads[[*HEAD_KEYS, *new]], on=[*HEAD_KEYS])
     check_table(table, [*HEAD_KEYS, value, by], "analyze(...).summary, heads.csv or summary.csv")
+    if not is_numeric_dtype(table[value]):
+        msg = f"{value} is no column of numbers; give one, such as strength."
+        raise InputError(msg)
     if by == "role" and {"confirmed", "strength"} <= set(table):
         table = head_rows(table)
     named = zip(table["site"], table["layer"], strict=True)

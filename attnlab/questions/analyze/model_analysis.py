@@ -360,7 +360,6 @@ def _about(reading: Reading, coverage: Coverage, kept: int) -> dict[str, str]:
         "Decoder input": "the reference translation (teacher forcing)"
         if "decoder" in coverage.layers and model.config.is_encoder_decoder
         else "",
-        "Device": str(model.device),
     }
     return {name: value for name, value in described.items() if value}
 

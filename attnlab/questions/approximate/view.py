@@ -40,8 +40,7 @@ _BITS_SAID = (
 def contents(result: Result) -> Contents:
     """What the page of an approximation shows."""
     table = result.approximation
-    facts = {name: str(value) for name, value in result.about.items()}
-    facts["Matrices"] = f"{table['matrix'].nunique():,}"
+    facts = {"Matrices": f"{table['matrix'].nunique():,}"}
     tables = (ShownTable(APPROXIMATION.file, APPROXIMATION.heading, ("seconds",)),)
     return Contents(facts=facts, tables=tables)
 

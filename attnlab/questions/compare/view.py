@@ -523,7 +523,7 @@ def _handles(cases: Sequence[_Case]) -> Iterator[Line2D]:
             [], [], linestyle="none", marker="o", markersize=8.5, fillstyle="none", color=INK,
             label="best that can be used",
         )  # fmt: skip
-    if any(min(case.heights.values()) < 0 < len(case.rows) for case in cases):
+    if any(min(case.heights.values()) < 0 for case in cases):
         yield Line2D([], [], color=INK, linewidth=0.6, label="below: cannot be used")
     yield Line2D(
         [], [], color=INK, linewidth=0.8, linestyle="--", label="error 1: as without these heads"

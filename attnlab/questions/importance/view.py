@@ -40,9 +40,7 @@ def contents(result: Result) -> Contents:
         draw_removed(result.cumulative, unit=unit, width=WIDE),
         "What is left when heads are removed one after another, in orders chosen on other sentences.",
     )
-    names = ("Model", "Sentences", "Loss of the whole model")
-    facts = {name: str(result.about[name]) for name in names if name in result.about}
-    return Contents([alone, removed], facts)
+    return Contents([alone, removed])
 
 
 def answers(result: Result) -> list[str]:

@@ -1,6 +1,7 @@
 """A plan search drawn: error, change of loss and of BLEU by keys; its sentences."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -106,7 +107,7 @@ def _searched(rows: pd.DataFrame) -> dict[Any, Any]:
 
 
 def _change(row: Mapping[Any, Any], rows: pd.DataFrame) -> str:
-    return readable(LOSS_CHANGE.column, rows).shown(row[LOSS_CHANGE.name], signed=True)
+    return replace(LOSS_CHANGE, column=readable(LOSS_CHANGE.column, rows)).shown(row, signed=True)
 
 
 def _beside(rows: pd.DataFrame) -> str:

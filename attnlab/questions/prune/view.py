@@ -62,8 +62,6 @@ def contents(result: Result) -> Contents:
     facts = {
         "Heads": str(curve["head_count"].iloc[0]),
         "Penalties": ", ".join(f"{p:g}" for p in curve["penalty"].dropna().unique()),
-        "Model": str(result.about["run"]),
-        "Loss": str(result.about["loss"]),
         "Seed": str(curve["seed"].iloc[0]),
     }
     return Contents([figure], facts)

@@ -83,7 +83,7 @@ class Contents:
 
     Attributes:
         figures: those that stand first.
-        facts: what was studied, in a few words each; None: all that the result says of that, but versions.
+        facts: what stands beside the facts of the result: before their fold where there are maps, else in it.
         tables: those that are not empty are shown; None: those of the question that have a heading.
         parts: sections that are more than a table.
         overview: maps, words and heads that the first screen shows beside the answers.
@@ -93,7 +93,7 @@ class Contents:
     """
 
     figures: Sequence[DrawnFigure] = ()
-    facts: Mapping[str, str] | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
     tables: Sequence[ShownTable] | None = None
     parts: Sequence[Part] = ()
     overview: Overview = field(default_factory=Overview)
@@ -169,9 +169,6 @@ def write_contents(
     tables_shown = found.tables
     if tables_shown is None:
         tables_shown = [ShownTable(one.file, one.heading) for one in declared if one.heading]
-    facts = found.facts
-    if facts is None:
-        facts = {name: str(value) for name, value in record.about.items()}
     whole = [
         _section(shown, tables[shown.file] if shown.frame is None else shown.frame, declared)
         for shown in tables_shown
@@ -199,7 +196,7 @@ def write_contents(
             found.overview,
             answers=tuple(found.answers[:1]),
             more=tuple(found.answers[1:]),
-            facts=facts,
+            facts=found.facts,
         ),
         viewer=None if found.viewer is None else found.viewer(),
         start=found.start,

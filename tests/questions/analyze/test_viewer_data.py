@@ -11,6 +11,7 @@ import torch
 from browser.planted_page import SCRIPT_ALERT, WORDS, planted_analysis, planted_matrices, remade
 
 import attnlab.questions.analyze.measuring as measuring
+from attnlab import plot
 from attnlab.core import LOSS_CHANGE
 from attnlab.core.errors import InputError
 from attnlab.labels.verdict import NOT_COMPARED
@@ -289,3 +290,11 @@ def test_the_evidence_of_a_head_has_its_labels_alone_and_no_empty_column(analysi
         assert len(table["rows"]) <= near.sum() + 1
         cells = zip(*(row["cells"] for row in table["rows"]), strict=True)
         assert all(any(column) for column in cells)
+
+
+def test_a_figure_of_the_table_of_heads_is_distributed_by_role(analysis: Result) -> None:
+    (axes,) = plot.distribution(analysis, "normalised_entropy").axes
+    drawn = [x for group in axes.collections for x in group.get_offsets()[:, 0]]
+    assert sorted(drawn) == pytest.approx(sorted(analysis.heads["normalised_entropy"]))
+    with pytest.raises(InputError, match="role is no column of numbers"):
+        plot.distribution(analysis, "role", "strength")
