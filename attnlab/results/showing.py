@@ -241,7 +241,10 @@ def _of_result(
     result: Result, head: str | Head | None, sentence: int | None, height: int
 ) -> HeadViewer:
     if not result.asked.keeps_matrices:
-        msg = f"A result of {result.question} keeps no matrices; show one of analyze, or the model with a text."
+        msg = (
+            f"A result of {result.question} keeps no matrices; show one of analyze, or the model with a "
+            "text."
+        )
         raise InputError(msg)
     kept = sorted({number for number, _ in result.matrices.tokens})
     if not kept:
