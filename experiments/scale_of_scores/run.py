@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 import attnlab
-from attnlab.core import write_table
+from attnlab.core import SITES, write_table
 from attnlab.figures import PAGE, blank, colour, panel, style, write_figure
 from attnlab.models import RunSettings, settings_from
 from experiments.shared.readme import (
@@ -91,18 +91,24 @@ def settings(seed: int, *, scaled: bool) -> RunSettings:
 
 
 def trained(seed: int, *, scaled: bool) -> dict[str, object]:
-    """A model trained with or without the root: its losses and the mean largest weight of its heads."""
+    """A model with or without the root: its losses, and the mean largest weight of rows of its heads."""
     with tempfile.TemporaryDirectory() as folder:
         run = trained_run(Path(folder) / "run", settings(seed, scaled=scaled))
         metrics = pd.DataFrame(run.metrics())
         pairs = run.corpus().validation
         texts = list(zip(pairs["source"][:TEXTS], pairs["target"][:TEXTS], strict=True))
-        heads = attnlab.capture(run, texts).statistics.heads().set_index("site")
+        matrices = attnlab.capture(run, texts, keep_matrices=TEXTS).kept.matrices
+    largest = {
+        site: torch.cat(
+            [kept.amax(-1).flatten() for (_, own, _), kept in matrices.items() if own == site]
+        )
+        for site in SITES
+    }
     return {
         "scores": WITH if scaled else WITHOUT, "seed": seed,
         "first_loss": float(metrics["validation_loss"].iloc[0]),
         "validation_loss": float(metrics["validation_loss"].min()),
-        **{f"confidence_{site}": float(heads.loc[site, "confidence"]) for site in heads.index},
+        **{f"largest_weight_{site}": weights.double().mean().item() for site, weights in largest.items()},
     }  # fmt: skip
 
 
