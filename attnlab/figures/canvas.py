@@ -17,7 +17,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
-from attnlab.core import InputError, replacing
+from attnlab.core import InputError, check_value, replacing
 
 # Text and lines are drawn in this colour; a page that has its own puts it instead of this one.
 INK = "#1c2127"
@@ -62,13 +62,33 @@ class PaperFigure(Figure):
 
 
 def blank(width: float, height: float) -> Figure:
-    """An empty figure of that size in inches."""
+    """An empty figure of that size in inches.
+
+    Raises:
+        InputError: the width is no number above 0, or leaves no height.
+    """
+    check_value("width", width, float, above=0)
+    _check_room(width, height)
     return PaperFigure(figsize=(width, height), dpi=200)
 
 
+def _check_room(whole: float, *sizes: float) -> None:
+    """Raises InputError where a figure of that width has no room for what is drawn."""
+    if min(sizes) <= 0:
+        msg = (
+            f"width is {whole:g} inches, which leaves no room for what is drawn; give a larger one."
+        )
+        raise InputError(msg)
+
+
 def panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Axes at a position in inches from the left and the top of the figure."""
+    """Axes at a position in inches from the left and the top of the figure.
+
+    Raises:
+        InputError: the figure is too narrow for them.
+    """
     whole_width, whole_height = figure.get_size_inches()
+    _check_room(whole_width, width, height)
     return figure.add_axes(
         (
             left / whole_width,

@@ -254,6 +254,18 @@ def test_prices_of_several_sites_do_not_compare() -> None:
     assert plot.pareto(several[several["sites"] == "encoder"]).axes
 
 
+@pytest.mark.parametrize(
+    ("width", "message"),
+    [
+        (0.0, "width must be a number above 0"), (float("nan"), "width must be a number above 0"),
+        (0.6, "width is 0.6 inches, which leaves no room"),
+    ],
+)  # fmt: skip
+def test_a_figure_needs_room(width: float, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        plot.pareto(priced(), width=width)
+
+
 def test_an_oracle_is_no_candidate() -> None:
     (axes,) = plot.pareto(priced()).axes
     assert {text.get_text() for text in axes.get_legend().get_texts()} == {"a", "b", "others"}
