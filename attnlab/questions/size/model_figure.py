@@ -26,9 +26,11 @@ from attnlab.questions.size.sizing import (
 )
 
 CROSS = "cross-attention"
+# Other parts that stand before all layers, such as the patches of an image or convolutions over sound.
+INPUT = "input"
 _CROSS = re.compile(r"cross|encdec|encoder_attn", re.IGNORECASE)
 # From the first that a token passes.
-_ORDER = (EMBEDDINGS, ATTENTION, CROSS, FEED_FORWARD, NORMALISATION, OTHER, OUTPUT)
+_ORDER = (EMBEDDINGS, ATTENTION, CROSS, FEED_FORWARD, NORMALISATION, OTHER, OUTPUT, INPUT)
 _MOST_SHAPES = 4
 # Inches.
 _BOX, _GAP, _NAME = 0.36, 0.08, 0.22
@@ -66,19 +68,28 @@ def blocks_of(model: PreTrainedModel) -> tuple[list[Box], list[Stack]]:
         part = part_of(owner, modules[owner], output)
         stack, layer = _layer_of(path)
         if not layer:
-            outside[part].append(parameter)
+            outside[INPUT if part == OTHER and not _attends(stacks) else part].append(parameter)
             continue
         name = CROSS if part == ATTENTION and _CROSS.search(path) else part
         layers = stacks.setdefault(stack, {})
         layers.setdefault(layer, defaultdict(list))[name].append(parameter)
+    seen = False
     for stack, layers in [*stacks.items()]:
-        if not any({ATTENTION, CROSS} & {*parts} for parts in layers.values()):
+        if not _attends({stack: layers}):
             del stacks[stack]
-            outside[OTHER] += [
+            outside[OTHER if seen else INPUT] += [
                 one for parts in layers.values() for own in parts.values() for one in own
             ]
+        seen = seen or stack in stacks
     boxes = [_box(part, outside[part]) for part in _ORDER if part in outside]
     return boxes, [_stack(model, path, layers) for path, layers in stacks.items()]
+
+
+def _attends(stacks: Mapping[str, Mapping[str, Parts]]) -> bool:
+    """Whether any of these layers has attention."""
+    return any(
+        {ATTENTION, CROSS} & {*parts} for layers in stacks.values() for parts in layers.values()
+    )
 
 
 def _layer_of(path: str) -> tuple[str, str]:
@@ -121,7 +132,7 @@ def _stack(model: PreTrainedModel, path: str, layers: Mapping[str, Parts]) -> St
 
 
 def draw_model(source: Source, *, width: float = PAGE) -> Figure:
-    """The blocks of a model from the embeddings up, with the shapes of their matrices and parameters.
+    """The blocks of a model from its input up, with the shapes of their matrices and parameters.
 
     Args:
         source: as for `attnlab.size`; of a transformers folder its config.json is enough.
@@ -132,8 +143,8 @@ def draw_model(source: Source, *, width: float = PAGE) -> Figure:
     """
     model = skeleton_of(source)
     boxes, stacks = blocks_of(model)
-    below = [box for box in boxes if box.name == EMBEDDINGS]
-    above = [box for box in boxes if box.name != EMBEDDINGS]
+    below = [box for box in boxes if box.name in {EMBEDDINGS, INPUT}]
+    above = [box for box in boxes if box.name not in {EMBEDDINGS, INPUT}]
     step = _BOX + _GAP
     framed = max((len(stack.boxes) for stack in stacks), default=0) * step + _GAP + _NAME
     height = step * len(boxes) + framed + 3 * _GAP + _NAME

@@ -26,6 +26,8 @@ from transformers import (
     PreTrainedConfig,
     T5Config,
     T5ForConditionalGeneration,
+    ViTConfig,
+    ViTModel,
 )
 from zoo.random_models import tokenizer
 
@@ -143,6 +145,15 @@ def test_blocks_hold_every_parameter_once(name: str, tmp_path: Path) -> None:
     assert [("cross-attention" in {box.name for box in stack.boxes}) for stack in stacks] == (
         [False, True] if config.is_encoder_decoder else [False]
     )
+
+
+def test_what_a_model_reads_before_its_layers_stands_below_them(tmp_path: Path) -> None:
+    config = ViTConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=16, image_size=32
+    )  # fmt: skip
+    axes = plot.model(written(tmp_path, config, ViTModel)).axes[0]
+    heights = {text.get_text(): text.get_position()[1] for text in axes.texts}
+    assert heights["input"] < heights["encoder: 2 layers of 4 heads"] < heights["other"]
 
 
 def test_a_model_is_drawn_with_the_shapes_of_its_matrices(tmp_path: Path) -> None:
