@@ -198,7 +198,7 @@ def _pharaoh(
             links = line if start is None else _of_number(match, start + sentences, where)
             sentences += 1
             yield LinkedPair(*pair, _parsed(links, pair, where, path, first))
-    _check_value(path, lines, sentences + sum(1 for _ in rest))
+    _check_count(path, lines, sentences + sum(1 for _ in rest))
 
 
 def _of_number(match: re.Match[str] | None, number: int, where: str) -> str:
@@ -259,7 +259,7 @@ def _check_inside(
             raise InputError(msg, options=["first_index"])
 
 
-def _check_value(path: str | Path, found: int, pairs: int, lines: int = 1) -> None:
+def _check_count(path: str | Path, found: int, pairs: int, lines: int = 1) -> None:
     """Raises InputError where there are not as many sentences with links as pairs; `lines` of each."""
     if found == pairs:
         return
@@ -408,7 +408,7 @@ def _compared(
             raise InputError(msg)
         if pair is not None:
             yield one
-    _check_value(path, number, sentences + sum(1 for _ in rest), lines)
+    _check_count(path, number, sentences + sum(1 for _ in rest), lines)
 
 
 def pharaoh_line(links: GoldLinks | Collection[Link]) -> str:

@@ -24,7 +24,7 @@ Dirichlet Language Model.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -34,11 +34,10 @@ from jaxtyping import Float64, Int32, Int64
 from attnlab.alignment.conventions import Symmetrization
 from attnlab.alignment.link_formats import Words
 from attnlab.alignment.links import Link, symmetrized, turned
-from attnlab.core import InputError, ShortRepr
+from attnlab.core import InputError, Progress, ShortRepr
 
 # Expected moves by the number of words, from the start and every position to every position.
 _Moves: TypeAlias = dict[int, Float64[np.ndarray, "_ _"]]
-Progress: TypeAlias = Callable[[str, int, int], None]
 
 WIDEST_JUMP = 7
 # How many letters words of the same beginning share, and how many occurrences the prior weighs as.

@@ -40,7 +40,7 @@ def check_tree(lines: Sequence[Any], where: str) -> None:
         where: which sentence it is, for the message.
     """
     words = [line for line in lines if isinstance(line["id"], int)]
-    _check_valueing([line["id"] for line in words], where)
+    _check_numbering([line["id"] for line in words], where)
     _check_ranges(lines, len(words), where)
     for line in lines:
         if not (line["form"] or "").strip():
@@ -57,7 +57,7 @@ def check_tree(lines: Sequence[Any], where: str) -> None:
     _check_tree({line["id"]: line["head"] for line in words}, where)
 
 
-def _check_valueing(numbers: Sequence[int], where: str) -> None:
+def _check_numbering(numbers: Sequence[int], where: str) -> None:
     if not numbers:
         msg = f"There is no word in {where}; leave it out."
         raise InputError(msg)
