@@ -148,9 +148,13 @@ def readme(out: Path) -> str:
     table, means = read_table(out, "by_model"), read_table(out, "by_text")
     models = read_table(out, "models")
     there = set(models[MODEL].itertuples(index=False, name=None))
+    read, english = set(table["text"]), set(table.loc[table["source"] == ENGLISH, "text"])
     return render(
-        __file__, read_facts(out),
-        kinds=KINDS, every={row["text"]: row for row in rows_of(means, EVERY)},
+        __file__, read_facts(out), kinds=KINDS,
+        measured=[KINDS[text] for text in KINDS if text in read],
+        unmeasured=[KINDS[text] for text in KINDS if text not in read],
+        sources=[KINDS[text] for text in KINDS if text in english],
+        every={row["text"]: row for row in rows_of(means, EVERY)},
         english={row["text"]: row for row in rows_of(means, ENGLISH)},
         shown=shown(means), estimate=estimate, models=table,
         read_here=models[["text", "source", "target", "training_pairs", "validation_loss", "bleu"]],

@@ -80,6 +80,20 @@ def test_the_page_names_what_is_missing(out: Path) -> None:
     assert (out / "shares.svg").exists()
 
 
+def test_the_page_speaks_of_the_kinds_that_were_read(out: Path) -> None:
+    for name in ("heads", "models"):
+        table = read_table(out, name)
+        own = (table["text"] == "tatoeba") & (table["target"] == "it")
+        write_table(out / f"{name}.csv", table[own])
+    experiment.write_result(out, "python run.py")
+    text = (out / "README.md").read_text("utf-8")
+    assert "need in conversation, captions, verses, as a share" in text
+    assert "English is a source of conversation, captions, verses." in text
+    assert "conversation: 1 of BLEU 12.5, captions: 2 of BLEU 12.5 to 12.5" in text
+    assert "* Nothing of proceedings: no model was read." in text
+    assert text.count("proceedings") == 1
+
+
 def test_each_pair_of_english_is_read_once(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only models whose rows are not there are trained; all collections have their pairs both ways."""
     trained = []
