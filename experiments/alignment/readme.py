@@ -9,10 +9,11 @@ import pandas as pd
 
 from attnlab.ablation import over_models
 from attnlab.questions.align.question import CHOSEN, ORACLE, SYMMETRIZED, both_named
+from experiments.aligners.run import most_text
 from experiments.alignment.contrasts import FEW_PAIRS, FIRST_HEAD, STATISTICAL, WANTED
 from experiments.alignment.corpus import TEXTS
 from experiments.alignment.figure import EMBEDDED, KIND, MODEL, kind_name, model_name
-from experiments.shared.readme import read_facts, read_table, render
+from experiments.shared.readme import RESULTS, read_facts, read_table, render
 
 # So near to the chosen heads an engine's default is said to be as good, in AER.
 NEAR = 0.02
@@ -43,6 +44,7 @@ def readme(folder: Path) -> str:
         Path(__file__).with_name("run.py").as_posix(),
         facts,
         points=points,
+        aligners=most_text(RESULTS / "aligners"),
         main=main,
         near=list(near_defaults(systems)),
         reached=list(reached_counts(tables["contrasts"])),

@@ -20,7 +20,7 @@ TYPES = 5_000
 SENTENCES, SHORTEST, LONGEST = 50, 10, 40
 LAYERS = HEADS = 12
 TRAINING_PAIRS, TEST_PAIRS = 2_000, 100
-TEXT, ALIGNED_PAIRS = "en-it", 10_000
+TEXT, PART, ALIGNED_PAIRS = "en-it", "it.test", 10_000
 
 
 def write_models(
@@ -96,17 +96,30 @@ def _ids(run: Run, rows: Any) -> tuple[list[list[int]], list[list[int]]]:
     return [one for one, _ in pairs], [other for _, other in pairs]
 
 
-def write_alignment(folder: Path, data: Path, pairs: int = ALIGNED_PAIRS) -> list[GoldLinks]:
-    """Sentence pairs as lines of words, those with gold links first; the gold links."""
-    gold = gold_of(TEXT, data)
-    write_corpus(TEXT, data, gold.files(), folder / "corpus.tsv")
-    assert gold.test is not None  # noqa: S101 - English-Italian has them
-    linked = list(read_links(gold.test))
+def write_alignment(
+    folder: Path,
+    data: Path,
+    pairs: int | None = ALIGNED_PAIRS,
+    *,
+    text: str = TEXT,
+    part: str = PART,
+) -> list[GoldLinks]:
+    """Sentence pairs as lines of words, those with gold links first; the gold links.
+
+    Args:
+        folder: that is written to.
+        data: folder of the corpora.
+        pairs: of the text behind those with gold links; None: all.
+        text: of the alignment study.
+        part: of XL-WA.
+    """
+    write_corpus(text, data, gold_of(text, data).files(), folder / "corpus.tsv")
+    linked = list(read_links(data / "xlwa" / f"{part}.tsv.gz"))
     pairs_of_gold = [
         (" ".join(pair.source).lower(), " ".join(pair.target).lower()) for pair in linked
     ]
-    text = (line.split("\t") for line in iterate_lines(folder / "corpus.tsv"))
-    sides = zip(*pairs_of_gold, *islice(text, pairs), strict=True)
+    lines = (line.split("\t") for line in iterate_lines(folder / "corpus.tsv"))
+    sides = zip(*pairs_of_gold, *islice(lines, pairs), strict=True)
     for name, side in zip(("source.txt", "target.txt"), sides, strict=True):
         write_text(folder / name, "".join(f"{line}\n" for line in side))
     write_text(folder / "gold_pairs.txt", str(len(linked)))

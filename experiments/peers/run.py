@@ -209,12 +209,13 @@ def measured(
                     yield row
 
 
-def error_rate(file: Path, gold: Sequence[GoldLinks]) -> float:
+def error_rate(file: Path, gold: Sequence[GoldLinks], ways: str = "links") -> float:
     """AER of links that a side wrote; those of two directions are made one as attnlab's are.
 
     Args:
         file: of the side.
         gold: of the sentence pairs that come first.
+        ways: `links`: both directions; `forward`: from source to target words.
     """
     by_name = {
         name: [
@@ -225,7 +226,7 @@ def error_rate(file: Path, gold: Sequence[GoldLinks]) -> float:
         ]
         for name, rows in np.load(file).items()
     }
-    found = by_name.get("links") or [
+    found = by_name.get(ways) or [
         symmetrized(forward, backward, "grow-diag-final-and")
         for forward, backward in zip(by_name["forward"], by_name["backward"], strict=True)
     ]

@@ -315,6 +315,21 @@ def _(folder: Path, request: pytest.FixtureRequest) -> None:
         assert others["aer_change"].to_numpy() == pytest.approx(change, abs=3e-6)
 
 
+@recomputes("aligners")
+def _(folder: Path, request: pytest.FixtureRequest) -> None:
+    from attnlab.alignment import read_links
+
+    aligners, data = script("aligners"), request.getfixturevalue("shared_data") / "xlwa"
+    table = pd.read_csv(folder / "table.csv")
+    assert set(table["gold"]) == {*aligners.SETS}
+    for gold, rows in table.groupby("gold"):
+        assert list(rows["aligner"]) == [*aligners.ALIGNERS]
+        assert set(rows["gold_pairs"]) == {sum(1 for _ in read_links(data / f"{gold}.tsv.gz"))}
+        assert (rows["pairs"] - rows["gold_pairs"] == rows["text_pairs"]).all()
+        assert (rows["aer"] < rows["forward_aer"] + 0.01).all()
+    assert aligners.readme(folder) == (folder / "README.md").read_text("utf-8")
+
+
 @recomputes("plan_search")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
     pooled = script("plan_search")

@@ -1,6 +1,7 @@
 """attnlab, in its own environment."""
 
 import json
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 
 import attnlab
-from attnlab.alignment import fit_statistical_aligner
+from attnlab.alignment import Link, fit_statistical_aligner
 from attnlab.attention import make
 from attnlab.core import quiet, seeded
 from attnlab.models import OptimizerSettings, TokenPairs, TranslationModel, load, translate_ids
@@ -161,7 +162,7 @@ def band(tokens: int) -> Work:
 
 
 def links(folder: Path) -> Work:
-    """Links of both directions together, of the first sentence pairs, which have gold links."""
+    """Links of both directions together, and of one, of the first sentence pairs, which have gold links."""
     sides = [
         [tuple(line.split()) for line in (folder / name).read_text(encoding="utf-8").splitlines()]
         for name in ("source.txt", "target.txt")
@@ -170,14 +171,18 @@ def links(folder: Path) -> Work:
     gold = int((folder / "gold_pairs.txt").read_text(encoding="utf-8"))
 
     def work() -> Describe:
-        found = fit_statistical_aligner(pairs).align(pairs[:gold], "grow-diag-final-and")
+        aligner = fit_statistical_aligner(pairs)
+        found = aligner.align(pairs[:gold], "grow-diag-final-and")
         return lambda: {
-            "links": np.array(
-                [(number, *link) for number, some in enumerate(found) for link in sorted(some)]
-            )
-        }
+            "links": as_rows(found), "forward": as_rows(aligner.align(pairs[:gold], None)),
+        }  # fmt: skip
 
     return work
+
+
+def as_rows(found: Iterable[Collection[Link]]) -> np.ndarray:
+    """Sentence, source and target word of each link."""
+    return np.array([(number, *link) for number, some in enumerate(found) for link in sorted(some)])
 
 
 if __name__ == "__main__":
