@@ -233,6 +233,55 @@ def error_rate(file: Path, gold: Sequence[GoldLinks], ways: str = "links") -> fl
     return float(aer(count_links(found, gold).sum(0).double()))
 
 
+def outputs_of(one: Comparison) -> tuple[str, str, str] | None:
+    """What both sides compute alike, in words, and the cases of attnlab and of the peer that write it."""
+    if one.topic == "capture" and one.side != "inseq":
+        return "weights of all heads", "matrices", one.peer_case
+    if one.topic == "translation":
+        return "losses of test sentences", "losses", "losses"
+    if one.topic == "band":
+        return "output of a band", one.case, one.peer_case
+    return None
+
+
+def differences(chosen: Sequence[Comparison], folder: Path, peers: Path) -> dict[str, float]:
+    """The largest absolute difference of what both sides compute alike, by the peer and what it is."""
+    found = dict[str, float]()
+    for one in chosen:
+        if (outputs := outputs_of(one)) is not None:
+            what, *cases = outputs
+            ours, theirs = (
+                written(side, case, folder, peers)
+                for side, case in zip(("attnlab", one.side), cases, strict=True)
+            )
+            name = f"{one.peer}, {what}"
+            found[name] = max(found.get(name, 0.0), largest_difference(ours, theirs))
+    return found
+
+
+def written(side: str, case: str, folder: Path, peers: Path) -> Path:
+    """The file of what a side computed, which it computes now where there is none yet."""
+    file = folder / f"{side}_{case}.npz"
+    if not file.exists():
+        with Side(side, folder, peers) as process:
+            process.run(case, file)
+    return file
+
+
+def largest_difference(one: Path, other: Path) -> float:
+    """Of the arrays of two files, which have the same names and shapes."""
+    with np.load(one) as ours, np.load(other) as theirs:
+        if shapes(ours) != shapes(theirs):
+            msg = f"{one.name} and {other.name} do not hold the same arrays."
+            raise RuntimeError(msg)
+        return max(float(np.abs(ours[name] - theirs[name]).max()) for name in ours)
+
+
+def shapes(arrays: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Of arrays by name."""
+    return {name: array.shape for name, array in arrays.items()}
+
+
 def compared(
     rows: pd.DataFrame, chosen: Sequence[Comparison], versions: Mapping[str, str]
 ) -> pd.DataFrame:
@@ -281,6 +330,7 @@ def main() -> None:
         for topic in dict.fromkeys(one.topic for one in chosen):
             some = [one for one in chosen if one.topic == topic]
             rows += measured(some, folder, options.peers, options.rounds)
+        largest = differences(chosen, folder, options.peers)
         for row in rows:
             if row["case"] == "links":
                 row["aer"] = error_rate(folder / f"{row['side']}_links.npz", gold)
@@ -290,7 +340,7 @@ def main() -> None:
     write_facts(
         options.out, __file__, "torch", "transformers",
         others_share=round(others_share(before, processor_times()), 2),
-        gold_pairs=len(gold), missing=sorted({*NAMES} - {one.side for one in chosen}),
+        gold_pairs=len(gold), differences=largest, missing=sorted({*NAMES} - {one.side for one in chosen}),
     )  # fmt: skip
     write_readme(options.out, readme(options.out))
 

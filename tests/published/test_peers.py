@@ -14,7 +14,7 @@ from attnlab.alignment import gold_links
 from attnlab.models import load
 from experiments.peers.inputs import LENGTHS
 from experiments.peers.making import write_models, write_translation
-from experiments.peers.run import HERE, Comparison, Side, compared, error_rate
+from experiments.peers.run import HERE, Comparison, Side, compared, differences, error_rate
 
 LAYERS, SENTENCES = 2, 3
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
@@ -96,6 +96,18 @@ def test_ratios_are_of_a_round_and_for_each_token() -> None:
     assert (row["attnlab_cpu_seconds"], row["peer_cpu_seconds"]) == (2, 4)
 
 
+def test_the_largest_difference_is_that_of_any_array(tmp_path: Path) -> None:
+    one, other = tmp_path / "attnlab_band_1.npz", tmp_path / "peer_theirs.npz"
+    np.savez(one, a=np.zeros(3), b=np.ones((2, 2)))
+    np.savez(other, a=np.array([0, 0, -0.25]), b=np.full((2, 2), 1.125))
+    bands = [COMPARISON._replace(topic="band", case="band_1", side="peer", peer_case="theirs")]
+    assert differences(bands, tmp_path, tmp_path) == {"peer, output of a band": 0.25}
+    assert differences([COMPARISON], tmp_path, tmp_path) == {}
+    np.savez(other, a=np.zeros(3))
+    with pytest.raises(RuntimeError, match="do not hold the same arrays"):
+        differences(bands, tmp_path, tmp_path)
+
+
 def test_error_rate_of_links_of_two_directions(tmp_path: Path) -> None:
     gold = [gold_links([(0, 0), (1, 1)]), gold_links([(0, 1)])]
     right = np.array([(0, 0, 0), (0, 1, 1), (1, 0, 1)])
@@ -104,3 +116,5 @@ def test_error_rate_of_links_of_two_directions(tmp_path: Path) -> None:
     np.savez(tmp_path / "one.npz", links=right[:2])
     # Two of two found links, two of three sure ones.
     assert error_rate(tmp_path / "one.npz", gold) == pytest.approx(1 - 4 / 5)
+    np.savez(tmp_path / "both.npz", links=right[:2], forward=right)
+    assert error_rate(tmp_path / "both.npz", gold, "forward") == 0
