@@ -236,20 +236,3 @@ def test_the_command_runs_from_texts_to_readme(
     assert command.startswith("python experiments/alignment/run.py ")
     assert f"`{command}`" in (out / "README.md").read_text("utf-8")
     assert (out / "systems.svg").exists()
-
-
-def test_the_readme_says_of_alignment_heads_what_the_table_says() -> None:
-    systems = read_table(experiment.OUT, "systems")
-    own = systems[(systems["text"] == "en-it") & (systems["layers"] == 3)]
-    chosen = own[own["system"] == CHOSEN]
-    assert len(chosen) == 3
-    assert set(chosen["row"]) == {"input"}
-    assert all(heads.startswith("0.") and "," not in heads for heads in chosen["heads"].astype(str))
-    worse = own.loc[own["system"] == FIRST_HEAD, "aer_change"]
-    low, high, least, most = (
-        round(100 * number)
-        for number in (chosen["aer"].min(), chosen["aer"].max(), worse.min(), worse.max())
-    )
-    text = " ".join((Path(__file__).parents[2] / "README.md").read_text("utf-8").split())
-    assert f"error rate of {low} to {high} %; the first head of the last layer" in text
-    assert f"is {least} to {most} points worse" in text
