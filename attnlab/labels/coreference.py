@@ -6,17 +6,17 @@ Format: https://ufal.mff.cuni.cz/corefud
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 _BRACKET = re.compile(r"\((?P<opened>[^()]+)|(?P<closed>[^()]*)\)")
 
 
-def coreferent_words(lines: Sequence[Any], owner: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
-    """Pairs (mention, antecedent) of written words: each mention and the nearest before it of its entity.
+def coreferent_words(lines: Sequence[Any], owner: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
+    """The written words of the mentions of each entity, in order, where there are two or more.
 
-    A mention stands for its head, the first of its words whose own head lies outside.
+    A word may stand for mentions of several entities, as in [[John] and [Mary]]. A mention stands for its head, the first of its words whose own head lies outside.
 
     Args:
         lines: syntactic words of a sentence, by the names of their columns.
@@ -28,7 +28,13 @@ def coreferent_words(lines: Sequence[Any], owner: Mapping[int, int]) -> tuple[tu
         inside = range(first, last + 1)
         head = next(word for word in inside if heads[word] not in inside)
         words.setdefault(entity, []).append(owner[head])
-    pairs = (pair for mine in words.values() for pair in pairwise(sorted({*mine})))
+    entities = (tuple(sorted({*mine})) for mine in words.values())
+    return tuple(mine for mine in entities if len(mine) > 1)
+
+
+def nearest_antecedents(entities: Iterable[Sequence[int]]) -> tuple[tuple[int, int], ...]:
+    """Pairs (mention, antecedent) of words: each mention and the nearest before it of its entity."""
+    pairs = (pair for mine in entities for pair in pairwise(mine))
     return tuple(sorted((later, earlier) for earlier, later in pairs))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import permutations
 from typing import Any
 
 import torch
@@ -402,13 +403,11 @@ def _dep(atom: Atom, batch: PatternBatch) -> Bool[Tensor, "batch word other"]:
 
 
 def _coref(batch: PatternBatch) -> Bool[Tensor, "batch word other"]:
-    # Each mention is linked with the one before it, and so through others with all of its entity.
     words, _ = batch.alignments
-    pairs = [tree.coreference for tree in batch.trees]
+    pairs = [
+        [pair for mine in tree.entities for pair in permutations(mine, 2)] for tree in batch.trees
+    ]
     linked = batch.dense(word_links(pairs, words, words, COREFERENCE_KINDS))
-    linked = linked | linked.mT
-    for _ in range(max(map(len, pairs)).bit_length()):
-        linked = linked | (linked.float() @ linked.float() > 0)
     return linked & (_word_offsets(batch) != 0)
 
 
@@ -521,7 +520,7 @@ def unmet_need(
     side = known.source if site == "encoder" or known.target is None else known.target
     if names & {POS, DEP} and not side.trees:
         return f"{min(names & {POS, DEP})} needs gold trees; give a treebank"
-    if COREF in names and not any(tree.coreference for tree in side.trees):
+    if COREF in names and not any(tree.entities for tree in side.trees):
         return f"{COREF} needs mentions of entities; give a treebank in the form of CorefUD"
     if SEGMENT in names and not any(known.seconds):
         return f"{SEGMENT} needs pairs of texts that the model reads as one"

@@ -23,7 +23,7 @@ from attnlab.core import (
     shown,
 )
 from attnlab.grammar import Word, surface
-from attnlab.labels.coreference import coreferent_words
+from attnlab.labels.coreference import coreferent_words, nearest_antecedents
 from attnlab.labels.word_tokens import Span
 
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ class GoldSentence:
         tags: universal part of speech of each written word; of several, the first.
         arcs: dependencies between different written words, the root left out.
         arcs_inside: how many dependencies lie within one written word.
-        coreference: pairs (mention, antecedent) of written words, see `coreferent_words`.
+        coreference: pairs (mention, antecedent) of written words, see `nearest_antecedents`.
+        entities: written words of the mentions of each entity, see `coreferent_words`.
     """
 
     identifier: str
@@ -136,6 +137,7 @@ class GoldSentence:
     arcs: tuple[Arc, ...]
     arcs_inside: int = 0
     coreference: tuple[tuple[int, int], ...] = ()
+    entities: tuple[tuple[int, ...], ...] = ()
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -214,9 +216,9 @@ def _read_sentence(lines: "conllu.TokenList", number: int, path: Path) -> GoldSe
     arcs, inside = _arcs(lines, owner)
     first = {unit: line["upos"] for line, unit in reversed(list(_owned(lines, owner)))}
     tags = tuple(first[unit] or "_" for unit in range(len(written)))
-    coreference = coreferent_words([line for line, _ in _owned(lines, owner)], owner)
+    entities = coreferent_words([line for line, _ in _owned(lines, owner)], owner)
     text = "".join(pieces)
-    return GoldSentence(identifier, text, tuple(spans), tags, arcs, inside, coreference)
+    return GoldSentence(identifier, text, tuple(spans), tags, arcs, inside, nearest_antecedents(entities), entities)
 
 
 def _written_words(lines: "conllu.TokenList") -> tuple[list[Any], dict[int, int]]:
@@ -281,6 +283,7 @@ def shuffle_words(sentence: GoldSentence, seed: int) -> GoldSentence:
         tags=tags,
         arcs=arcs,
         coreference=coreference,
+        entities=tuple(tuple(new_position[word] for word in mine) for mine in sentence.entities),
     )
 
 

@@ -69,18 +69,19 @@ def drawn_text(draw: random.Random, *, causal: bool) -> Text:
         for one in range(1, count)
     ]
     tags = [draw.choice(TAGS) for _ in range(count)]
-    mentions = [(one, draw.randrange(one)) for one in range(1, count) if draw.random() < 0.5]
+    entities = [{one for one in range(count) if draw.random() < 0.4} for _ in range(3)]
     second = draw.choice([None, draw.randint(2, len(tokens))])
-    return Text(tokens, special, word, tags, arcs, mentions, second, COUNTS, causal)
+    return Text(tokens, special, word, tags, arcs, entities, second, COUNTS, causal)
 
 
 def padded(rows, length, fill):
     return torch.tensor([[*row, *[fill] * (length - len(row))] for row in rows])
 
 
-def made(seed: int, *, causal: bool = False) -> Made:
+def made(seed: int, *, causal: bool = False, text: Text | None = None) -> Made:
+    """Random texts; four times `text` if given."""
     draw = random.Random(seed)
-    texts = [drawn_text(draw, causal=causal) for _ in range(4)]
+    texts = [text or drawn_text(draw, causal=causal) for _ in range(4)]
     length = max(len(text.tokens) for text in texts)
     ids = padded([[TOKENS.index(token) for token in text.tokens] for text in texts], length, 0)
     special = padded([text.special for text in texts], length, fill=False)
@@ -103,7 +104,7 @@ def made(seed: int, *, causal: bool = False) -> Made:
             (),
             tuple(text.tags),
             tuple(Arc(*arc) for arc in text.arcs),
-            coreference=tuple(text.mentions),
+            entities=tuple(map(tuple, text.entities)),
         )
         for text in texts
     ]
@@ -198,6 +199,17 @@ def test_patterns_are_those_of_loops(written: str, *, causal: bool) -> None:
                 for values, plain in zip((hits.hit, hits.mass), both, strict=True):
                     mine = values[text, head][found.rows[text]]
                     torch.testing.assert_close(mine, torch.tensor(plain, dtype=torch.float64))
+
+
+def test_coreference_does_not_run_through_words_of_two_entities() -> None:
+    # "[[John]1 and [Mary]2]3 came, [he]1 saw [them]3": John is the head of 1 and of 3.
+    words = list(range(8))
+    entities = [{0, 5}, {2}, {0, 7}]
+    john = Text(["cat"] * 8, [False] * 8, words, ["NOUN"] * 8, [], entities, None, COUNTS, False)
+    one = made(0, text=john)
+    found = pattern_rows(pattern_of("coref"), one.known.batch(one.layer))
+    keys = {query: found.keys[0, query].nonzero().flatten().tolist() for query in words}
+    assert {query: own for query, own in keys.items() if own} == {0: [5, 7], 5: [0], 7: [0]}
 
 
 def test_controls_are_those_of_loops() -> None:

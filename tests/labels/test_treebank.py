@@ -110,6 +110,26 @@ def test_a_mention_stands_for_its_syntactic_head(tmp_path: Path) -> None:
     assert read.coreference == ((4, 2),)
 
 
+def test_entities_with_a_word_in_common_stay_apart(tmp_path: Path) -> None:
+    lines = [
+        line(1, "John", "PROPN", 4, "nsubj", "Entity=(e3-person-1-(e1-person-1-)"),
+        line(2, "and", "CCONJ", 3, "cc"),
+        line(3, "Mary", "PROPN", 1, "conj", "Entity=(e2-person-1-)e3)"),
+        line(4, "came", "VERB", 0, "root", "SpaceAfter=No"),
+        line(5, ",", "PUNCT", 4, "punct"),
+        line(6, "he", "PRON", 7, "nsubj", "Entity=(e1-person-1-)"),
+        line(7, "saw", "VERB", 4, "parataxis"),
+        line(8, "them", "PRON", 7, "obj", "Entity=(e3-person-1-)"),
+    ]
+    (read,) = load_treebank(write(tmp_path / "john.conllu", lines))
+    assert set(read.entities) == {(0, 5), (0, 7)}, "John and he; John, of both, and them"
+    assert read.coreference == ((5, 0), (7, 0))
+    mixed = shuffle_words(read, seed=2)
+    assert {frozenset(mixed.words[word] for word in mine) for mine in mixed.entities} == {
+        frozenset({"John", "he"}), frozenset({"John", "them"}),
+    }  # fmt: skip
+
+
 def test_embedded_trees_equal_their_own_file(tmp_path: Path) -> None:
     for pair in draw_pairs(20, seed=1):
         for tree, text in ((pair.source_tree, pair.source), (pair.target_tree, pair.target)):

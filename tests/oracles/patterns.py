@@ -14,7 +14,7 @@ class Text:
         word: the word of each token; None of special ones.
         tags: part of speech of each word.
         arcs: (dependent, head, relation) between words.
-        mentions: pairs of words that stand for the same.
+        entities: words of each that is spoken of.
         second: position of the first token of the second text; None without one.
         counts: how often each token stands in the corpus.
         causal: whether keys behind the query are hidden.
@@ -25,7 +25,7 @@ class Text:
     word: list[int | None]
     tags: list[str]
     arcs: list[tuple[int, int, str]]
-    mentions: list[tuple[int, int]]
+    entities: list[set[int]]
     second: int | None
     counts: dict[str, int]
     causal: bool
@@ -99,11 +99,7 @@ def head(relation: str) -> Rule:
 
 
 def coreferent(text: Text, query: int, key: int) -> bool:
-    entities = [{word} for word in range(len(text.tags))]
-    for one, other in text.mentions:
-        mine, theirs = (next(e for e in entities if word in e) for word in (one, other))
-        entities = [e for e in entities if e not in (mine, theirs)] + [mine | theirs]
-    return query != key and any({query, key} <= entity for entity in entities)
+    return query != key and any(query in words and key in words for words in text.entities)
 
 
 def as_tokens(rule: Rule) -> Rule:
