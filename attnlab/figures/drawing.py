@@ -74,7 +74,7 @@ FUNCTIONS = {
     "monotone": Mark("#cc79a7", "M"),
     "alignment": Mark("#56b4e9", "A"),
     "coreference": Mark("#3d4752", "C"),
-    "same word": Mark("#7f8c1d", "W"),
+    "same token across": Mark("#7f8c1d", "W"),
     "crossing": Mark("#6a4fb3", "X"),
     "none": Mark("#e3e6ea"),
 }

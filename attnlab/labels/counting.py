@@ -25,7 +25,7 @@ from attnlab.labels.label import (
 from attnlab.labels.monotone import MONOTONE_LABEL
 from attnlab.labels.positional import POSITIONAL_LABEL
 from attnlab.labels.rare import FREQUENT_TYPES, RARE_LABEL, frequency_ranks
-from attnlab.labels.segments import CROSSING_LABEL, SAME_WORD_LABEL
+from attnlab.labels.segments import CROSSING_LABEL, SAME_TOKEN_LABEL
 from attnlab.labels.sink import SINK_LABEL
 from attnlab.labels.syntactic import (
     ALIGNMENT_LABEL,
@@ -50,7 +50,7 @@ OWN_LABELS = (
     SYNTACTIC_LABEL,
     ALIGNMENT_LABEL,
     COREFERENCE_LABEL,
-    SAME_WORD_LABEL,
+    SAME_TOKEN_LABEL,
     CROSSING_LABEL,
 )
 # By label and view.

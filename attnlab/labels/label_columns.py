@@ -47,7 +47,7 @@ BROAD = Rule(0.9, SENTENCES, "sentences")
 MONOTONE = Rule(0.8, SENTENCES, "sentences")
 MONOTONE_SLOPE = 0.5
 CROSSING = Rule(0.5, SENTENCES, "sentences")
-SAME_WORD = Rule(0.5, SENTENCES, "sentences")
+SAME_TOKEN = Rule(0.5, SENTENCES, "sentences")
 # Two families whose code lengths differ by less describe a head equally well.
 TIE_BITS_PER_ROW = 0.02
 

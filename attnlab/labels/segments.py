@@ -1,4 +1,4 @@
-"""Heads on pairs of texts: weight that crosses to the other text, and the same word found there.
+"""Heads on pairs of texts: weight that crosses to the other text, and the same token found there.
 
 Special tokens are of no text, so that weight on a separator does not cross. The controls: equal rows cross by
 the share of keys that are in the other text, and one word in n of that text is hit by chance.
@@ -26,7 +26,7 @@ from attnlab.labels.label_columns import (
     CROSSING,
     EQUAL_ROWS,
     LINKS,
-    SAME_WORD,
+    SAME_TOKEN,
     Rule,
 )
 from attnlab.labels.verdict import Verdict, ratio_condition, share_condition, verdicts_of
@@ -37,7 +37,7 @@ class SegmentCounts(Counts):
     """A share of each head's rows by sentence, and what its control has on the same rows.
 
     Attributes:
-        share: weight on the other text, or rows with the arg-max on the same word there, over rows.
+        share: weight on the other text, or rows with the arg-max on the same token there, over rows.
         control: the same of equal rows, or of a random choice in the other text.
     """
 
@@ -70,7 +70,7 @@ def count_crossing(
     return SegmentCounts(share, sum_by_group((rows * even[:, None]).sum(-1), scope.groups))
 
 
-def count_same_word(
+def count_same_token(
     best: Largest,
     scope: Scope,
     crossing: Bool[Tensor, "batch query key"],
@@ -116,13 +116,15 @@ def decide_crossing(counts: SegmentCounts, rule: Rule = CROSSING, seed: int = 0)
     )
 
 
-def decide_same_word(counts: SegmentCounts, rule: Rule = SAME_WORD, seed: int = 0) -> list[Verdict]:
+def decide_same_token(
+    counts: SegmentCounts, rule: Rule = SAME_TOKEN, seed: int = 0
+) -> list[Verdict]:
     """One verdict per head: the share of rows on their own word in the other text, against chance there."""
     control, threshold = _controls(counts, rule)
     of_half = counts.share.by_half()
     asked = counts.share.denominator * threshold
     return verdicts_of(
-        "same word",
+        "same token across",
         rule,
         [""] * len(control),
         [share_condition("argmax_rate", counts.share, asked, seed=seed)],
@@ -144,19 +146,19 @@ def _count_crossing(view: LayerView) -> SegmentCounts | None:
     return count_crossing(view.layer.wide, view.facts.scope, crossing, view.mass)
 
 
-def _count_same_word(view: LayerView) -> SegmentCounts | None:
+def _count_same_token(view: LayerView) -> SegmentCounts | None:
     crossing = view.facts.once(_crossing)
     if crossing is None:
         return None
     queries, keys = view.layer.queries.ids, view.layer.keys.ids
     same = queries[:, :, None] == keys[:, None]
-    return count_same_word(view.best, view.facts.scope, crossing, same)
+    return count_same_token(view.best, view.facts.scope, crossing, same)
 
 
-SAME_WORD_LABEL = HeadLabel(
-    name="same word",
-    count=_count_same_word,
-    decide=lambda counts, seed: decide_same_word(counts, seed=seed),
+SAME_TOKEN_LABEL = HeadLabel(
+    name="same token across",
+    count=_count_same_token,
+    decide=lambda counts, seed: decide_same_token(counts, seed=seed),
     precedence=8,
 )
 CROSSING_LABEL = HeadLabel(

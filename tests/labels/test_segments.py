@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnlab.labels.counting import HeadFunctions, TextSide
 from attnlab.labels.counts import largest
-from attnlab.labels.segments import count_crossing, count_same_word, crossing_pairs
+from attnlab.labels.segments import count_crossing, count_same_token, crossing_pairs
 from attnlab.reading.weights import ALL, CONTENT
 
 # [CLS] the cat sat [SEP] the cat lay [SEP], with a number for each word.
@@ -29,7 +29,7 @@ def test_counts_are_those_of_loops(causal: bool) -> None:
     mass = (weights * batch.ordinary[:, None, None]).sum(-1)
     of_all = count_crossing(weights, scope, pairs)
     of_content = count_crossing(weights, scope.of_content(), pairs, mass)
-    same = count_same_word(largest(weights), scope, pairs, ids[:, :, None] == ids[:, None])
+    same = count_same_token(largest(weights), scope, pairs, ids[:, :, None] == ids[:, None])
     expected = torch.zeros(3, 2, 3, dtype=torch.float64)
     for s, head in ((s, head) for s in range(40) for head in range(2)):
         n = int(batch.visible[s].sum())
@@ -80,17 +80,17 @@ def functions_of(seconds: tuple[int | None, ...]) -> HeadFunctions:
 def test_planted_heads_are_found_on_pairs(keys: str) -> None:
     verdicts = functions_of((SECOND,) * 60).verdicts(keys).set_index(["label", "head"])
     confirmed = verdicts[verdicts["status"] == "confirmed"].index
-    assert ("same word", 0) in confirmed
-    assert {head for label, head in confirmed if label == "same word"} == {0}
+    assert ("same token across", 0) in confirmed
+    assert {head for label, head in confirmed if label == "same token across"} == {0}
     assert {head for label, head in confirmed if label == "crossing"} == {0, 1}
     keys_seen = 9 if keys == ALL else 6
     assert verdicts.loc[("crossing", 3), "value"] == pytest.approx(3 / keys_seen)
     assert verdicts.loc[("crossing", 3), "control"] == pytest.approx(3 / keys_seen)
-    assert verdicts.loc[("same word", 3), "control"] == pytest.approx(1 / 3)
+    assert verdicts.loc[("same token across", 3), "control"] == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize("seconds", [(), (None,) * 60])
 def test_single_texts_have_no_such_labels(seconds: tuple[int | None, ...]) -> None:
     labels = set(functions_of(seconds).verdicts()["label"])
     assert labels
-    assert not labels & {"same word", "crossing"}
+    assert not labels & {"same token across", "crossing"}

@@ -27,10 +27,10 @@ from attnlab.labels.positional import count_positional, decide_positional
 from attnlab.labels.rare import count_rare, decide_rare, rare_tokens
 from attnlab.labels.segments import (
     count_crossing,
-    count_same_word,
+    count_same_token,
     crossing_pairs,
     decide_crossing,
-    decide_same_word,
+    decide_same_token,
 )
 from attnlab.labels.sink import count_sink, decide_sink
 from attnlab.labels.syntactic import decide_links, relation_table
@@ -116,7 +116,7 @@ def halves(batch: Batch) -> tuple[Tensor, Tensor]:
     return second, torch.where(second, position - half + 1, position + half - 1)
 
 
-def same_word(sentences: int, share: float) -> Verdict:
+def same_token_across(sentences: int, share: float) -> Verdict:
     batch = make_batch(sentences)
     second, like = halves(batch)
     target = torch.where(some(batch, share), like, 0)
@@ -124,7 +124,7 @@ def same_word(sentences: int, share: float) -> Verdict:
     crossing = crossing_pairs(batch.scope, second)
     best = largest(attend(target, batch.scope.seen, 0.9)[:, None])
     same = ids[:, :, None] == ids[:, None]
-    return decide_same_word(count_same_word(best, batch.scope, crossing, same))[0]
+    return decide_same_token(count_same_token(best, batch.scope, crossing, same))[0]
 
 
 def crossing(sentences: int, share: float) -> Verdict:
@@ -162,7 +162,7 @@ PLANTED: dict[str, Callable[[int, float], Verdict]] = {
     "monotone": monotone,
     "alignment": lambda sentences, share: links(sentences, share, "alignment"),
     "coreference": lambda sentences, share: links(sentences, share, "coreference"),
-    "same word": same_word,
+    "same token across": same_token_across,
     "crossing": crossing,
 }
 # A share of rows (of sentences, of links) that puts the figure on the threshold, and one to it.
@@ -175,7 +175,7 @@ AT = {
     "monotone": 0.9,
     "alignment": 0.25,
     "coreference": 0.25,
-    "same word": 0.5,
+    "same token across": 0.5,
     "crossing": 0.5,
 }
 
