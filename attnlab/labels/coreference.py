@@ -16,7 +16,8 @@ _BRACKET = re.compile(r"\((?P<opened>[^()]+)|(?P<closed>[^()]*)\)")
 def coreferent_words(lines: Sequence[Any], owner: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
     """The written words of the mentions of each entity, in order, where there are two or more.
 
-    A word may stand for mentions of several entities, as in [[John] and [Mary]]. A mention stands for its head, the first of its words whose own head lies outside.
+    A word may stand for mentions of several entities, as in [[John] and [Mary]]. A mention stands for its
+    head, the first of its words whose own head lies outside.
 
     Args:
         lines: syntactic words of a sentence, by the names of their columns.

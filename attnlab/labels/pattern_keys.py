@@ -1,6 +1,7 @@
 """Patterns over the texts of a batch: their keys for each query, and how heads and controls hit them."""
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
@@ -10,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from attnlab.core import InputError
+from attnlab.core import InputError, briefly
 from attnlab.labels.counting import TextSide, alignments_at, scope_of_layer, side_of_queries
 from attnlab.labels.counts import RatioCounts, Scope, count_ratio
 from attnlab.labels.label import (
@@ -128,6 +129,12 @@ class PatternBatch:
         return gather_units(queries, axes[0].real), gather_units(keys, axes[1].real)
 
     @cached_property
+    def aligned(self) -> Bool[Tensor, "batch"]:
+        """True at texts whose words are known on both sides."""
+        known = [None not in both for both in zip(*self.alignments, strict=True)]
+        return torch.tensor(known, device=self.layer.keys.ids.device)
+
+    @cached_property
     def trees(self) -> list[GoldSentence]:
         """The gold trees of the texts of the queries."""
         side = side_of_queries(self.layer, self.known.source, self.known.target)
@@ -212,12 +219,15 @@ class PatternBatch:
                 for vocabulary, axis in zip(self.layer.vocabularies, (queries, keys), strict=True)
             ]
             given = function(PatternText(self.known.texts[number], *sides))
-            matrix, shape = torch.as_tensor(given), tuple(map(len, sides))
-            if matrix.dtype != torch.bool or matrix.shape != shape:
+            shape, what, matrix = tuple(map(len, sides)), briefly(given), None
+            # torch raises one of these for what is no tensor.
+            with suppress(RuntimeError, TypeError, ValueError):
+                matrix = torch.as_tensor(given)
+                what = f"{matrix.dtype} of shape {tuple(matrix.shape)}"
+            if matrix is None or matrix.dtype != torch.bool or matrix.shape != shape:
                 msg = (
-                    f"The function {getattr(function, '__name__', '')} gives {matrix.dtype} of shape "
-                    f"{tuple(matrix.shape)} for text {number + 1}; a pattern is booleans of shape {shape}, "
-                    "queries by keys."
+                    f"The function {getattr(function, '__name__', '')} gives {what} for text {number + 1}; "
+                    f"a pattern is booleans of shape {shape}, queries by keys."
                 )
                 raise InputError(msg)
             found[row, : shape[0], : shape[1]] = matrix
@@ -231,7 +241,7 @@ class PatternRows:
     Attributes:
         keys: the keys of the pattern among those that count.
         among: the keys that count of each query.
-        rows: queries that have a key of the pattern, and another or more to choose from.
+        rows: queries that have a key of the pattern and one outside it to choose from.
         eligible: queries that could have one.
     """
 
@@ -258,8 +268,10 @@ def pattern_rows(pattern: Pattern, batch: PatternBatch) -> PatternRows:
             if any(isinstance(leaf, Computed) for leaf in pattern.leaves):
                 marked = (every & layer.keys.special[:, None]).flatten(1).any(-1, keepdim=True)
             among = among & (layer.keys.content | marked)[:, None]
+    if pattern.needs_words:
+        eligible = eligible & batch.aligned[:, None]
     keys = every & among
-    rows = eligible & keys.any(-1) & (among.sum(-1) >= 2)
+    rows = eligible & keys.any(-1) & (among & ~keys).any(-1)
     return PatternRows(keys, among, rows, eligible)
 
 

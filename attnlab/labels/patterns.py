@@ -6,7 +6,7 @@
     punctuation | token "the"                     tokens of a kind or text
     same token | after same token                 other occurrences of the query's token; what is behind them
     rarest | rarest 2                             the rarest tokens of the text
-    same word | other segment                     other pieces of the word; the other text of a pair
+    same word | other segment                     other pieces of the query's word; the other text of a pair
     pos ADJ -> NOUN | pos ADJ -> NOUN nearest     words by part of speech
     dep nsubj | dep nsubj reversed                the word's head by a relation; its dependents
     coref                                         other mentions of the entity of the word
@@ -54,6 +54,8 @@ _FORMS = {
     }.items()
 }
 _SIGN = re.compile(r"\s*([|&()]|not(?!\w))")
+# Each may take some calls within calls to read.
+_MOST_SIGNS = 100
 _EXAMPLES = 'offset -1, first, special, punctuation, token "the", same token, dep nsubj'
 PHRASES = {
     "the previous word": "word offset -1",
@@ -171,7 +173,7 @@ def pattern_of(written: str | Callable[[Any], Any]) -> Pattern:
     """The pattern of a text in the language of this module, of a phrase, or of a function.
 
     Raises:
-        InputError: the text is no pattern; the message says where it stops being one.
+        InputError: the text is no pattern; the message says where it stops being one. Or it is too long.
 
     >>> pattern_of("the previous word").text, pattern_of("first | not offset -3..-1").names_special
     ('word offset -1', True)
@@ -179,6 +181,13 @@ def pattern_of(written: str | Callable[[Any], Any]) -> Pattern:
     if not isinstance(written, str):
         return Pattern(getattr(written, "__name__", "function"), Computed(written))
     text = PHRASES.get(" ".join(written.split()).lower(), written.strip())
+    signs = len(_SIGN.findall(text))
+    if signs > _MOST_SIGNS:
+        msg = (
+            f"The pattern '{shown(text[:40])}...' has {signs:,} of |, &, not and brackets, of which it may "
+            f"have {_MOST_SIGNS}; write it shorter, or as a function."
+        )
+        raise InputError(msg)
     return Pattern(text, _Reader(text).whole())
 
 

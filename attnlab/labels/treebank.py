@@ -218,7 +218,9 @@ def _read_sentence(lines: "conllu.TokenList", number: int, path: Path) -> GoldSe
     tags = tuple(first[unit] or "_" for unit in range(len(written)))
     entities = coreferent_words([line for line, _ in _owned(lines, owner)], owner)
     text = "".join(pieces)
-    return GoldSentence(identifier, text, tuple(spans), tags, arcs, inside, nearest_antecedents(entities), entities)
+    return GoldSentence(
+        identifier, text, tuple(spans), tags, arcs, inside, nearest_antecedents(entities), entities
+    )
 
 
 def _written_words(lines: "conllu.TokenList") -> tuple[list[Any], dict[int, int]]:

@@ -212,6 +212,25 @@ def test_coreference_does_not_run_through_words_of_two_entities() -> None:
     assert {query: own for query, own in keys.items() if own} == {0: [5, 7], 5: [0], 7: [0]}
 
 
+def test_rows_in_which_every_key_is_of_the_pattern_do_not_count() -> None:
+    one = made(0)
+    found = pattern_rows(pattern_of("offset -99..99"), one.known.batch(one.layer))
+    assert not found.rows.any()
+
+
+@pytest.mark.parametrize("written", ["dep nsubj | offset -1", "same word", "word offset -1"])
+def test_texts_whose_words_are_not_aligned_have_no_rows(written: str) -> None:
+    text = Text(
+        ["cat", "##s", "sat", "the"], [False] * 4, [0, 0, 1, 2], ["NOUN"] * 3, [(0, 1, "nsubj")],
+        [], None, COUNTS, False,
+    )  # fmt: skip
+    one = made(0, text=text)
+    one.known.source.alignments[1] = None
+    found = pattern_rows(pattern_of(written), one.known.batch(one.layer))
+    assert found.eligible.any(-1).tolist() == found.rows.any(-1).tolist()
+    assert found.rows.any(-1).tolist() == [True, False, True, True]
+
+
 def test_controls_are_those_of_loops() -> None:
     one = made(1)
     for written in ("same token", "dep nsubj"):
@@ -244,6 +263,9 @@ def test_a_function_of_a_text_is_a_pattern() -> None:
     for wrong in (
         lambda text: [[True]],
         lambda text: torch.ones(len(text.queries), len(text.keys)),
+        lambda text: None,
+        lambda text: "abc",
+        lambda text: [[True], [True, False]],
     ):
         with pytest.raises(InputError, match=r"a pattern is booleans of shape \(\d+, \d+\)"):
             pattern_rows(pattern_of(wrong), batch)
@@ -278,6 +300,20 @@ def test_what_is_no_pattern_is_refused_with_its_place(written: str, place: str) 
     with pytest.raises(InputError, match=place) as refused:
         pattern_of(written)
     assert str(refused.value).startswith(f"The pattern '{written}' cannot be read: ")
+
+
+@pytest.mark.parametrize(
+    ("most", "longer"),
+    [
+        ("not " * 100 + "first", "not " * 1500 + "first"),
+        ("first" + " | first" * 100, "first" + " | first" * 900),
+        ("(" * 50 + "first" + ")" * 50, "(" * 900),
+    ],
+)
+def test_patterns_of_very_many_parts_are_refused(most: str, longer: str) -> None:
+    assert len({pattern_of(most), pattern_of(most)}) == 1
+    with pytest.raises(InputError, match=r"of \|, &, not and brackets, of which it may have 100"):
+        pattern_of(longer)
 
 
 def test_not_binds_before_and_before_or() -> None:

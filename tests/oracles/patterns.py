@@ -127,7 +127,7 @@ def rows_of(
             if text.visible(query, key) and (words or special or not text.special[key])
         }
         keys = {key for key in among if rule(text, query, key)}
-        if keys and len(among) > 1:
+        if keys and among - keys:
             found[query] = keys, among
     return found
 

@@ -374,7 +374,7 @@ def _check_met(found: ClaimCounts, head: Head, pattern: Pattern) -> None:
     if not found.rows.get((head, pattern)):
         msg = (
             f"No row of the texts can meet '{pattern.text}' at {head}: there is no such key that a query may "
-            "look at and another beside it; give other texts or another pattern."
+            "look at and one outside the pattern beside it; give other texts or another pattern."
         )
         raise InputError(msg)
 
@@ -465,8 +465,12 @@ class _Row:
             offsets = self.found.of_site["offsets", self.pattern, site].by_half()
             best = int(offsets.ratio[CHOOSING].nan_to_num(-1).argmax())
             value, _, high = self._estimate(offsets, REPORTED, best)
-            ends += [] if math.isnan(value) else [(value, high)]
-            cells |= {"offset_hit": value, "best_offset": CONTROL_OFFSETS[best]}
+            # One text is of one half: it can choose an offset or show what that hits, not both.
+            if offsets.ratio[:, best].isnan().any():
+                cells |= {"offset_hit": math.nan, "best_offset": math.nan}
+            else:
+                ends.append((value, high))
+                cells |= {"offset_hit": value, "best_offset": CONTROL_OFFSETS[best]}
         if UNTRAINED in self.controls:
             layers = self._hits_by_layer(self.controls[UNTRAINED])
             most = max(float(_whole(hits).ratio.max()) for hits in layers.values())

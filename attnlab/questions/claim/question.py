@@ -25,6 +25,7 @@ from attnlab.core import (
     check_site_names,
     read_columns,
     read_text,
+    reason,
 )
 from attnlab.evaluation import (
     HELD_OUT,
@@ -153,6 +154,9 @@ def claim_of(given: str | tuple[str, str | Callable[[Any], Any]], *, first: int 
         InputError: it is none.
     """
     address, pattern = (given, None) if isinstance(given, str) else given
+    if pattern is not None and not isinstance(pattern, str) and not callable(pattern):
+        msg = f"{briefly(given)} is no claim; give a head with a pattern or a function."
+        raise InputError(msg)
     found = _ADDRESS.match(address)
     behind = _BEHIND.fullmatch(address, found.end()) if found and pattern is None else None
     if found is None or (behind is None if pattern is None else found.end() < len(address)):
@@ -183,14 +187,20 @@ def _claims_in(path: str | Path) -> Iterator[tuple[str, str]]:
     """Heads and patterns of a file."""
     check_file_exists(path, "name a file in CSV with the columns head and pattern")
     rows = csv.DictReader(io.StringIO(read_text(Path(path))))
-    if not {"head", "pattern"} <= set(rows.fieldnames or ()):
-        msg = f"{path} lacks the columns head and pattern; name them in its first line."
-        raise InputError(msg)
-    for row in rows:
-        if not row["head"] or not row["pattern"]:
-            msg = f"{path}, line {rows.line_num}: the head or the pattern is missing; give both."
+    try:
+        if not {"head", "pattern"} <= set(rows.fieldnames or ()):
+            msg = f"{path} lacks the columns head and pattern; name them in its first line."
             raise InputError(msg)
-        yield row["head"], row["pattern"]
+        for row in rows:
+            if not row["head"] or not row["pattern"]:
+                msg = (
+                    f"{path}, line {rows.line_num}: the head or the pattern is missing; give both."
+                )
+                raise InputError(msg)
+            yield row["head"], row["pattern"]
+    except csv.Error as error:
+        msg = f"{path}, line {rows.reader.line_num} cannot be read as CSV: {reason(error)}."
+        raise InputError(msg) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,6 +250,13 @@ class ClaimSettings(CorpusTextSettings):
         if not self.claimed:
             msg = f"Give a claim, such as {_EXAMPLES}, or a file of claims."
             raise InputError(msg)
+        named: dict[str, Pattern] = {}
+        for pattern in (one.pattern for one in self.claimed):
+            if named.setdefault(pattern.text, pattern) != pattern:
+                msg = (
+                    f"Two patterns are called {pattern.text}; give each function a name of its own."
+                )
+                raise InputError(msg)
 
     @cached_property
     def claimed(self) -> tuple[Claim, ...]:

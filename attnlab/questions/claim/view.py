@@ -1,5 +1,6 @@
 """Claims drawn: the hit of each with its interval, beside its controls; and their grades as sentences."""
 
+import math
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
@@ -46,12 +47,18 @@ def answers(result: Result) -> list[str]:
 def _each(claims: pd.DataFrame) -> Iterator[str]:
     for row in claims.to_dict("records"):
         needed = row["texts_needed"]
+        reached = max(row[name] for name in _CONTROLS if not pd.isna(row.get(name, math.nan)))
+        beside = (
+            f", controls reach {HIT.column.shown(reached)}"
+            if HIT.ends(row)[0] <= row["bar"]
+            else ""
+        )
         more = (
             f"; about {counted(int(needed), 'text')} would decide it"
             if row["grade"] == UNDECIDED and not pd.isna(needed)
             else ""
         )
-        yield f"'{_name(row)}': {row['grade']}, hit {HIT.shown(row)}{more}."
+        yield f"'{_name(row)}': {row['grade']}, hit {HIT.shown(row)}{beside}{more}."
 
 
 def _name(row: Mapping[Hashable, Any]) -> str:

@@ -27,6 +27,7 @@ from attnlab.questions.claim.question import (
     RareInTheseTexts,
     claim_of,
 )
+from attnlab.questions.claim.view import _each
 from attnlab.results import Result
 
 TREES = """\
@@ -204,6 +205,32 @@ def test_how_many_texts_would_decide() -> None:
     assert texts_to_decide(0.3, np.nan, np.nan, Bars(0.2, 0.2), 1) is None
 
 
+def test_one_text_cannot_choose_an_offset_and_show_its_hit(bert: tuple[Any, Any]) -> None:
+    found = attnlab.claim(bert, ["0.0: rarest"], sentences=SENTENCES[:1], controls=False).claims
+    assert found[["offset_hit", "best_offset"]].isna().all(axis=None)
+
+
+def test_what_controls_reach_is_said_beside_a_hit_that_is_not_above_them() -> None:
+    row = {
+        "site": "encoder", "layer": 0, "head": 1, "pattern": "first", "hit": 0.7, "hit_low": 0.6,
+        "hit_high": 0.8, "chance_hit": 0.4, "offset_hit": np.nan, "untrained_most": 0.75, "bar": 0.85,
+        "grade": MOSTLY, "texts_needed": np.nan,
+    }  # fmt: skip
+    below, above = _each(pd.DataFrame([row, row | {"bar": 0.5}]))
+    assert below == "'encoder.0.1: first': mostly, hit 0.70 [0.60, 0.80], controls reach 0.75."
+    assert above == "'encoder.0.1: first': mostly, hit 0.70 [0.60, 0.80]."
+
+
+def test_two_functions_of_one_name_are_refused() -> None:
+    with pytest.raises(InputError, match="Two patterns are called <lambda>; give each function"):
+        ClaimSettings([("0.0", lambda text: text), ("0.1", lambda text: [])])
+
+
+def test_what_is_neither_pattern_nor_function_is_refused() -> None:
+    with pytest.raises(InputError, match="is no claim; give a head with a pattern or a function"):
+        ClaimSettings([("2.4", [1])])
+
+
 def test_claims_as_they_are_written() -> None:
     plain = Claim("", 2, 4, pattern_of("offset -1"))
     assert claim_of("2.4: offset -1") == claim_of(" 2.4 attends to the previous token") == plain
@@ -238,6 +265,9 @@ def test_claims_of_a_file(tmp_path: Path) -> None:
     file.write_text("head,pattern\n1.2,\n")
     with pytest.raises(InputError, match="line 2: the head or the pattern is missing"):
         ClaimSettings(file=file)
+    file.write_text(f"head,pattern\n1.2,{'x' * 140_000}\n")
+    with pytest.raises(InputError, match="csv, line 2 cannot be read as CSV: "):
+        ClaimSettings(file=file)
     with pytest.raises(InputError, match="Give a claim, such as"):
         ClaimSettings()
     with pytest.raises(InputError, match="names number 0"):
@@ -255,6 +285,7 @@ def test_claims_of_a_file(tmp_path: Path) -> None:
         ("0.0: special [SEP]", r"\[SEP\] is no special token of the texts, which have </s>, <s>"),
         ('0.0: token "moon"', "there is no such key"),
         ("0.0: other segment", "needs pairs of texts"),
+        ("0.0: offset -99..99", "and one outside the pattern beside it"),
     ],
 )
 def test_what_cannot_be_met_is_refused(bert: tuple[Any, Any], claimed: str, told: str) -> None:
