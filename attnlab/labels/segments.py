@@ -119,7 +119,7 @@ def decide_crossing(counts: SegmentCounts, rule: Rule = CROSSING, seed: int = 0)
 def decide_same_token(
     counts: SegmentCounts, rule: Rule = SAME_TOKEN, seed: int = 0
 ) -> list[Verdict]:
-    """One verdict per head: the share of rows on their own word in the other text, against chance there."""
+    """One verdict per head: the share of rows on their own token in the other text, against chance there."""
     control, threshold = _controls(counts, rule)
     of_half = counts.share.by_half()
     asked = counts.share.denominator * threshold

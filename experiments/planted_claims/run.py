@@ -4,7 +4,8 @@
 
 writes results/planted_claims/: a row a claim. Half of the claims say what a head was built to do, with
 noise; the others say something else of such a head, or anything of a random one. The truth is the grade of
-the figures in many texts, without an interval; what is graded are others, fewer.
+the hit in many texts, found by plain loops over the captured matrices, without an interval; what is graded
+are others, fewer.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
+from scipy.stats import binomtest
 
 import attnlab
 from attnlab.core import quiet, write_table
@@ -24,6 +26,7 @@ from attnlab.grammar import GrammarPair, draw_pairs
 from attnlab.questions.claim.grading import MARGIN, OF_ALWAYS, OF_MOSTLY, Bars, grade_of
 from attnlab.questions.claim.question import GRADES, NO_MORE, UNDECIDED
 from attnlab.results import Result
+from experiments.planted_claims.plain_hits import plain_hit, plain_texts
 from experiments.planted_claims.planted_models import (
     Behaviour,
     classes_of,
@@ -40,7 +43,7 @@ from experiments.shared.readme import (
 )
 
 OUT = RESULTS / "planted_claims"
-MODELS, POPULATION, TEXTS = 32, 1000, 200
+MODELS, POPULATION, TEXTS, SPARE = 24, 1000, 200, 50
 # Models before it were looked at when the grades were made.
 FIRST = 100
 CLAIMS_OF_A_KIND, CLEAR = 100, 0.05
@@ -88,11 +91,14 @@ def main() -> None:
     chosen = parser.parse_args()
     rows = [row for seed in range(FIRST, FIRST + chosen.models) for row in rows_of_model(seed)]
     table = pd.DataFrame(rows)
-    clear = [(table["true_hit"] - limit).abs() >= CLEAR for limit in (OF_MOSTLY, OF_ALWAYS)]
-    table = table[clear[0] & clear[1] & (table["true_grade"] != UNDECIDED)]
-    table = table.groupby("built", sort=False).head(CLAIMS_OF_A_KIND)
-    write_table(OUT / "table.csv", table)
-    write_facts(OUT, __file__, "torch", "transformers", models=chosen.models)
+    apart = [(table["true_hit"] - limit).abs() for limit in (OF_MOSTLY, OF_ALWAYS)]
+    near, open_ = pd.concat(apart, axis=1).min(axis=1) < CLEAR, table["true_grade"] == UNDECIDED
+    left_out = {"near": int(near.sum()), "open": int((open_ & ~near).sum())}
+    kept = table[~near & ~open_].groupby("built", sort=False).head(CLAIMS_OF_A_KIND)
+    write_table(OUT / "table.csv", kept)
+    write_facts(
+        OUT, __file__, "torch", "transformers", models=chosen.models, said=len(table), **left_out
+    )
     write_readme(OUT, readme(OUT))
 
 
@@ -100,7 +106,9 @@ def rows_of_model(seed: int) -> Iterator[dict[str, Any]]:
     """Rows of the claims about one model."""
     draw, causal = random.Random(seed), seed % 3 == 2
     generator = torch.Generator().manual_seed(seed)
-    pairs = draw_pairs(POPULATION + TEXTS, seed=1000 + seed)
+    drawn = draw_pairs(POPULATION + TEXTS + SPARE, seed=1000 + seed)
+    # Two words in one token.
+    pairs = [pair for pair in drawn if "cannot" not in pair.source][: POPULATION + TEXTS]
     tokenizer = tokenizer_of(pairs, causal=causal)
     layers, heads = draw.randint(2, 4), draw.choice([4, 6, 8])
     places = [(layer, head) for layer in range(layers) for head in range(heads)]
@@ -121,15 +129,23 @@ def rows_of_model(seed: int) -> Iterator[dict[str, Any]]:
             _claimed((model, tokenizer), claims, own, Path(folder) / "trees.conllu")
             for own in (pairs[:POPULATION], pairs[POPULATION:])
         )
+    population = pairs[:POPULATION]
+    texts = plain_texts(population, tokenizer, causal=causal)
+    captured = attnlab.capture(
+        (model, tokenizer), [pair.source for pair in population], keep_matrices=POPULATION,
+        keep_bytes=2**30,
+    )  # fmt: skip
     for one, true, found in zip(
         said, many.claims.to_dict("records"), few.claims.to_dict("records"), strict=True
     ):
-        hit = true["hit"]
+        matrices = captured[f"{true['site']}.{true['layer']}.{true['head']}"]
+        hit = plain_hit(true["pattern"], texts, matrices)
         controls = [true.get(name, math.nan) for name in CONTROLS]
         bar = max(one for one in controls if not math.isnan(one)) + MARGIN
         yield {
             "model": seed, "causal": causal, "head": f"{true['layer']}.{true['head']}",
-            "pattern": true["pattern"], "built": one.built, "true_hit": hit, "true_bar": bar,
+            "pattern": true["pattern"], "built": one.built, "true_hit": hit, "claimed_hit": true["hit"],
+            "true_bar": bar,
             "true_grade": grade_of(hit, hit, Bars(max(bar, true["untrained_most"]), bar)),
             "hit": found["hit"],
             "hit_low": found["hit_low"], "hit_high": found["hit_high"], "bar": found["bar"],
@@ -197,14 +213,17 @@ def readme(folder: Path) -> str:
         read_facts(folder),
         confusion=confusion.rename_axis("truth").reset_index(),
         claims=len(table), built=int(table["built"].sum()),
-        above=int((steps < 0).sum()), below=int((steps > 0).sum()),
+        above=int((steps < 0).sum()),
+        above_most=100 * binomtest(int((steps < 0).sum()), len(table)).proportion_ci().high,
+        apart=100 * (table["claimed_hit"] - table["true_hit"]).abs().max(), below=int((steps > 0).sum()),
         undecided=int((table["grade"] == UNDECIDED).sum()),
         wrong=len(wrong), wrong_by_eye=int(wrong["confirmed_by_eye"].sum()),
         wrong_graded=int((~wrong["grade"].isin([NO_MORE, UNDECIDED])).sum()),
         right=len(right), right_by_eye=int(right["confirmed_by_eye"].sum()),
         right_graded=int((~right["grade"].isin([NO_MORE, UNDECIDED])).sum()),
         least=100 * hits.min(), half=int((hits < OF_MOSTLY).sum()),
-        texts=TEXTS, population=POPULATION, clear=100 * CLEAR, models=int(table["model"].nunique()),
+        of_a_kind=CLAIMS_OF_A_KIND, texts=TEXTS, population=POPULATION, clear=100 * CLEAR,
+        models=int(table["model"].nunique()),
     )  # fmt: skip
 
 
