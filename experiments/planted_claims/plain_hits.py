@@ -103,7 +103,9 @@ def _keys(  # noqa: C901, PLR0912 - a case a pattern
             return {key for key in among if key != query and tokens[key] == tokens[query]}
         case ["rarest", *count]:
             content = {token for token, mark in zip(tokens, text.special, strict=True) if not mark}
-            rare = sorted(content, key=lambda token: -text.ranks[token])[: int((count or [1])[0])]
+            rare = sorted(content, key=lambda token: -text.ranks[token])[
+                : int(count[0]) if count else 1
+            ]
             return {key for key in among if tokens[key] in rare}
         case ["last", "&", "punctuation", "|", "offset", "1"]:
             ends = {query + 1}

@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -143,7 +143,7 @@ _BEHIND = re.compile(r":\s*(?P<pattern>\S.*)|attends\s+to\s+(?P<phrase>\S.*)", r
 _EXAMPLES = "'2.4: offset -1' or '2.4 attends to the previous word'"
 
 
-def claim_of(given: str | tuple[str, str | Callable[[Any], Any]], *, first: int = 0) -> Claim:
+def claim_of(given: str | tuple[str, Any], *, first: int = 0) -> Claim:
     """The claim of a text, or of the address of a head with a pattern or a function.
 
     Args:
