@@ -175,12 +175,16 @@ def pattern_of(written: str | Callable[[Any], Any]) -> Pattern:
     Raises:
         InputError: the text is no pattern; the message says where it stops being one. Or it is too long.
 
-    >>> pattern_of("the previous word").text, pattern_of("first | not offset -3..-1").names_special
-    ('word offset -1', True)
+    >>> pattern_of("the previous word").text, pattern_of("first token").text
+    ('word offset -1', 'first')
+    >>> pattern_of("first | not offset -3..-1").names_special
+    True
     """
     if not isinstance(written, str):
         return Pattern(getattr(written, "__name__", "function"), Computed(written))
-    text = PHRASES.get(" ".join(written.split()).lower(), written.strip())
+    words = " ".join(written.split()).lower()
+    phrase = words if words in PHRASES or words == SAME_WORD else f"the {words}"
+    text = PHRASES.get(phrase, written.strip())
     signs = len(_SIGN.findall(text))
     if signs > _MOST_SIGNS:
         msg = (

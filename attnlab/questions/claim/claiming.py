@@ -50,6 +50,7 @@ from attnlab.questions.claim.question import (
     Claim,
     ClaimSettings,
     RareInTheseTexts,
+    WithoutControls,
     WordsUnaligned,
 )
 from attnlab.reading import (
@@ -132,6 +133,7 @@ def claim(source: Source, settings: ClaimSettings) -> Result:
             *notes_on_texts(model, texts, {"": read}, settings.sentences, sites),
             *read.dropped,
             *asked.notes,
+            *([] if controls else [WithoutControls()]),
         ),
         weights=model.weights,
         matrices=_matrices(reading, sentences["sentence"]),

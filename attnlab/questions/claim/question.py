@@ -109,6 +109,16 @@ class WordsUnaligned(Note):
 
 
 @dataclass(frozen=True)
+class WithoutControls(Note):
+    """Neither an untrained model nor shuffled words were read."""
+
+    words = (
+        "No untrained model and no shuffled words were read, which a head may reach too: grades beside "
+        "chance and the best fixed offset alone are higher; leave out --no-controls."
+    )
+
+
+@dataclass(frozen=True)
 class RareInTheseTexts(Note):
     """Which tokens are rare is counted in the texts themselves."""
 
