@@ -64,7 +64,7 @@ def _ranks(
 ) -> Float[Tensor, "batch head row"]:
     """Ranks among the counted rows; equals share the mean of their ranks."""
     # Rows that are not counted come last, where they change no rank before them.
-    ranks = rankdata(values.masked_fill(~rows, torch.inf).numpy(force=True), axis=-1)
+    ranks = rankdata(values.masked_fill(~rows, torch.inf).cpu().numpy(), axis=-1)
     return torch.from_numpy(ranks).to(values.device)
 
 

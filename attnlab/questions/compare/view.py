@@ -435,7 +435,7 @@ def draw_comparison(
 
 def _cases(summary: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, int, float]]:
     """Rows, steps and budget of each line of panels; a plan of a file stands at every budget."""
-    cases = summary[["steps", "budget"]].drop_duplicates()
+    cases = summary[["steps", "budget"]].astype(float).drop_duplicates()
     # Alone it is drawn as it is.
     cases = cases.dropna() if cases["budget"].notna().any() else cases
     for steps, budget in cases.to_numpy().tolist():

@@ -43,7 +43,7 @@ def part_of(count: int, *, aligned: float, seed: int, words: str = "a b c d e") 
 
 @pytest.mark.parametrize("statistical", [None, Diagonal()])
 def test_heads_differ_where_one_aligns_and_as_often_as_by_chance_where_none_does(
-    statistical: Any,
+    statistical: Any, as_users_call_it: None
 ) -> None:
     def differ(aligned: float) -> int:
         parts = (part_of(40, aligned=aligned, seed=seed) for seed in range(40))

@@ -156,7 +156,9 @@ def test_what_a_model_reads_before_its_layers_stands_below_them(tmp_path: Path) 
     assert heights["input"] < heights["encoder: 2 layers of 4 heads"] < heights["other"]
 
 
-def test_a_model_is_drawn_with_the_shapes_of_its_matrices(tmp_path: Path) -> None:
+def test_a_model_is_drawn_with_the_shapes_of_its_matrices(
+    tmp_path: Path, as_users_call_it: None
+) -> None:
     figure = plot.model(written(tmp_path, BertConfig(), BertModel))
     texts = {text.get_text() for text in figure.axes[0].texts}
     assert {
