@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from attnlab.core import Head, counted
-from attnlab.figures import INK, PAGE, blank, check_table, colour, panel, style
+from attnlab.figures import INK, PAGE, WIDE, blank, check_table, colour, panel, style
 from attnlab.questions.claim.grading import OF_ALWAYS, OF_MOSTLY
 from attnlab.questions.claim.question import CLAIMS, GRADES, HIT, UNDECIDED
 from attnlab.results import Contents, DrawnFigure, Result, kept_viewer, plain_heads
@@ -28,7 +28,7 @@ def contents(result: Result) -> Contents:
     drawn = result.claims.head(_MOST_DRAWN)
     kept = result.matrices
     return Contents(
-        [DrawnFigure("claims", draw_claims(drawn), caption)],
+        [DrawnFigure("claims", draw_claims(drawn, width=WIDE), caption)],
         viewer=lambda: kept_viewer(
             kept, result.title, lambda _: list(plain_heads(kept)), analyzed=False
         ),
