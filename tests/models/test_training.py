@@ -138,7 +138,7 @@ def test_translations_keep_the_order_of_sentences(small_run: Path) -> None:
     [
         (["fine", "  "], {}, "Sentence 2 is empty"),
         (["word " * 60], {"max_tokens": 20}, "Sentence 1 has .* tokens, more than the limit of 20"),
-        (["fine"], {"beams": 0}, "beams must be at least 1, not 0"),
+        (["fine"], {"beams": 0}, "beams must be at least 1 and at most 1000, not 0"),
         (["fine"], {"beams": "5"}, "beams must be a whole number, not '5'"),
         (["fine"], {"max_tokens": None}, "max tokens must be a whole number, not None"),
         ("fine", {}, r"write sentences=\['fine'\]"),
