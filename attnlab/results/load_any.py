@@ -5,7 +5,7 @@ from pathlib import Path
 from torch import Tensor
 
 from attnlab.attention import AttentionPlan, load_plan
-from attnlab.core import MATRIX_SUFFIXES, PRETRAINED_MARKS, RESULT_MARK, InputError
+from attnlab.core import MATRIX_SUFFIXES, PRETRAINED_MARKS, InputError, holds_result
 from attnlab.models import Model, Source, is_run, load_transformers, model_of
 from attnlab.models import load as load_run
 from attnlab.reading import load_arrays
@@ -33,12 +33,10 @@ def load(source: Source) -> Model | Result | AttentionPlan | dict[str, Tensor]:
         return load_plan(path)
     if path.is_file() and path.suffix in MATRIX_SUFFIXES:
         return load_arrays(path)[0]
-    if path.is_dir() and not is_run(path):
-        # A model that attnlab exported has the mark of a result too.
-        if any((path / name).is_file() for name in PRETRAINED_MARKS):
-            return load_transformers(path, scores=True)
-        if (path / RESULT_MARK).is_file():
-            return Result.load(path)
+    if holds_result(path):
+        return Result.load(path)
+    if not is_run(path) and any((path / name).is_file() for name in PRETRAINED_MARKS):
+        return load_transformers(path, scores=True)
     if path.exists():
         return load_run(path)
     try:

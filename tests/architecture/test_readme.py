@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import typer.main
+from zoo import random_models
 
 from attnlab.cli.app import app
 
@@ -90,8 +91,12 @@ def test_every_command_is_shown() -> None:
 def test_the_python_example_runs(
     small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    examples = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    assert len(examples) == 2
     monkeypatch.chdir(tmp_path)
-    code = example.replace('"runs/demo"', repr(str(small_run)))
+    random_models.bert().save_pretrained("bert-base-uncased")
+    random_models.tokenizer().save_pretrained("bert-base-uncased")
+    Path("sentences.txt").write_text("the old cat sees a red bird .\na dog runs .\n")
+    code = "".join(examples).replace('"runs/demo"', repr(str(small_run))).replace('"2.4:', '"1.2:')
     exec(compile(code.replace("sentences=100", "sentences=3"), "README.md", "exec"), {})
     assert (tmp_path / "runs" / "heads.pdf").is_file()
