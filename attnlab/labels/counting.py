@@ -135,6 +135,16 @@ class TextSide:
     seconds: Sequence[int | None] = ()
 
 
+def second_tokens(layer: LayerWeights, source: TextSide) -> Bool[Tensor, "batch token"] | None:
+    """True at the tokens of the second text of each pair; None where no texts are read as pairs."""
+    length = layer.keys.ids.shape[1]
+    starts = [source.seconds[number] for number in layer.sentences if source.seconds]
+    if not any(starts) or layer.site == "cross":
+        return None
+    first = torch.tensor([length if start is None else start for start in starts])
+    return (torch.arange(length) >= first[:, None]).to(layer.keys.ids.device)
+
+
 class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
     """The counts behind every label, fed layer by layer; `verdicts` decides.
 
@@ -209,21 +219,11 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
         scope = scope_of_layer(layer)
         known = self._ranks_at(layer.site).to(layer.keys.ids.device)
         ranks, words, types = known[layer.keys.ids], self._gold(layer, scope), len(known)
-        second = self._second(layer)
+        second = second_tokens(layer, self.source)
         return {
             ALL: BatchFacts(scope, ranks, words, types, second),
             CONTENT: BatchFacts(scope.of_content(), ranks, words, types, second),
         }
-
-    def _second(self, layer: LayerWeights) -> Bool[Tensor, "batch token"] | None:
-        """True at the tokens of the second text of each pair; None where no texts are read as pairs."""
-        length = layer.keys.ids.shape[1]
-        starts = [self.source.seconds[number] for number in layer.sentences if self.source.seconds]
-        if not any(starts) or layer.site == "cross":
-            return None
-        first = torch.tensor([length if start is None else start for start in starts])
-        second = torch.arange(length) >= first[:, None]
-        return second.to(layer.keys.ids.device)
 
     def _gold(self, layer: LayerWeights, scope: Scope) -> GoldWords | None:
         if layer.site == "cross":

@@ -8,6 +8,7 @@ there happen to be; they cost the same however large the corpus is.
 """
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar
@@ -50,13 +51,21 @@ class Counts:
 
     def by_half(self: Same) -> Same:
         """The same counts, summed over the groups of either half."""
+        return self.summed(sum_of_halves)
+
+    def whole(self: Same) -> Same:
+        """The same counts, summed over all groups, as a single one."""
+        return self.summed(lambda counts: counts.sum(0, keepdim=True))
+
+    def summed(self: Same, by: Callable[[Tensor], Tensor]) -> Same:
+        """The same counts, each tensor summed by a function."""
         sums: dict[str, Any] = {}
         for field in dataclasses.fields(self):
             mine = getattr(self, field.name)
             if isinstance(mine, Counts):
-                sums[field.name] = mine.by_half()
+                sums[field.name] = mine.summed(by)
             elif isinstance(mine, Tensor):
-                sums[field.name] = sum_of_halves(mine)
+                sums[field.name] = by(mine)
         return dataclasses.replace(self, **sums)
 
 

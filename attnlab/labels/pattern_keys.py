@@ -12,7 +12,13 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from attnlab.core import InputError, briefly
-from attnlab.labels.counting import TextSide, alignments_at, scope_of_layer, side_of_queries
+from attnlab.labels.counting import (
+    TextSide,
+    alignments_at,
+    scope_of_layer,
+    second_tokens,
+    side_of_queries,
+)
 from attnlab.labels.counts import RatioCounts, Scope, count_ratio
 from attnlab.labels.label import (
     TO_DEPENDENT,
@@ -90,14 +96,12 @@ class PatternTexts:
         source: of the encoder, or of the only stack.
         target: of the decoder; None for a model of one stack.
         pairs: linked words (target, source) of each text; none where unknown.
-        seconds: of each text the position of the first token of the second of a pair that is read as one.
     """
 
     texts: Sequence[Text]
     source: TextSide
     target: TextSide | None = None
     pairs: Sequence[Sequence[tuple[int, int]]] = ()
-    seconds: Sequence[int | None] = ()
 
     def batch(self, layer: LayerWeights) -> "PatternBatch":
         """The texts of a layer's batch at its site."""
@@ -379,11 +383,9 @@ def _same_word(batch: PatternBatch) -> Bool[Tensor, "batch query key"]:
 
 def _segment(batch: PatternBatch) -> Bool[Tensor, "batch query key"]:
     keys = batch.layer.keys
-    seconds = [batch.known.seconds[number] for number in batch.layer.sentences]
-    # Without a second text all tokens are of the first.
-    starts = torch.tensor([keys.ids.shape[1] if one is None else one for one in seconds])
-    second = torch.arange(keys.ids.shape[1]) >= starts[:, None]
-    second = second.to(keys.ids.device)
+    second = second_tokens(batch.layer, batch.known.source)
+    if second is None:
+        return torch.zeros_like(keys.content)[:, None]
     return (second[:, :, None] != second[:, None]) & keys.content[:, None]
 
 
@@ -534,7 +536,7 @@ def unmet_need(
         return f"{min(names & {POS, DEP})} needs gold trees; give a treebank"
     if COREF in names and not any(tree.entities for tree in side.trees):
         return f"{COREF} needs mentions of entities; give a treebank in the form of CorefUD"
-    if SEGMENT in names and not any(known.seconds):
+    if SEGMENT in names and not any(known.source.seconds):
         return f"{SEGMENT} needs pairs of texts that the model reads as one"
     wanted = {word for leaf in pattern.leaves if isinstance(leaf, Atom) and leaf.name == SPECIAL
               for word in leaf.words} - {SEPARATOR_NAME}  # fmt: skip

@@ -2,7 +2,7 @@
 
 import random
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -110,7 +110,7 @@ def made(seed: int, *, causal: bool = False, text: Text | None = None) -> Made:
     ]
     words = [Alignment(tuple(text.word), tuple(range(len(text.tags)))) for text in texts]
     side = TextSide(torch.tensor([*COUNTS.values()]), trees, words)
-    known = PatternTexts([""] * 4, side, seconds=[text.second for text in texts])
+    known = PatternTexts([""] * 4, replace(side, seconds=[text.second for text in texts]))
     return Made(texts, known, layer)
 
 
@@ -351,7 +351,7 @@ def test_any_text_is_a_pattern_or_refused(written: str) -> None:
     ],
 )
 def test_why_a_pattern_cannot_be_met(written: str, site: str, reason: str | None) -> None:
-    known = PatternTexts([""], TextSide(torch.ones(3, dtype=torch.long)), seconds=[None])
+    known = PatternTexts([""], TextSide(torch.ones(3, dtype=torch.long), seconds=[None]))
     found = unmet_need(pattern_of(written), site, known, {"[SEP]"})
     if reason is None:
         assert found is None

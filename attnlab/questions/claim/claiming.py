@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -301,12 +301,12 @@ class _Asked:
 
         def side(tokenizer: Any, own: Sequence[GoldSentence], tokens: Sequence[Tokens]) -> TextSide:
             counts = self.type_counts[-1 if own is gold.target else 0]
-            trees = own if gold.trees else ()
+            trees, seconds = own if gold.trees else (), [text.second for text in tokens]
             if not any(pattern.needs_words for _, pattern in self.claims):
-                return TextSide(counts, trees)
+                return TextSide(counts, trees, seconds=seconds)
             aligned = align_corpus(tokenizer, own, tokens)
             reasons.update(aligned.reasons)
-            return TextSide(counts, trees, aligned.alignments)
+            return TextSide(counts, trees, aligned.alignments, seconds)
 
         targets = [text.target for text in texts if text.target is not None]
         known = PatternTexts(
@@ -314,7 +314,6 @@ class _Asked:
             side(both.source, gold.source, [text.source for text in texts]),
             side(both.target, gold.target, targets) if paired and gold.target is not None else None,
             gold.pairs if paired else (),
-            [text.source.second for text in texts],
         )
         return known, reasons
 
@@ -381,12 +380,6 @@ def _check_met(found: ClaimCounts, head: Head, pattern: Pattern) -> None:
         raise InputError(msg)
 
 
-def _whole(counts: RatioCounts) -> RatioCounts:
-    """The sums over all groups of texts."""
-    sums = (getattr(counts, one.name).sum(0, keepdim=True) for one in fields(counts))
-    return RatioCounts(*sums)
-
-
 @dataclass(frozen=True)
 class _Row:
     """A claim with what was counted.
@@ -417,7 +410,7 @@ class _Row:
     @property
     def cells(self) -> dict[str, Any]:
         """Its row."""
-        hits = _whole(self.found.hits[self._at])
+        hits = self.found.hits[self._at].whole()
         estimate = self._estimate(hits, 0, self.head.head)
         controls, cells = self._controls()
         bars = bars_of(controls)
@@ -433,7 +426,7 @@ class _Row:
             **self.named,
             "grade": grade,
             **HIT.cells(*estimate),
-            "mass": float(_whole(self.found.masses[self._at]).ratio[0, self.head.head]),
+            "mass": float(self.found.masses[self._at].whole().ratio[0, self.head.head]),
             "rows_counted": rows,
             "rows_without": eligible - rows,
             "sentences": texts,
@@ -459,7 +452,7 @@ class _Row:
     def _controls(self) -> tuple[list[tuple[float, float]], dict[str, Any]]:
         """Figure and upper end of each control, and their cells."""
         site = self.head.site
-        chance = _whole(self.found.of_site["chance", self.pattern, site])
+        chance = self.found.of_site["chance", self.pattern, site].whole()
         value = float(chance.ratio[0, 0])
         ends = [(value, float(chance.interval(self.level)[1][0, 0]))]
         cells: dict[str, Any] = {"chance_hit": value}
@@ -475,13 +468,13 @@ class _Row:
                 cells |= {"offset_hit": value, "best_offset": CONTROL_OFFSETS[best]}
         if UNTRAINED in self.controls:
             layers = self._hits_by_layer(self.controls[UNTRAINED])
-            most = max(float(_whole(hits).ratio.max()) for hits in layers.values())
-            value = float(_whole(layers[self.head.layer]).ratio[0, self.head.head])
+            most = max(float(hits.whole().ratio.max()) for hits in layers.values())
+            value = float(layers[self.head.layer].whole().ratio[0, self.head.head])
             ends.append((value, most))
             cells |= {"untrained_hit": value, "untrained_most": most}
         if SHUFFLED in self.controls and self.pattern.names & OF_RELATIONS:
             hits = self.controls[SHUFFLED].hits
-            value, _, high = self._estimate(_whole(hits[self._at]), 0, self.head.head)
+            value, _, high = self._estimate(hits[self._at].whole(), 0, self.head.head)
             ends += [] if math.isnan(value) else [(value, high)]
             cells |= {"shuffled_hit": value}
         return ends, cells
