@@ -21,7 +21,7 @@ from typing import Any
 import pandas as pd
 
 from attnlab.core import path_label, quiet
-from attnlab.figures import write_figure
+from attnlab.figures import save_figure
 from attnlab.models import Run, choice
 from attnlab.questions.align.aligning import align
 from attnlab.questions.align.question import OF_ENGINES
@@ -199,7 +199,7 @@ def publish(folder: Path, model: Mapping[str, Any], tables: Mapping[str, pd.Data
 def write_result(folder: Path, command: str) -> None:
     """The figure, the facts and the README of the tables in a folder."""
     known = read_facts(folder)["commands"] if (folder / "facts.json").exists() else []
-    write_figure(draw_systems(read_table(folder, "systems")), folder, "systems")
+    save_figure(draw_systems(read_table(folder, "systems")), folder / "systems.svg")
     write_facts(
         folder, __file__, "torch", "transformers", "tokenizers", "sacrebleu",
         commands=[*(one for one in known if one != command), command],

@@ -17,7 +17,7 @@ from scipy.sparse.csgraph import connected_components, shortest_path
 from scipy.sparse.linalg import eigsh
 
 from attnlab.core import write_table
-from attnlab.figures import PAGE, blank, colour, panel, pattern, style, write_figure
+from attnlab.figures import PAGE, blank, colour, panel, pattern, save_figure, style
 from experiments.shared.readme import (
     RESULTS,
     read_facts,
@@ -47,7 +47,7 @@ def main() -> None:
     rows = [measured(name, tokens, seed) for name in GRAPHS for tokens in TOKENS for seed in SEEDS]
     means = pd.DataFrame(rows).groupby(["graph", "tokens"], sort=False).mean().reset_index()
     write_table(OUT / "table.csv", means.drop(columns="seed"))
-    write_figure(drawn(means), OUT, "graphs")
+    save_figure(drawn(means), OUT / "graphs.svg")
     write_facts(OUT, __file__, "numpy", "scipy", seeds=len(SEEDS))
     write_readme(OUT, readme(OUT))
 

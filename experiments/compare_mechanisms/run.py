@@ -14,7 +14,7 @@ import pandas as pd
 
 from attnlab.budget import refusals
 from attnlab.core import quiet, write_table
-from attnlab.figures import write_figure
+from attnlab.figures import save_figure
 from attnlab.models import Run, load
 from attnlab.questions.compare.comparison import compare
 from attnlab.results import Result
@@ -51,7 +51,7 @@ def main() -> None:
         write_table(out / f"{name}.csv", table)
     for site in found.details["mean_tokens"]:
         name = f"mechanisms_{site}"
-        write_figure(found.plot(name), out / "figures", name)
+        save_figure(found.plot(name), out / "figures" / f"{name}.svg")
     corpus = run.record["corpus"]
     write_facts(
         out, __file__, "torch", "transformers",

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from attnlab.ablation import contrasts, over_models
 from attnlab.budget import FULL
 from attnlab.core import SITES, write_text
-from attnlab.figures import write_figure
+from attnlab.figures import save_figure
 from attnlab.questions.align.question import CHOSEN
 from experiments.aligners.run import most_text
 from experiments.alignment.readme import both_directions
@@ -61,7 +61,7 @@ Row = dict[str, Any]
 def main() -> None:
     """Writes the page and its figures."""
     for name, figure in figures(RESULTS).items():
-        write_figure(figure, DOCS / FIGURES, name)
+        save_figure(figure, DOCS / FIGURES / f"{name}.svg")
     write_text(PAGE, page(RESULTS))
 
 

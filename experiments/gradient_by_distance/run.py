@@ -16,7 +16,7 @@ from torch import Tensor
 
 from attnlab.ablation import over_models
 from attnlab.core import write_table
-from attnlab.figures import PAGE, blank, colour, panel, style, write_figure
+from attnlab.figures import PAGE, blank, colour, panel, save_figure, style
 from attnlab.models import model_class, settings_from
 from experiments.shared.readme import (
     RESULTS,
@@ -141,7 +141,7 @@ def draw(table: pd.DataFrame) -> Figure:
 
 def write_result(out: Path) -> None:
     """The figure, the facts and the README of the rows in a folder."""
-    write_figure(draw(read_table(out, "table")), out, "gradient")
+    save_figure(draw(read_table(out, "table")), out / "gradient.svg")
     write_facts(out, __file__, "torch", "transformers")
     write_readme(out, readme(out))
 

@@ -20,7 +20,7 @@ from attnlab.attention import AttentionPlan, Band, Keys, Specification, use
 from attnlab.budget import Layer, Measurements
 from attnlab.core import Head, quiet, write_table
 from attnlab.evaluation import Evaluator, Steps, evaluator_of, model_and_texts, parts_of
-from attnlab.figures import write_figure
+from attnlab.figures import save_figure
 from attnlab.models import Run, score
 from attnlab.questions.plan.criteria import Shortlist, costs
 from attnlab.questions.plan.search import Candidate, Costs, Unit
@@ -259,7 +259,7 @@ def write_result(folder: Path) -> None:
     if are_seeds_of_languages(table):
         by_language = tested(ranks, ["corpus"])
         write_table(folder / "contrasts_by_language.csv", by_language.round(DIGITS))
-    write_figure(draw_predictors(models, PREDICTORS, WITHIN), folder, "predictors")
+    save_figure(draw_predictors(models, PREDICTORS, WITHIN), folder / "predictors.svg")
     write_readme(folder, readme(folder))
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 from attnlab.ablation import over_models
 from attnlab.core import quiet, write_table
 from attnlab.evaluation import load_evaluator
-from attnlab.figures import write_figure
+from attnlab.figures import save_figure
 from attnlab.models import Run, score
 from attnlab.questions.analyze.analysis import analyze
 from experiments.head_roles.figure import draw_roles
@@ -144,7 +144,7 @@ def write_result(folder: Path) -> None:
     """The table over models, the figure, the facts and the README of the rows in a folder."""
     found = estimated(read_table(folder, "table")).round(DIGITS)
     write_table(folder / "over_models.csv", found)
-    write_figure(draw_roles(found[found["text"] == CAPTIONS], SITES), folder, "roles")
+    save_figure(draw_roles(found[found["text"] == CAPTIONS], SITES), folder / "roles.svg")
     write_readme(folder, readme(folder))
 
 

@@ -19,7 +19,7 @@ import pandas as pd
 import torch
 
 from attnlab.core import quiet, read_pretrained, write_table
-from attnlab.figures import write_figure
+from attnlab.figures import save_figure
 from attnlab.labels import (
     LINKS,
     PositionalCounts,
@@ -255,8 +255,8 @@ def write_results(analysis: Result, heads: pd.DataFrame) -> None:
     cells = labelling.controls["detail"].astype(str)
     for long, short in CELLS.items():
         cells = cells.str.replace(long, short, regex=False)
-    write_figure(draw_grid(labelling.controls.assign(cell=cells)), OUT, "labels")
-    write_figure(draw_layers(heads, layers, MEASURES), OUT, "layers")
+    save_figure(draw_grid(labelling.controls.assign(cell=cells)), OUT / "labels.svg")
+    save_figure(draw_layers(heads, layers, MEASURES), OUT / "layers.svg")
     print(tables["trends"].to_string(index=False))
 
 

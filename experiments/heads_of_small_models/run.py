@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 
 from attnlab.core import file_checksum, quiet, write_json, write_table
-from attnlab.figures import write_figure
+from attnlab.figures import save_figure
 from attnlab.labels import LINKS, best_heads
 from attnlab.models import Run
 from attnlab.questions.analyze.analysis import analyze
@@ -71,7 +71,7 @@ def write_summary() -> None:
         for name, folder in models_with(OUT, "pruning").items()
     }
     if curves:
-        write_figure(draw_curves(curves), OUT, "pruning")
+        save_figure(draw_curves(curves), OUT / "pruning.svg")
     write_facts(OUT, __file__, "torch", "transformers", "sacrebleu", models=list(MODELS))
     write_readme(OUT, readme(OUT))
 

@@ -22,7 +22,7 @@ import pandas as pd
 
 from attnlab.core import path_label, quiet, write_table
 from attnlab.evaluation import load_evaluator
-from attnlab.figures import write_figure
+from attnlab.figures import save_figure
 from attnlab.models import score
 from experiments.alignment.models import demo_settings
 from experiments.heads_over_training.counts import bigram_loss
@@ -127,7 +127,7 @@ def write_result(folder: Path, command: str) -> None:
     write_table(folder / "over_seeds.csv", over_seeds(table).round(DIGITS))
     write_table(folder / "contrasts.csv", contrasts_of(table, study).round(DIGITS))
     rows = LANGUAGE_ROWS if study == LANGUAGE else TRANSLATION_ROWS
-    write_figure(draw_training(strongest(heads, study), quality, rows), folder, "training")
+    save_figure(draw_training(strongest(heads, study), quality, rows), folder / "training.svg")
     write_facts(folder, __file__, "torch", "transformers", "sacrebleu", command=command)
     write_readme(folder, readme(folder))
 

@@ -20,7 +20,7 @@ from attnlab.attention import attention_modules
 from attnlab.budget import FULL, BudgetedPlan
 from attnlab.core import quiet, write_table
 from attnlab.evaluation import Evaluator, Parts, Steps, evaluator_of, model_and_texts, parts_of
-from attnlab.figures import write_figure
+from attnlab.figures import save_figure
 from attnlab.models import Model, Run
 from attnlab.questions.compare.comparison import compare
 from attnlab.questions.plan.criteria import costs
@@ -199,7 +199,7 @@ def write_result(folder: Path) -> None:
     write_table(folder / "contrasts.csv", tested(table).round(DIGITS))
     models = over_models(table[table["arm"] != FULL], ["budget", "arm"], SHOWN)
     write_table(folder / "over_models.csv", models.round(DIGITS))
-    write_figure(draw_arms(models), folder, "arms")
+    save_figure(draw_arms(models), folder / "arms.svg")
     write_readme(folder, readme(folder))
 
 

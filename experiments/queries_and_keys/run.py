@@ -25,7 +25,7 @@ from attnlab.ablation import contrasts
 from attnlab.alignment import fit_statistical_aligner, words_of
 from attnlab.core import file_checksum, path_label, quiet, write_table
 from attnlab.evaluation import load_evaluator
-from attnlab.figures import write_figure
+from attnlab.figures import save_figure
 from attnlab.models import Run, length_ratio, score_run, short_pairs
 from experiments.queries_and_keys.models import (
     ARMS,
@@ -262,7 +262,7 @@ def write_result(folder: Path, command: str) -> None:
     means = shallow.groupby("arm", as_index=False)[[*MEASURES]].mean()
     for measure in MEASURES:
         means[[f"{measure}_low", f"{measure}_high"]] = np.nan
-    write_figure(draw_arms(shallow, means), folder, "arms")
+    save_figure(draw_arms(shallow, means), folder / "arms.svg")
     write_facts(
         folder, __file__, "torch", "transformers", "tokenizers", "sacrebleu",
         **commands_and_machines(folder, command),

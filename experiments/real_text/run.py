@@ -21,7 +21,7 @@ import torch
 from rich.console import Console
 
 from attnlab.core import path_label, quiet, word_label, write_json, write_table
-from attnlab.figures import draw_heads, draw_training, write_figure
+from attnlab.figures import draw_heads, draw_training, save_figure
 from attnlab.models import (
     IGNORED_LABEL,
     Collator,
@@ -76,7 +76,7 @@ def main() -> None:
     # A run may have been trained by another experiment: this command makes it and its result again.
     command = f"experiments/real_text/run.py {chosen.name} {path_label(chosen.corpus)}"
     write_json(out / "settings.json", run.record | {"command": command})
-    write_figure(draw_training(metrics), out, "figure")
+    save_figure(draw_training(metrics), out / "figure.svg")
     with quiet():
         describe_heads(run, out)
     write_facts(
@@ -153,7 +153,7 @@ def describe_heads(run: Run, out: Path) -> None:
         title = f"{site}, layer 0, test sentence {number}"
         figure = draw_heads(weights, queries, keys, title=title, names=names)
         figure.set_facecolor("white")
-        write_figure(figure, out, f"heads_{site}")
+        save_figure(figure, out / f"heads_{site}.svg")
 
 
 def translations(run: Run, texts: list[str]) -> list[dict[str, str]]:

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from attnlab.ablation import bleu_difference
 from attnlab.core import quiet, write_table
-from attnlab.figures import write_figure
+from attnlab.figures import save_figure
 from attnlab.models import Run, RunSettings, score_run, settings_from
 from experiments.shared.readme import (
     RESULTS,
@@ -66,7 +66,7 @@ def main() -> None:
         written = {name: score_run(run, beams=1)[1] for name, run in runs.items()}
     table = by_length(runs[TRANSFORMER], written)
     write_table(OUT / "table.csv", table)
-    write_figure(draw(table), OUT, "figure")
+    save_figure(draw(table), OUT / "figure.svg")
     write_facts(
         OUT, __file__, "torch", "transformers", "sacrebleu",
         parameters={

@@ -17,7 +17,7 @@ from torch import Tensor
 
 import attnlab
 from attnlab.core import SITES, write_table
-from attnlab.figures import PAGE, blank, colour, panel, style, write_figure
+from attnlab.figures import PAGE, blank, colour, panel, save_figure, style
 from attnlab.models import RunSettings, settings_from
 from experiments.shared.readme import (
     RESULTS,
@@ -43,7 +43,7 @@ def main() -> None:
     write_table(OUT / "table.csv", table)
     models = [trained(seed, scaled=scaled) for scaled in (True, False) for seed in MODEL_SEEDS]
     write_table(OUT / "models.csv", pd.DataFrame(models))
-    write_figure(figure_of(table), OUT, "scale")
+    save_figure(figure_of(table), OUT / "scale.svg")
     write_facts(OUT, __file__, "torch", "transformers", seed=SEED)
     write_readme(OUT, readme(OUT))
 

@@ -18,7 +18,7 @@ import pandas as pd
 import torch
 
 from attnlab.core import write_table
-from attnlab.figures import crossover, draw_scaling, write_figure
+from attnlab.figures import crossover, draw_scaling, save_figure
 from experiments.scaling.worker import HEAD_DIM, HEADS, SEED, SUM_OF_INPUTS, THREADS
 from experiments.shared.readme import (
     BENCHMARKS,
@@ -85,7 +85,7 @@ def main() -> None:
     write_table(OUT / "exponents.csv", exponents)
     write_table(OUT / "ratios.csv", ratios)
     write_table(OUT / "short.csv", short)
-    write_figure(draw_scaling(table), OUT, "figure")
+    save_figure(draw_scaling(table), OUT / "figure.svg")
     write_facts(OUT, __file__, "torch", "transformers")
     write_readme(OUT, readme(OUT))
 

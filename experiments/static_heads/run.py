@@ -20,7 +20,7 @@ from attnlab.ablation import contrasts, over_models
 from attnlab.attention import AttentionPlan, Mechanism, Specification, use
 from attnlab.core import Head, quiet, write_table
 from attnlab.evaluation import Evaluator, evaluator_of, model_and_texts, parts_of
-from attnlab.figures import write_figure
+from attnlab.figures import save_figure
 from attnlab.models import Run, length_ratio, score
 from attnlab.reading import observe, sites_of
 from experiments.shared.learned_heads import Learned, without_each
@@ -231,7 +231,7 @@ def write_result(folder: Path) -> None:
     if are_seeds_of_languages(table):
         by_language = tested(shares, ["corpus"])
         write_table(folder / "contrasts_by_language.csv", by_language.round(DIGITS))
-    write_figure(draw_shares(models), folder, "shares")
+    save_figure(draw_shares(models), folder / "shares.svg")
     write_readme(folder, readme(folder))
 
 

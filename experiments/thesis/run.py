@@ -25,7 +25,7 @@ from torch import Tensor
 import attnlab
 from attnlab.ablation import contrasts, over_models
 from attnlab.core import SITES, path_label, quiet, write_table
-from attnlab.figures import write_figure
+from attnlab.figures import save_figure
 from attnlab.labels import untrained_twin
 from attnlab.matrices import fit_sigma, l1_distance, normalized_rows, uniform_matrix
 from attnlab.matrices.random_search import random_search
@@ -101,7 +101,7 @@ def main() -> None:
         if seed == 0:
             examples[f"{heads} head{'s' * (heads > 1)}, {init} start"] = example
         print(model | tables["models"].iloc[0].to_dict(), flush=True)
-    write_figure(draw_matrices(examples), out, "heads")
+    save_figure(draw_matrices(examples), out / "heads.svg")
     words = shlex.join(path_label(word) for word in sys.argv[1:])
     write_result(out, f"python experiments/thesis/run.py {words}", kept=chosen.keep_search)
     # Each page has the table of both.

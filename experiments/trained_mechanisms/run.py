@@ -30,7 +30,7 @@ import torch
 from attnlab.ablation import contrasts, over_models
 from attnlab.core import file_checksum, path_label, quiet, write_table
 from attnlab.evaluation import load_evaluator
-from attnlab.figures import write_figure
+from attnlab.figures import save_figure
 from attnlab.models import Run
 from experiments.models.run import described
 from experiments.shared.readme import (
@@ -183,7 +183,7 @@ def write_result(folder: Path, command: str) -> None:
     write_table(folder / "contrasts.csv", tested(table, study).round(DIGITS))
     write_table(folder / "against_full.csv", estimated(table).round(DIGITS))
     write_table(folder / "over_models.csv", models.round(DIGITS))
-    write_figure(draw_arms(table, models), folder, "arms")
+    save_figure(draw_arms(table, models), folder / "arms.svg")
     known = read_facts(folder)["commands"] if (folder / "facts.json").exists() else []
     write_facts(
         folder, __file__, "torch", "transformers", "tokenizers", "sacrebleu",

@@ -20,7 +20,7 @@ import torch
 
 from attnlab.ablation import contrasts, over_models
 from attnlab.core import file_checksum, path_label, quiet, write_table
-from attnlab.figures import write_figure
+from attnlab.figures import save_figure
 from attnlab.models import WEIGHTS, Run, score, translate
 from experiments.shared.readme import (
     RESULTS,
@@ -204,7 +204,7 @@ def write_result(folder: Path, collection: str, command: str) -> None:
     drawn = curves[(curves["unit"] == WORDS) & (curves["keys"] == ONLY_WORDS)]
     mean = drawn.groupby(["source", "condition", "window"], as_index=False)[["captured"]].mean()
     own = models[(models["unit"] == WORDS) & (models["keys"] == ONLY_WORDS)]
-    write_figure(draw_windows(mean, read_table(folder, "gold"), own), folder, "windows")
+    save_figure(draw_windows(mean, read_table(folder, "gold"), own), folder / "windows.svg")
     write_facts(
         folder, __file__, "torch", "transformers", "tokenizers", "sacrebleu",
         collection=collection, command=command, threads=torch.get_num_threads(),

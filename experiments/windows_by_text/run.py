@@ -18,7 +18,7 @@ import torch
 
 from attnlab.ablation import over_models
 from attnlab.core import path_label, quiet, write_table
-from attnlab.figures import write_figure
+from attnlab.figures import save_figure
 from experiments.shared.readme import (
     RESULTS,
     estimate,
@@ -135,7 +135,7 @@ def write_result(out: Path, command: str) -> None:
     table = by_model(out)
     write_table(out / "by_model.csv", table.round(DIGITS))
     write_table(out / "by_text.csv", by_text(table).round(DIGITS))
-    write_figure(draw_shares(table, KINDS), out, "shares")
+    save_figure(draw_shares(table, KINDS), out / "shares.svg")
     write_facts(
         out, __file__, "torch", "transformers", "tokenizers", "sacrebleu",
         command=command, threads=torch.get_num_threads(),
