@@ -86,6 +86,7 @@ def test_names_stay_functions_after_their_modules_were_imported() -> None:
     assert attnlab.importance is sys.modules["attnlab.questions.importance.importance"].importance
 
 
+@pytest.mark.slow
 def test_looking_up_capture_imports_no_more_than_analyze_does() -> None:
     code = (
         "import attnlab, sys; attnlab.analyze; before = set(sys.modules); attnlab.capture; "

@@ -210,6 +210,7 @@ def test_what_has_no_form_is_refused_and_gradients_on_a_cpu() -> None:
         make("band(window=1)", form="flex", dropout=0.5)(query, query, query)
 
 
+@pytest.mark.slow
 def test_many_lengths_are_all_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch keeps 8 kernels of a function by default; `fullgraph` makes a ninth an error."""
     kernel = torch.compile(flex_attention, dynamic=False, fullgraph=True, backend="eager")

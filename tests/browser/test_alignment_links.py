@@ -5,8 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from browser.conftest import until
 from made_alignment import NAMES, alignment
+
+pytestmark = pytest.mark.slow
 
 SEEN = (
     "[...document.querySelectorAll('figure svg g[id*=\"-links-\"]')]"

@@ -28,6 +28,7 @@ def page(browser: Any) -> Iterator[Any]:
     assert troubles == []
 
 
+@pytest.mark.slow
 def test_a_frame_opens_with_its_head_and_leads_to_the_others(page: Any, analysis: Result) -> None:
     page.set_content(attnlab.show(analysis, head="encoder.0.1", sentence=1)._repr_html_())
     frame = page.frame_locator("iframe")

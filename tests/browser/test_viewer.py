@@ -89,6 +89,7 @@ def test_pointing_at_an_entry_says_who_looks_at_whom(open_page: Opened) -> None:
     assert page.locator(".token.lit").count() == 0
 
 
+@pytest.mark.slow
 def test_a_locked_token_stays_lit_and_stands_in_the_address(open_page: Opened) -> None:
     page = open_page(HEAD)
     wait_for_matrix(page)
@@ -104,6 +105,7 @@ def test_a_locked_token_stays_lit_and_stands_in_the_address(open_page: Opened) -
     assert again.locator(".token[aria-pressed=true]").count() == 0
 
 
+@pytest.mark.slow
 def test_a_click_on_an_entry_locks_its_row_and_column(open_page: Opened) -> None:
     page = open_page(HEAD)
     wait_for_matrix(page)
@@ -113,6 +115,7 @@ def test_a_click_on_an_entry_locks_its_row_and_column(open_page: Opened) -> None
     assert "row=" not in hash_of(page)
 
 
+@pytest.mark.slow
 def test_another_sentence_is_found_by_its_words(open_page: Opened) -> None:
     page = open_page(HEAD)
     wait_for_matrix(page)
@@ -125,6 +128,7 @@ def test_another_sentence_is_found_by_its_words(open_page: Opened) -> None:
     assert text_of(page, "#head-name") == "encoder.0.1"
 
 
+@pytest.mark.slow
 def test_fewer_lines_at_a_higher_threshold(open_page: Opened) -> None:
     page = open_page(HEAD)
     wait_for_matrix(page)
@@ -136,6 +140,7 @@ def test_fewer_lines_at_a_higher_threshold(open_page: Opened) -> None:
     assert "lines=0.9" in hash_of(page)
 
 
+@pytest.mark.slow
 def test_budget_and_outline(open_page: Opened) -> None:
     page = open_page("#head=encoder.0.2&sentence=0")
     wait_for_matrix(page)
@@ -172,6 +177,7 @@ def test_no_outline_holds_a_later_key_of_a_decoder(
         assert count == 5.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outline", ["largest", "columns"])
 def test_no_outline_holds_a_key_that_is_left_out(open_page: Opened, outline: str) -> None:
     page = open_page(f"#head=encoder.0.0&sentence=0&sink=off&outline={outline}&keys=24")
@@ -179,12 +185,14 @@ def test_no_outline_holds_a_key_that_is_left_out(open_page: Opened, outline: str
     assert "outlined, 8.0 keys per row" in text_of(page, ".captured")
 
 
+@pytest.mark.slow
 def test_a_row_of_which_nothing_is_left_says_so(open_page: Opened, causal_report: Path) -> None:
     page = open_page("#head=decoder.0.0&sentence=0&sink=off&row=0", causal_report)
     wait_for_matrix(page)
     assert text_of(page, "#readout") == "“<s>”: nothing is left of this row"
 
 
+@pytest.mark.slow
 def test_block_maxima_have_no_outline_and_no_mean(open_page: Opened, causal_report: Path) -> None:
     page = open_page("#head=decoder.0.2&sentence=1&outline=columns&column=2", causal_report)
     wait_for_matrix(page)
@@ -199,6 +207,7 @@ def test_block_maxima_have_no_outline_and_no_mean(open_page: Opened, causal_repo
     assert page.locator("#outline").is_enabled()
 
 
+@pytest.mark.slow
 def test_the_fitted_diagonal_is_outlined(open_page: Opened) -> None:
     page = open_page(f"{HEAD}&outline=diagonal")
     wait_for_matrix(page)
@@ -206,6 +215,7 @@ def test_the_fitted_diagonal_is_outlined(open_page: Opened) -> None:
     assert page.locator("#outline").input_value() == "diagonal"
 
 
+@pytest.mark.slow
 def test_rows_without_the_sink_are_said_to_be_divided(open_page: Opened) -> None:
     page = open_page("#head=encoder.0.0&sentence=0")
     wait_for_matrix(page)
@@ -217,6 +227,7 @@ def test_rows_without_the_sink_are_said_to_be_divided(open_page: Opened) -> None
     assert "sink=off" in hash_of(page)
 
 
+@pytest.mark.slow
 def test_arrows_move_between_heads_and_escape_leads_back(open_page: Opened) -> None:
     page = open_page(HEAD)
     wait_for_matrix(page)
@@ -232,6 +243,7 @@ def test_arrows_move_between_heads_and_escape_leads_back(open_page: Opened) -> N
     assert page.locator("#overview").is_visible()
 
 
+@pytest.mark.slow
 def test_evidence_stands_beside_the_matrix(open_page: Opened) -> None:
     page = open_page(HEAD)
     wait_for_matrix(page)
@@ -281,6 +293,7 @@ def test_the_view_is_saved_as_svg_png_and_csv(open_page: Opened) -> None:
     assert float(lines[6].split(",")[-6]) == pytest.approx(0.82, abs=0.01)
 
 
+@pytest.mark.slow
 def test_a_dark_page_saves_a_light_svg(open_page: Opened) -> None:
     files = []
     for scheme in ("light", "dark"):
@@ -324,6 +337,7 @@ def test_the_colours_are_chosen_by_a_button_and_stand_in_the_address(open_page: 
     assert again.evaluate(ground) == light
 
 
+@pytest.mark.slow
 def test_subwords_are_merged_as_the_labels_merge_them(open_page: Opened, tmp_path: Path) -> None:
     words = ["<s>", "▁the", "▁cat", "s", "▁un", "seen", "ly", ".", "</s>"]
     kinds = "owwwwwwpc"
@@ -395,6 +409,7 @@ def test_any_address_shows_a_page(open_page: Opened, address: str) -> None:
     assert page.locator("#viewer").is_visible()
 
 
+@pytest.mark.slow
 def test_twelve_heads_stand_on_one_line_and_all_are_drawn_before_they_are_scrolled_to(
     open_page: Opened, tmp_path: Path
 ) -> None:

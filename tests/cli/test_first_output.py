@@ -102,6 +102,7 @@ def shown(folder: Path, commands: list[list[str]]) -> list[str]:
     return list(json.loads(done.stdout))
 
 
+@pytest.mark.slow
 def test_something_is_shown_before_libraries_are_loaded(folder: Path) -> None:
     assert set(LOADING) == {*own_questions(), *(entry.name for entry in COMMANDS), "study"}
     told = shown(folder, [[name, *words] for name, words in LOADING.items()])

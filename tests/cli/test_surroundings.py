@@ -297,6 +297,7 @@ def test_a_deleted_working_folder_is_a_sentence(tmp_path: Path) -> None:
     assert "The working folder is gone" in said
 
 
+@pytest.mark.slow
 def test_others_that_never_come_are_waited_for_less_without_a_launcher(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

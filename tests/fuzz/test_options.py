@@ -16,6 +16,7 @@ import attnlab
 from attnlab.attention.registry import MECHANISMS, parse
 from attnlab.core.errors import AttnlabError
 from attnlab.core.options import Settings, option_fields
+from attnlab.questions.claim.question import claim_of
 
 CASES = int(os.environ.get("ATTNLAB_FUZZ_CASES", "100"))
 # Each of the two tests by names tries so many for one of them.
@@ -135,3 +136,22 @@ def written(value: Any) -> str:
 )
 def test_texts_are_read_as_a_mechanism_or_refused(text: str) -> None:
     refused(lambda: parse(text))
+
+
+@QUIET
+@example("offset -\u0661")
+@example("token '\x1b[31m")
+@example("(" * 5_000)
+@given(
+    st.one_of(
+        st.text(),
+        st.lists(
+            st.sampled_from([
+                "offset", "word", "-1", "..", "999999999999999999999", "first", "token", '"', "rarest", "pos",
+                "dep", "->", "nearest", "|", "&", "not", "(", ")", "aligned", "special", "[SEP]", "same", ":",
+            ])
+        ).map(" ".join),
+    )
+)  # fmt: skip
+def test_texts_are_read_as_a_claim_or_refused(text: str) -> None:
+    refused(lambda: claim_of(f"0.0: {text}"))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from damaged import named, threes
+from grids import first
 from safetensors.torch import load_file, save_file
 from small_run import small_settings
 from typer.testing import CliRunner
@@ -41,7 +42,7 @@ KINDS: dict[str, dict[str, dict[str, Any]]] = {
 BROKEN = (torch.nan, torch.inf, -torch.inf)
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=first(KINDS, but={"separate"}))
 def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("loading") / request.param
     sections = {name: dict(keys) for name, keys in KINDS[request.param].items()}

@@ -48,6 +48,7 @@ def told_of_batches(tmp_path: Path, **optimizer: int | None) -> str:
 SHORT = {"precision": "fp32", "validation_sentences": 2, "epochs": 1}
 
 
+@pytest.mark.slow
 def test_other_epochs_that_change_the_batch_are_told(tmp_path: Path) -> None:
     told = told_of_batches(tmp_path, batch_tokens=None)
     usual = json.loads((tmp_path / "run/settings.json").read_text())["settings"]["optimizer"]
@@ -58,6 +59,7 @@ def test_other_epochs_that_change_the_batch_are_told(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_batches_that_were_asked_for_are_not_told(tmp_path: Path) -> None:
     assert "batches of" not in told_of_batches(tmp_path, batch_tokens=600)
 

@@ -276,6 +276,7 @@ STAGES = st.one_of(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(STAGES, max_size=4), st.text("ab \ufdfaA\u0130", max_size=8))
 def test_no_text_grows_more_than_is_computed(stages: list[Any], text: str) -> None:

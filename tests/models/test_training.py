@@ -483,6 +483,7 @@ def test_generalisation_gap_is_of_one_loss_on_both_parts(tmp_path: Path) -> None
     assert evaluation["generalisation_gap_on_validation"] == pytest.approx(gap)
 
 
+@pytest.mark.slow
 def test_runs_without_a_generalisation_gap_are_read_and_go_on(copied_run: Path) -> None:
     rows = load(copied_run).metrics()
     new = ("training_sample_loss", "generalisation_gap_on_validation")
@@ -552,6 +553,7 @@ def test_damaged_metrics_are_named(copied_run: Path) -> None:
         load(copied_run).metrics()
 
 
+@pytest.mark.slow
 def test_a_moved_run_goes_on_with_its_best_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -595,6 +597,7 @@ def test_of_equal_bleu_the_lower_loss_is_kept(
         assert torch.equal(weight, newest[name]), name
 
 
+@pytest.mark.slow
 def test_a_moved_run_keeps_its_best_model_without_further_epochs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

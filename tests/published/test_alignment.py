@@ -148,6 +148,7 @@ def test_means_over_models_are_of_three_and_more() -> None:
     assert found["mean"].startswith("+1.0 [")
 
 
+@pytest.mark.slow
 def test_a_model_of_the_embedded_grammar_is_published(small_run: Path, tmp_path: Path) -> None:
     run, out = load(small_run), tmp_path / "out"
     back = load(exchanged_run(small_run, tmp_path / "back"))

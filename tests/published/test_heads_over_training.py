@@ -52,6 +52,7 @@ def test_halfway_is_where_a_line_first_crosses() -> None:
     assert np.isnan(halfway([0, 4], [1.0, 1.0]))
 
 
+@pytest.mark.slow
 def test_keeping_weights_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "FIRST", 2)
     monkeypatch.setattr(models, "CHECKPOINTS", 4)

@@ -36,7 +36,7 @@ OF_AUDIO = {column.name for one in (START_ERROR, START_CHANGE) for column in one
     "words",
 }
 # Of each question the first kind of model that it is asked of.
-FIRST = {name: (name, kind) for name, kind in reversed(ASKED)}.values()
+FIRST = set({name: (name, kind) for name, kind in reversed(ASKED)}.values())
 # For what takes as long as asking itself.
 OF_ONE_KIND = pytest.mark.parametrize(
     "asked",
@@ -52,7 +52,18 @@ OF_NO_WEIGHTS = {"neighbours", "size"}
 TIMED = re.compile(r"time|seconds|speed")
 
 
-@pytest.fixture(params=ASKED, ids="-".join, scope="module")
+# Their answers for other kinds of models take long; tests/questions/test_studies_*.py look at these too.
+DEAR = {"analyze", "compare", "plan"}
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(one, marks=[pytest.mark.slow] if one[0] in DEAR and one not in FIRST else [])
+        for one in ASKED
+    ],
+    ids="-".join,
+    scope="module",
+)
 def asked(request: pytest.FixtureRequest, answer: Callable[[str, str], Answered]) -> Answered:
     return answer(*request.param)
 

@@ -64,6 +64,11 @@ def _importance(run: Path) -> Write:
     return _saved(found)
 
 
+def _claim(run: Path) -> Write:
+    found = attnlab.claim(run, ["encoder.0.0: offset -1"], sentences=8)
+    return _saved(found)
+
+
 def _prune(run: Path) -> Write:
     found = attnlab.prune(
         run, [0.1], sentences=4, steps=2, random=False, keep_models=True, batch_tokens=200
@@ -129,6 +134,7 @@ COMMANDS: dict[str, tuple[Callable[[Path], Write], str]] = {
     "align": (_align, PAGE),
     "analyze": (_analyze, PAGE),
     "approximate": (_approximate, PAGE),
+    "claim": (_claim, PAGE),
     "compare": (_compare, PAGE),
     "embed": (_embed, TENSORS),
     "importance": (_importance, PAGE),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from grids import slow
 from made_alignment import HEADS, LAYERS, NAMES, alignment
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
@@ -316,7 +317,7 @@ def test_the_map_without_gold_links_shows_the_score_without_them() -> None:
         draw_scores(heads.drop(columns="score_without_gold"))
 
 
-@pytest.mark.parametrize(("layers", "heads"), [(1, 1), (6, 8), (12, 16), (24, 16), (4, 20)])
+@pytest.mark.parametrize(("layers", "heads"), [(1, 1), (6, 8), *slow((12, 16), (24, 16)), (4, 20)])
 def test_no_text_leaves_a_map_of_any_size(layers: int, heads: int) -> None:
     table = pd.DataFrame(
         [

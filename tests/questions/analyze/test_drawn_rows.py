@@ -90,6 +90,7 @@ def test_rows_follow_the_seed_and_are_counted(monkeypatch: pytest.MonkeyPatch) -
     ).tables.keys() & {"structure"}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("too_long")
 def test_the_page_says_that_rows_were_drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setattr(model_analysis, "ROWS", 4)

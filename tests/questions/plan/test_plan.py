@@ -374,6 +374,7 @@ def test_a_plan_goes_into_files_training_and_models_unchanged(
         assert str(trained.at(row["site"], row["layer"], row["head"])) == row["mechanism"]
 
 
+@pytest.mark.slow
 def test_plans_of_an_older_search_go_with_it(
     answer: Callable[[str, str], Answered], tmp_path: Path
 ) -> None:
@@ -456,6 +457,7 @@ def test_a_baseline_that_would_be_a_band_at_all_sites_has_no_row(
     assert lacking == [] or not any(isinstance(one, BandInstead) for one in found.notes)
 
 
+@pytest.mark.slow
 def test_one_site_alone(small_run: Path) -> None:
     given = {**QUICK, "sites": ("encoder",), "quick": True, "criterion": "l1"}
     found = plan(small_run, (3,), **given)

@@ -131,6 +131,7 @@ def test_the_plan_is_the_best_of_all_windows_and_layers(site: str, budget: int) 
     assert len(window_of(found.plan())) <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("site", MODELS)
 def test_few_windows_are_tried_by_a_dear_criterion_and_every_unit_may_have_them(site: str) -> None:
     search = searched(site, (2, 4))
