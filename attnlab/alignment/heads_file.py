@@ -10,6 +10,7 @@ from pydantic import Field
 
 from attnlab.alignment.conventions import ENGINE_ROW, FromWord, LinkRule, Row
 from attnlab.core import InputError, counted, read_json, write_json
+from attnlab.reading import Weighing
 
 _Number: TypeAlias = Annotated[int, Field(ge=0, le=100_000)]
 _Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
@@ -39,6 +40,7 @@ class AlignmentHeads:
         start_error: mean absolute error of starts of words, in seconds; None for heads of texts.
         start_error_low: lower end of its 95 % interval.
         start_error_high: upper end.
+        weights: what is averaged: `attention` weights, or shares of `contribution`.
     """
 
     heads: Annotated[tuple[LayerHead, ...], Field(min_length=1)]
@@ -58,6 +60,7 @@ class AlignmentHeads:
     start_error: _Seconds | None = None
     start_error_low: _Seconds | None = None
     start_error_high: _Seconds | None = None
+    weights: Weighing = "attention"
 
     @property
     def numbers(self) -> tuple[int, ...]:

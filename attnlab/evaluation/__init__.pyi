@@ -36,6 +36,7 @@ from .shared_settings import FewForMeans as FewForMeans
 from .shared_settings import OlderWeights as OlderWeights
 from .shared_settings import OtherLanguages as OtherLanguages
 from .shared_settings import RepeatedTexts as RepeatedTexts
+from .shared_settings import ShowSettings as ShowSettings
 from .shared_settings import SplitTexts as SplitTexts
 from .shared_settings import Steps as Steps
 from .shared_settings import StudySettings as StudySettings

@@ -26,6 +26,7 @@ from attnlab.core import (
     sites_named,
     texts_of,
 )
+from attnlab.reading import ATTENTION, WEIGHTS_OPTION
 
 # How many sentences, or the sentences themselves: texts, or pairs of source and target.
 TextsAsked = int | Sequence[str | tuple[str, str]]
@@ -85,6 +86,13 @@ class DeviceSettings(Settings):
         if kind.lower() == "gpu":
             msg = f"device must be a name of torch, and '{self.device}' is none; write cuda{colon}{number}."
             raise InputError(msg)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowSettings(DeviceSettings):
+    """Options of `attnlab show`, which is no question."""
+
+    weights: Annotated[str, WEIGHTS_OPTION] = ATTENTION
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,6 +37,7 @@ from .passes import matrices_of_text as matrices_of_text
 from .passes import prepare as prepare
 from .passes import selection_of as selection_of
 from .passes import sentences_of as sentences_of
+from .reading_notes import ContributionsRead as ContributionsRead
 from .reading_notes import KeptInPart as KeptInPart
 from .reading_notes import NoTranslations as NoTranslations
 from .reading_notes import RowsNotNormalized as RowsNotNormalized
@@ -67,6 +68,10 @@ from .text_tokens import source_of as source_of
 from .text_tokens import tokenize as tokenize
 from .text_tokens import tokens_of as tokens_of
 from .vocabulary import Vocabulary as Vocabulary
+from .weighing import ATTENTION as ATTENTION
+from .weighing import CONTRIBUTION as CONTRIBUTION
+from .weighing import WEIGHTS_OPTION as WEIGHTS_OPTION
+from .weighing import Weighing as Weighing
 from .weights import ALL as ALL
 from .weights import CONTENT as CONTENT
 from .weights import TOLERANCES as TOLERANCES

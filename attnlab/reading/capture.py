@@ -27,6 +27,7 @@ from attnlab.reading.coverage import Coverage
 from attnlab.reading.keeping import KeptMatrices, MatrixKeeper
 from attnlab.reading.reading_notes import NoTranslations
 from attnlab.reading.statistics import HeadStatistics
+from attnlab.reading.weighing import ATTENTION, WEIGHTS_OPTION
 
 if TYPE_CHECKING:
     from attnlab.reading.passes import Read
@@ -103,6 +104,7 @@ def capture(
     keep_dtype: torch.dtype = torch.float32,
     progress: "Progress | None" = None,
     memory: float | None = None,
+    weights: str = ATTENTION,
 ) -> Capture:
     """Statistics of every head of a model over `sentences`, and the matrices of the first few.
 
@@ -142,10 +144,13 @@ def capture(
         keep_dtype: `torch.float32`, or `torch.float16`, which keeps the arg-max but not row sums.
         progress: called with (sentences done, sentences in all) after each batch.
         memory: the most that the weights of one text may take, in GB; None: what is free.
+        weights: what stands in the matrices: `attention` weights, or the share of each key in the
+            `contribution` of its row (docs/heads.md, section 12).
 
     Raises:
         InputError: sentences that cannot be used, a site that the model or the sentences lack, or a text
-            whose weights need more memory; a layer, head or row that there is not; a number out of range.
+            whose weights need more memory; a layer, head or row that there is not; a number out of range;
+            a model whose contributions cannot be read.
         AttnlabError: a layer whose weights are no attention weights.
     """
     check_value("batch_size", batch_size, least=1)
@@ -153,6 +158,8 @@ def capture(
     check_value("keep_bytes", keep_bytes, least=0)
     check_value("seed", seed, least=0)
     check_value("memory", memory, float | None, above=0)
+    check_value("weights", weights, str)
+    WEIGHTS_OPTION.refuse("weights", weights)
     check_value("share", share, tuple[int, int])
     check_value("count of share", share[1], least=1)
     check_value("index of share", share[0], least=0, below=share[1])
@@ -173,10 +180,13 @@ def capture(
     selection = selection_of(layers, heads, rows, seed)
     statistics = HeadStatistics(selection.heads, distances=distances)
     keeper = MatrixKeeper(keep_matrices, keep_bytes, keep_dtype, heads=selection.heads)
-    reading = prepare(source, sentences, sites, memory=memory, whole=False, selection=selection)
+    reading = prepare(
+        source, sentences, sites,
+        memory=memory, whole=False, selection=selection, weights=weights,
+    )  # fmt: skip
     coverage = reading.feed(
         [statistics, keeper], batch_size=batch_size, share=share, progress=progress
     )
     alone = reading.model.config.is_encoder_decoder and not reading.sentences.paired
     notes = [NoTranslations()] if alone and sites is None else []
-    return Capture(coverage, statistics, keeper.kept(), (*coverage.dropped, *notes))
+    return Capture(coverage, statistics, keeper.kept(), (*coverage.dropped, *reading.notes, *notes))

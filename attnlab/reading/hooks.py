@@ -96,11 +96,16 @@ class AttentionSites:
 
     def moved(self, model: nn.Module, twin: nn.Module) -> "AttentionSites":
         """The hooks of another model of the same class and configuration."""
-        paths = {module: path for path, module in model.named_modules()}
-        modules = dict(twin.named_modules())
-        hooks = tuple(replace(hook, module=modules[paths[hook.module]]) for hook in self.hooks)
-        callers = tuple(modules[paths[caller]] for caller in self.callers)
+        modules = twin_modules(model, twin)
+        hooks = tuple(replace(hook, module=modules[hook.module]) for hook in self.hooks)
+        callers = tuple(modules[caller] for caller in self.callers)
         return replace(self, hooks=hooks, callers=callers)
+
+
+def twin_modules(model: nn.Module, twin: nn.Module) -> dict[nn.Module, nn.Module]:
+    """For each module of a model that of another one of the same class and configuration."""
+    modules = dict(twin.named_modules())
+    return {module: modules[path] for path, module in model.named_modules() if path in modules}
 
 
 @contextmanager

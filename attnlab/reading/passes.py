@@ -7,13 +7,14 @@ from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnlab.attention import AttentionCall
 from attnlab.core import (
     BATCH_SIZE,
     AttnlabError,
     InputError,
+    Note,
     Side,
     Site,
     input_device,
@@ -23,6 +24,13 @@ from attnlab.core import (
 from attnlab.models import Model, Source, model_of
 from attnlab.reading.audio import Audio, read_audio
 from attnlab.reading.calling import encoded, forward
+from attnlab.reading.contributions import (
+    ValuePaths,
+    contributed,
+    moved_paths,
+    noted_values,
+    value_paths,
+)
 from attnlab.reading.coverage import Consumer, Coverage
 from attnlab.reading.hooks import (
     EAGER,
@@ -33,6 +41,7 @@ from attnlab.reading.hooks import (
     watched,
 )
 from attnlab.reading.keeping import KeptMatrices, MatrixKeeper
+from attnlab.reading.reading_notes import ContributionsRead
 from attnlab.reading.sentences import (
     SHORTEN,
     WHOLE_LAYERS,
@@ -44,6 +53,7 @@ from attnlab.reading.sentences import (
 from attnlab.reading.site_probe import probe, probe_in, with_callers
 from attnlab.reading.text_tokens import Text
 from attnlab.reading.vocabulary import Axis
+from attnlab.reading.weighing import ATTENTION, CONTRIBUTION
 from attnlab.reading.weights import LayerWeights, Rows, checked
 
 
@@ -184,6 +194,7 @@ class Reading:
         selection: which layers, heads and rows of these are.
         in_blocks: whether weights are computed for some rows at a time, beside the model's own fused
             attention, where every consumer can be handed them so.
+        values: where the values of each layer go, if contributions are handed on instead of weights.
     """
 
     loaded: Model
@@ -192,6 +203,7 @@ class Reading:
     sites: tuple[Site, ...]
     selection: Selection = EVERYTHING
     in_blocks: bool = False
+    values: ValuePaths = field(default_factory=dict)
 
     @property
     def model(self) -> Any:
@@ -213,7 +225,20 @@ class Reading:
     def by(self, twin: Any) -> "Reading":
         """The same sentences read by another model of the same class and configuration."""
         moved = self.attention_sites.moved(self.model, twin)
-        return replace(self, loaded=replace(self.loaded, model=twin), attention_sites=moved)
+        values = moved_paths(self.values, self.model, twin)
+        loaded = replace(self.loaded, model=twin)
+        return replace(self, loaded=loaded, attention_sites=moved, values=values)
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What is handed on where it is no attention weights."""
+        normed = any(path.normed for path in self.values.values())
+        return (ContributionsRead(normed),) if self.values else ()
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The same in a few words, for those of a result."""
+        return {"Read": "contributions of keys, not attention weights"} if self.values else {}
 
     def feed(
         self,
@@ -237,9 +262,10 @@ class Reading:
             msg = "Some rows were selected for something that needs whole matrices; select no rows."
             raise AttnlabError(msg)
         blocks = self.in_blocks and by_rows
+        calls = blocks or bool(self.values and self.attention_sites.callers)
         read = 0
         with (
-            ready_to_show(self.model, self.attention_sites.watched_as if blocks else EAGER),
+            ready_to_show(self.model, self.attention_sites.watched_as if calls else EAGER),
             torch.inference_mode(),
         ):
             for sentences in self.sentences.batches(
@@ -250,9 +276,9 @@ class Reading:
                 progress=progress,
             ):
                 axes = self.sentences.axes(sentences, self.model.device)
-                batch = _Batch(self, sentences, axes, consumers)
-                if blocks:
-                    batch.read_in_blocks()
+                batch = _Batch(self, sentences, axes, consumers, blocks)
+                if calls:
+                    batch.read_calls()
                 else:
                     batch.read()
                 read += len(sentences)
@@ -280,14 +306,18 @@ class _Batch:
         sentences: what it reads.
         axes: the same as it takes them.
         consumers: who is handed the weights.
+        in_blocks: whether some rows at a time, where they are computed here.
         left: of how many layers weights are still to come.
+        values: that mechanisms mixed last, where contributions are wanted.
     """
 
     reading: Reading
     sentences: tuple[Sentence, ...]
     axes: dict[Side, Axis]
     consumers: Sequence[Consumer]
+    in_blocks: bool = False
     left: int = field(init=False)
+    values: Mapping[nn.Module, Tensor] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         hooks = self.reading.attention_sites.hooks
@@ -302,7 +332,11 @@ class _Batch:
             read = encoded(model, self.axes, text=True)
             hooks = tuple(hook for hook in hooks if hook.site != "encoder")
         if hooks:
-            with suppress(_AllReadError), opened(hooks, self._take_weights):
+            with (
+                suppress(_AllReadError),
+                noted_values(self.reading.values.values()) as self.values,
+                opened(hooks, self._take_weights),
+            ):
                 forward(model, read, with_weights=True)
             return
         self.take(forward(model, read, with_weights=True))
@@ -316,8 +350,8 @@ class _Batch:
                 for layer, weights in zip(numbers[site], shown[site], strict=True):
                     self._take_weights(site, layer, weights)
 
-    def read_in_blocks(self) -> None:
-        """One forward pass, the weights of a layer computed in blocks of rows."""
+    def read_calls(self) -> None:
+        """One forward pass, the weights of a layer computed of its queries and keys."""
         with (
             suppress(_AllReadError),
             watched(self.reading.attention_sites, self._take_call),
@@ -328,6 +362,8 @@ class _Batch:
         if not self.reading.reads(site, layer):
             return
         selection = self.reading.selection
+        path = self.reading.values.get((site, layer))
+        norms = None if path is None else path.norms(self.values[path.mixer], weights.shape[1])
         if selection.heads is not None:
             weights = weights[:, list(selection.heads)]
         chosen = selection.rows_of(self.sentences[0], weights.shape[2])
@@ -335,21 +371,24 @@ class _Batch:
         if chosen is not None:
             rows = Rows(sides_of(site, self.axes)[0], chosen.to(weights.device))
             weights = weights[:, :, rows.chosen]
-        self._hand_on(site, layer, weights, rows)
+        self._hand_on(site, layer, weights, rows, norms)
         self._count_layer()
 
     def _take_call(self, site: Site, layer: int, call: AttentionCall) -> None:
         if not self.reading.reads(site, layer):
             return
         selection = self.reading.selection
+        path = self.reading.values.get((site, layer))
+        norms = None if path is None else path.norms(call.value, call.query.shape[1])
         call = call.of_heads(selection.heads)
         queries = call.query.shape[2]
         chosen = selection.rows_of(self.sentences[0], queries)
-        chosen = torch.arange(queries) if chosen is None else chosen
-        rows = Rows(sides_of(site, self.axes)[0], chosen.to(call.query.device))
-        for block in call.blocks(rows.chosen):
-            self._hand_on(site, layer, call.weights(block), rows)
-            rows = replace(rows, start=rows.start + len(block))
+        some = self.in_blocks or chosen is not None
+        chosen = (torch.arange(queries) if chosen is None else chosen).to(call.query.device)
+        rows = Rows(sides_of(site, self.axes)[0], chosen) if some else None
+        for block in call.blocks(chosen) if self.in_blocks else (chosen,):
+            self._hand_on(site, layer, call.weights(block), rows, norms)
+            rows = rows and replace(rows, start=rows.start + len(block))
         self._count_layer()
 
     def _count_layer(self) -> None:
@@ -362,7 +401,9 @@ class _Batch:
         if self.left == 0 and len({*parts.values()}) < 2:
             raise _AllReadError
 
-    def _hand_on(self, site: Site, layer: int, weights: Tensor, rows: Rows | None) -> None:
+    def _hand_on(
+        self, site: Site, layer: int, weights: Tensor, rows: Rows | None, norms: Tensor | None
+    ) -> None:
         device, reading = weights.device, self.reading
         # A model that is spread over devices has its layers elsewhere than its inputs.
         queries, keys = (
@@ -387,6 +428,9 @@ class _Batch:
                 rows=rows,
             )
         )
+        if norms is not None:
+            heads = self.reading.selection.heads
+            described = contributed(described, norms if heads is None else norms[:, list(heads)])
         for consumer in self.consumers:
             consumer.update(described)
 
@@ -426,6 +470,7 @@ def prepare(
     whole: str | Literal[False] = CAPTURE_ROWS,
     rows_do: bool = False,
     selection: Selection = EVERYTHING,
+    weights: str = ATTENTION,
 ) -> Reading:
     """The model ready to read the sentences; arguments as in `capture`.
 
@@ -440,21 +485,27 @@ def prepare(
         rows_do: whether some rows will do instead of whole matrices where a text is too long for these, which
             the reading then says by `in_blocks`.
         selection: which layers, heads and rows are handed on.
+        weights: what is handed on: `attention` weights, or the share of each key in the `contribution` of
+            its row, see `attnlab.reading.contributions`.
 
     Raises:
         InputError: sentences that cannot be used, a site that the model or the sentences lack, a layer, head
-            or row that there is not, or a text whose weights need more memory than there is.
+            or row that there is not, a text whose weights need more memory than there is, or a model whose
+            contributions cannot be read.
     """
     model = model_of(source, scores=False)
     if not isinstance(sentences, Sentences):
         sentences = sentences_of(model, sentences)
     attention, chosen = probe(model.model, sentences, sites)
     selection.check(attention, chosen, sentences)
+    values: ValuePaths = {}
+    if weights == CONTRIBUTION:
+        attention, values = value_paths(model.model, sentences, attention, chosen)
     device = input_device(model.model.device)
     heads = attention.heads * (1 if attention.hooks else sum(map(len, attention.layers.values())))
     parts = not whole and (not selection.is_all or sentences.is_long(attention.heads))
     parts = parts or (rows_do and sentences.is_too_long(heads, memory=memory, device=device))
-    if parts and attention.hooks:
+    if parts and attention.hooks and not attention.callers:
         attention = with_callers(model.model, sentences, attention)
     if parts and attention.callers:
         sentences.check_memory_of_blocks(
@@ -463,16 +514,17 @@ def prepare(
     else:
         advice = WHOLE_LAYERS if parts else SHORTEN if whole is False else f"{SHORTEN}, or {whole}"
         sentences.check_memory(heads, memory=memory, device=device, advice=advice)
-    return Reading(
-        model, sentences, attention, chosen, selection, bool(parts and attention.callers)
-    )
+    in_blocks = bool(parts and attention.callers)
+    return Reading(model, sentences, attention, chosen, selection, in_blocks, values)
 
 
 # Of a longer text the layers are read one after another.
 _MOST_AT_ONCE = 512
 
 
-def matrices_of_text(model: Model, sentences: Sentences, most_bytes: int) -> KeptMatrices:
+def matrices_of_text(
+    model: Model, sentences: Sentences, most_bytes: int, weights: str = ATTENTION
+) -> KeptMatrices:
     """The matrices of a text that is read alone, in a single forward pass where it is short.
 
     Without padding nothing has to be tried on a model first, as `prepare` does.
@@ -481,14 +533,15 @@ def matrices_of_text(model: Model, sentences: Sentences, most_bytes: int) -> Kep
         model: with its tokenizer.
         sentences: the text.
         most_bytes: of a text whose matrices take more, the first queries are kept.
+        weights: as in `prepare`.
 
     Raises:
         InputError: the weights of no site can be read, or those of a long text need more memory.
         AttnlabError: a layer whose weights are no attention weights.
     """
     keeper = MatrixKeeper(1, most_bytes)
-    if sentences.longest()[1] > _MOST_AT_ONCE:
-        prepare(model, sentences, whole=False).feed([keeper])
+    if sentences.longest()[1] > _MOST_AT_ONCE or weights == CONTRIBUTION:
+        prepare(model, sentences, whole=False, weights=weights).feed([keeper])
         return keeper.kept()
     with ready_to_show(model.model), torch.inference_mode():
         axes = encoded(model.model, sentences.axes(sentences.usable, model.model.device))

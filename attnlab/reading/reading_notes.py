@@ -50,6 +50,24 @@ class NoTranslations(Note):
 
 
 @dataclass(frozen=True)
+class ContributionsRead(Note):
+    """What stands in matrices are contributions of keys, and no attention weights.
+
+    Attributes:
+        normed: whether norms of the model read what output projections write.
+    """
+
+    normed: bool = False
+
+    def __str__(self) -> str:
+        norms = ", where the norms of this model that follow are left out" if self.normed else ""
+        return (
+            "Contributions of keys were read in place of attention weights: the length of each weighted "
+            f"value behind the output projection{norms}, as a share of its row."
+        )
+
+
+@dataclass(frozen=True)
 class RowsNotNormalized(Note):
     """Rows of matrices in a file that do not sum to 1.
 

@@ -155,6 +155,8 @@ def _sums(layer: LayerWeights) -> Figures:
     if layer.has_sink:
         rest = (1 - layer.wide.sum(-1, dtype=torch.float64)).clamp(min=0)
         sums["sink_mass"] = (rest * rows[:, None]).sum((0, 2))
+    if layer.attention is not None:
+        sums |= _contribution_sums(layer, layer.attention, rows)
     return Sums({name: value.double().cpu() for name, value in sums.items()})
 
 
@@ -168,7 +170,9 @@ def _up_to_last_row(layer: LayerWeights) -> LayerWeights:
     if layer.rows is None or not layer.causal:
         return layer
     seen = torch.arange(int(layer.positions[-1]) + 1, device=layer.weights.device)
-    return replace(layer, weights=layer.weights[..., : len(seen)], keys=layer.keys.at(seen))
+    attention = None if layer.attention is None else layer.attention[..., : len(seen)]
+    weights = layer.weights[..., : len(seen)]
+    return replace(layer, weights=weights, attention=attention, keys=layer.keys.at(seen))
 
 
 def _entropy_sums(layer: LayerWeights, rows: Tensor) -> dict[str, Tensor]:
@@ -209,6 +213,19 @@ def _target_sums(layer: LayerWeights, rows: Tensor) -> dict[str, Tensor]:
     return {
         "mass_on": (mass * seen[:, None]).sum(2),
         "rows_seeing": seen.sum(1),
+    }
+
+
+def _contribution_sums(layer: LayerWeights, attention: Tensor, rows: Tensor) -> dict[str, Tensor]:
+    """Contributions, and the weights of keys that may be sinks, whose shares are among the other sums."""
+    weighed = replace(layer, weights=attention)
+    assert layer.contribution is not None  # noqa: S101 - it stands beside these weights
+    choice = (rows * (layer.visible.sum(-1) > 1))[:, None]
+    return {
+        "contribution": (layer.contribution * rows[:, None]).sum((0, 2)),
+        "weight_on": _target_sums(weighed, rows)["mass_on"].sum(0),
+        "mass_on_first": (layer.wide[..., 0] * choice).sum((0, 2)),
+        "weight_on_first": (weighed.wide[..., 0] * choice).sum((0, 2)),
     }
 
 
@@ -311,6 +328,12 @@ def _heads_of(site: Site, layer: int, sums: Figures, heads: Sequence[int]) -> pd
     }
     if "sink_mass" in sums:
         table["mass_on_sink_logit"] = sums["sink_mass"] / rows
+    if "contribution" in sums:
+        table["contribution"] = sums["contribution"] / rows
+        for name in ("weight_on_first", "mass_on_first"):
+            table[name] = sums[name] / sums["rows_with_choice"]
+        weight_on = sums["weight_on"] / sums["rows_seeing"]
+        table |= {f"weight_on_{name}": weight_on[:, i] for i, name in enumerate(TARGETS[:2])}
     by_offset = sums["mass_at_offset"] / sums["rows_at_offset"]
     table |= {f"{OFFSET_PREFIX}{offset}": by_offset[:, i] for i, offset in enumerate(OFFSETS)}
     table |= _content_means(sums)

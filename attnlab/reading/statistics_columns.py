@@ -48,7 +48,8 @@ HEADS = Table(
         SENTENCE_COUNT,
         *COLUMNS.of(
             "rows empty_rows entropy_nats normalised_entropy confidence mean_offset "
-            "mean_absolute_offset mass_on_sink_logit"
+            "mean_absolute_offset mass_on_sink_logit contribution weight_on_first mass_on_first "
+            "weight_on_special weight_on_punctuation"
         ),
         *map(_offset_column, OFFSETS),
         *COLUMNS.of(

@@ -61,6 +61,8 @@ class LayerWeights:
         has_sink: whether a learned logit that is no token takes what a row lacks to a sum of 1.
         has_tokens: whether the tokens are known; of a file of matrices alone they are not.
         rows: which queries the rows are; None where they are all.
+        attention: the attention weights, where `weights` are shares of contributions.
+        contribution: then the sum of contributions of each row, which its shares are of.
     """
 
     site: Site
@@ -74,6 +76,8 @@ class LayerWeights:
     has_sink: bool = False
     has_tokens: bool = True
     rows: Rows | None = None
+    attention: Float[Tensor, "batch head query key"] | None = None
+    contribution: Float[Tensor, "batch head query"] | None = None
 
     @property
     def is_first_block(self) -> bool:
@@ -127,8 +131,7 @@ class LayerWeights:
     @cached_property
     def wide(self) -> Float[Tensor, "batch head query key"]:
         """The weights as they are, half precision in float32."""
-        kept = self.weights.dtype in {torch.float32, torch.float64}
-        return self.weights if kept else self.weights.float()
+        return widened(self.weights)
 
     @cached_property
     def entropies(self) -> Float[Tensor, "batch head query"]:
@@ -176,6 +179,11 @@ class LayerWeights:
         """The weights in float64."""
         weights = self.weights.cpu() if self.weights.device.type == "mps" else self.weights
         return weights.double()
+
+
+def widened(tensor: Tensor) -> Tensor:
+    """The tensor as it is, half precision in float32."""
+    return tensor if tensor.dtype in {torch.float32, torch.float64} else tensor.float()
 
 
 def row_entropies(

@@ -89,15 +89,16 @@ def call_in_words(call: Mapping[str, Any], making: Mapping[str, Any]) -> dict[st
     }
 
 
-def words_of_showing(model: Model, texts: Sequence[str], head: str | None) -> str:
+def words_of_showing(model: Model, texts: Sequence[str], options: Mapping[str, str | None]) -> str:
     """The command that shows a text again; of a model that was handed in the call of Python."""
     label, folder = _source(model)
+    given = {name: value for name, value in options.items() if value is not None}
     if folder is not None:
-        at = [] if head is None else ["--head", head]
+        named = [word for name, value in given.items() for word in (f"--{name}", value)]
         end = ["--"] if any(text.startswith("-") for text in texts) else []
-        return shlex.join(["attnlab", "show", *at, label, *end, *texts])
-    at = [] if head is None else [f"head={head!r}"]
-    return f"attnlab.show({', '.join([label, *map(repr, texts), *at])})"
+        return shlex.join(["attnlab", "show", *named, label, *end, *texts])
+    named = [f"{name}={value!r}" for name, value in given.items()]
+    return f"attnlab.show({', '.join([label, *map(repr, texts), *named])})"
 
 
 def versions_in_words(libraries: Mapping[str, str]) -> str:

@@ -14,6 +14,7 @@ from attnlab.core import (
     Head,
     InputError,
     briefly,
+    check_value,
     counted,
     holds_result,
     layer_name,
@@ -22,8 +23,12 @@ from attnlab.core import (
 )
 from attnlab.models import Model, Source, model_of
 from attnlab.reading import (
+    ATTENTION,
+    CONTRIBUTION,
     TOLERANCES,
+    WEIGHTS_OPTION,
     Audio,
+    ContributionsRead,
     KeptMatrices,
     Observed,
     Sentences,
@@ -97,6 +102,7 @@ def show(
     head: str | Head | None = None,
     sentence: int | None = None,
     device: str | None = None,
+    weights: str = ATTENTION,
     height: int = 820,
 ) -> HeadViewer:
     """All attention heads of a model on one text, or those of an analysis, as a page that a notebook shows.
@@ -114,11 +120,13 @@ def show(
         head: the one to begin with, such as `encoder.0.3`; without it all of them.
         sentence: of an analysis, the number of the kept sentence to begin with, from 0; None: the first.
         device: the name of a device; None: a GPU if there is one and the model is read here.
+        weights: what the matrices of a model show: `attention` weights, or the share of each key in the
+            `contribution` of its row (docs/heads.md, section 12).
         height: of the frame in a notebook, in pixels.
 
     Raises:
-        InputError: a text that the model cannot read, or the result of another question or without kept
-            matrices, or no such head, sentence or device.
+        InputError: a text or contributions that cannot be read, or the result of another question or
+            without kept matrices, or no such head, sentence or device.
     """
     if other is not None:
         if not isinstance(text, str):
@@ -127,7 +135,14 @@ def show(
         text = (text, other)
     if isinstance(source, str | Path) and holds_result(source):
         source = Result.load(source)
+    check_value("weights", weights, str)
+    WEIGHTS_OPTION.refuse("weights", weights)
     if isinstance(source, Result):
+        if weights != ATTENTION:
+            msg = (
+                "A result shows the matrices that it kept; leave weights out, or hand in the model."
+            )
+            raise InputError(msg, options=["weights"])
         if text is not None:
             msg = "A result shows the sentences that it kept; leave text out, or hand in the model."
             raise InputError(msg)
@@ -141,11 +156,15 @@ def show(
         raise InputError(msg)
     loaded = model_of(source, scores=False)
     loaded.move_to_named(device, source)
-    return _of_model(loaded, text, head, height)
+    return _of_model(loaded, text, head, height, weights)
 
 
 def _of_model(
-    loaded: Model, text: Text | tuple[Audio, str], head: str | Head | None, height: int
+    loaded: Model,
+    text: Text | tuple[Audio, str],
+    head: str | Head | None,
+    height: int,
+    weights: str,
 ) -> HeadViewer:
     given = text if isinstance(text, tuple) else (text,)
     if loaded.lowercase:
@@ -153,7 +172,10 @@ def _of_model(
         text = lowered(cast("Text", text))
     sentences = sentences_of(loaded, [text])
     texts = [side.name if isinstance(side, Audio) else side for side in given]
-    repeat = words_of_showing(loaded, texts, None if head is None else str(head))
+    options = {"head": None if head is None else str(head)}
+    if weights != ATTENTION:
+        options["weights"] = weights
+    repeat = words_of_showing(loaded, texts, options)
     about = {
         # The name of an audio is no path to it.
         **({} if isinstance(given[0], Audio) else {"Repeat with": repeat}),
@@ -165,8 +187,11 @@ def _of_model(
         ids = sentences.usable[0].target or ()
         texts.append(loaded.both_tokenizers.target.decode(ids, skip_special_tokens=True))
         about["Translation"] = "by the model itself, greedy"
-    kept = matrices_of_text(loaded, sentences, _MOST_BYTES)
+    kept = matrices_of_text(loaded, sentences, _MOST_BYTES, weights)
     title = f"Attention of {loaded.label}"
+    if weights == CONTRIBUTION:
+        title = f"Contributions of keys in {loaded.label}"
+        texts.append(str(ContributionsRead()))
     viewer = kept_viewer(
         kept,
         title,
@@ -175,7 +200,8 @@ def _of_model(
         second=sentences.texts[0].source.second,
     )
     assert viewer is not None  # noqa: S101 - a text that is read has matrices
-    viewer = _with_vectors(viewer, loaded, sentences, kept)
+    if weights == ATTENTION:
+        viewer = _with_vectors(viewer, loaded, sentences, kept)
     return _viewer(title, about, viewer, head=head, height=height, texts=tuple(texts))
 
 

@@ -27,6 +27,9 @@ def test_the_page_stands_in_the_current_folder_and_is_replaced_only_when_asked(
     assert "show.html exists; add --overwrite" in err
     assert attnlab("show", model, PAIRS[2][0], "--overwrite")[0] == 0
     assert page.read_text("utf-8") != first
+    words = (model, *PAIRS[1], "--weights", "contribution", "--overwrite")
+    assert attnlab("show", *words)[0] == 0
+    assert f"attnlab show --weights contribution {model.name} " in page.read_text("utf-8")
     assert sorted(model.rglob("*")) == before, "nothing is written beside a model"
 
 
@@ -41,6 +44,7 @@ def test_the_folder_of_an_analysis_shows_its_kept_sentences(
     for words, message in (
         ((found, "A text."), "shows the sentences that it kept; leave 'A text.' out"),
         ((sizes,), "A result of size keeps no matrices; show one of analyze"),
+        ((found, "--weights", "contribution"), "the matrices that it kept; leave --weights out"),
     ):
         status, _, err = attnlab("show", *words, "--out", tmp_path / "no.html")
         assert status == 2

@@ -257,7 +257,7 @@ def test_what_stands_in_padding_makes_no_difference(
 
     def weights(filling: float) -> torch.Tensor:
         filled = (x.masked_fill(~real[:, None, :, None], filling) for x in (query, key))
-        call = AttentionCall(*filled, 0.7, causal=False, mask=mask, softcap=3.0, sinks=sinks)
+        call = AttentionCall(*filled, key, 0.7, causal=False, mask=mask, softcap=3.0, sinks=sinks)
         return call.of_heads([0, 3]).weights(rows)
 
     clean, filled = weights(0.0), weights(torch.nan)
@@ -272,8 +272,8 @@ def test_a_call_mixes_values_as_its_weights_say() -> None:
         torch.randn(2, heads, 9, dim, generator=generator, dtype=torch.float64)
         for heads, dim in ((4, 5), (2, 5), (2, 3))
     )
-    call = AttentionCall(query, key, 0.4, causal=True, softcap=2.0)
-    mixed = call.mixed(value)
+    call = AttentionCall(query, key, value, 0.4, causal=True, softcap=2.0)
+    mixed = call.mixed()
     for head in range(4):
         scores = 2 * ((0.4 * query[:, head] @ key[:, head // 2].mT) / 2).tanh()
         hidden = torch.ones(9, 9, dtype=torch.bool).triu(1)

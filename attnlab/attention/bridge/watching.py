@@ -32,6 +32,7 @@ class AttentionCall:
     Attributes:
         query: of all query heads.
         key: of all key heads, each of which serves as many query heads as the others.
+        value: of all key heads, whichever heads `query` is of.
         scaling: what products are multiplied by.
         causal: whether a query is kept from the keys behind it, where there is no mask.
         mask: True at visible pairs, or numbers that are added, which hide where they are very small;
@@ -44,6 +45,7 @@ class AttentionCall:
 
     query: Float[Tensor, "batch head query dim"]
     key: Float[Tensor, "batch key_head key dim"]
+    value: Float[Tensor, "batch value_head key value_dim"]
     scaling: float
     causal: bool
     mask: Tensor | None = None
@@ -104,13 +106,11 @@ class AttentionCall:
         row = len(self.query) * self.query.shape[1] * self.key.shape[2]
         yield from rows.split(max(1, BLOCK_WEIGHTS // row))
 
-    def mixed(
-        self, value: Float[Tensor, "batch key_head key value_dim"]
-    ) -> Float[Tensor, "batch query head value_dim"]:
-        """The values mixed by the weights, block by block."""
+    def mixed(self) -> Float[Tensor, "batch query head value_dim"]:
+        """The values of all heads mixed by the weights, block by block."""
         single = self.of_heads()
-        groups = single.query.shape[1] // value.shape[1]
-        value = value.repeat_interleave(groups, 1) if groups > 1 else value
+        groups = single.query.shape[1] // self.value.shape[1]
+        value = self.value.repeat_interleave(groups, 1) if groups > 1 else self.value
         rows = torch.arange(self.query.shape[2], device=self.query.device)
         parts = [single.weights(block) @ value for block in single.blocks(rows)]
         return torch.cat(parts, 2).transpose(1, 2).contiguous()
@@ -166,6 +166,7 @@ def _watched_attention(  # noqa: PLR0917 - transformers' signature
     call = AttentionCall(
         query,
         key,
+        value,
         query.shape[-1] ** -0.5 if scaling is None else scaling,
         causal and attention_mask is None and query.shape[2] > 1,
         attention_mask,
@@ -177,7 +178,7 @@ def _watched_attention(  # noqa: PLR0917 - transformers' signature
     if watch is not None:
         watch(module, call)
     if call.softcap is not None or call.sinks is not None or query.shape[-1] != value.shape[-1]:
-        return call.mixed(value), None
+        return call.mixed(), None
     return sdpa_attention_forward(
         module, query, key, value, attention_mask,
         dropout=dropout, scaling=scaling, is_causal=is_causal, position_bias=position_bias, **extra,

@@ -13,12 +13,12 @@ from attnlab.cli.command_options import (
 )
 from attnlab.cli.output import messages
 from attnlab.core import InputError, briefly, check_characters, holds_result
-from attnlab.evaluation import DeviceSettings
+from attnlab.evaluation import ShowSettings
 
 PAGE = Path("show.html")
 
 
-@with_options(DeviceSettings)
+@with_options(ShowSettings)
 def show(
     source: Annotated[
         str,
@@ -49,7 +49,7 @@ def show(
     """Writes the page of a sentence."""
     from attnlab.results import check_file_free
 
-    device = chosen(DeviceSettings, options).device
+    settings = chosen(ShowSettings, options)
     analysis = holds_result(source)
     if not analysis:
         check_source_exists(source)
@@ -60,7 +60,10 @@ def show(
     from attnlab.results import show as shown
 
     with quiet():
-        shown(source, sentence, other, head=head, device=device).write(out, overwrite=overwrite)
+        viewer = shown(
+            source, sentence, other, head=head, device=settings.device, weights=settings.weights
+        )
+        viewer.write(out, overwrite=overwrite)
     messages().print(f"Wrote {out}.", soft_wrap=True)
 
 

@@ -90,7 +90,7 @@ from attnlab.questions.align.word_reading import (
     pairs_of,
 )
 from attnlab.questions.align.word_times import align_audio
-from attnlab.reading import reads_audio
+from attnlab.reading import ATTENTION, ContributionsRead, reads_audio
 from attnlab.results import Result, check_writes
 
 # Of so many pairs the page shows the links.
@@ -266,6 +266,7 @@ class _Asked(NamedTuple):
             checksum=direction.model.checksum,
             chosen_by=self.by,
             sentences=len(direction.read.calibration.numbers),
+            weights=self.settings.read_weights,
             **score,
         )
 
@@ -460,7 +461,11 @@ def _result(model: Model, settings: AlignmentSettings, answer: _Answer) -> Resul
             "Target words": "read by the model (teacher forcing)",
             "Weights of a word": f"{heads.from_word} over its tokens, {heads.row} row",
         },
-        (*notes_on_training(model), *answer.notes),
+        (
+            *notes_on_training(model),
+            *answer.notes,
+            *([] if heads.weights == ATTENTION else [ContributionsRead()]),
+        ),
         {
             "gold": AER.name in answer.tables["systems"],
             "chosen_by": heads.chosen_by,
@@ -480,8 +485,11 @@ def _result(model: Model, settings: AlignmentSettings, answer: _Answer) -> Resul
 def _configuration(
     heads: AlignmentHeads, engines: Mapping[Choice, Chosen] | None
 ) -> dict[str, Any]:
-    """What other programs take; None where one of them cannot be told of any of these heads."""
-    if engines is None:
+    """What other programs take; None where one of them cannot be told of any of these heads.
+
+    They read attention weights.
+    """
+    if engines is None or heads.weights != ATTENTION:
         return dict.fromkeys(("generation_config", "ctranslate2", "marian"))
     one_layer, first = (engines.get(choice, _chosen_of(heads)) for choice in OF_ENGINES)
     engine = ctranslate2_heads(one_layer.addresses, one_layer.per_layer, one_layer.row)

@@ -75,7 +75,12 @@ def halves(
     """
 
     def read(given: WordPairs) -> tuple[AlignedPairs, Part]:
-        aligned = AlignedPairs(model, given.turned() if turned else given, memory=settings.memory)
+        aligned = AlignedPairs(
+            model,
+            given.turned() if turned else given,
+            memory=settings.memory,
+            weights=settings.weights,
+        )
         return aligned, aligned.read(settings, what, twin)
 
     aligned, whole = read(pairs)

@@ -68,7 +68,9 @@ class Aligner:
         """
         try:
             read = pairs.in_case_of(self.model)
-            aligned = AlignedPairs(self.model, read, memory=settings.memory)
+            aligned = AlignedPairs(
+                self.model, read, memory=settings.memory, weights=self.heads.weights
+            )
         except NothingUsableError as error:
             # The other parts may have pairs that can be aligned.
             return {}, dict.fromkeys(range(len(pairs)), str(error).rstrip("."))

@@ -330,7 +330,7 @@ def hear(
     """
     pairs = [(spoken.audio, " ".join(word.word for word in spoken.words)) for spoken in given]
     sentences = read_audio(model, pairs)
-    reading = prepare(model, sentences, ["cross"], memory=settings.memory)
+    reading = prepare(model, sentences, ["cross"], memory=settings.memory, weights=settings.weights)
     layers, heads = len(reading.attention_sites.layers["cross"]), reading.attention_sites.heads
     spans, reasons = _tokens_of_words(model, sentences, settings)
     if not spans:

@@ -31,10 +31,12 @@ from attnlab.evaluation import (
 )
 from attnlab.labels import AER
 from attnlab.questions.align import LISTED
+from attnlab.reading import ATTENTION, WEIGHTS_OPTION
 from attnlab.results import Extra, Question, QuestionFiles
 
 if TYPE_CHECKING:
     from attnlab.alignment import LinkForm
+    from attnlab.reading import Weighing
 
 COLUMNS = read_columns(__file__)
 
@@ -353,6 +355,7 @@ class AlignmentSettings(DeviceSettings):
         Option("Code of the source language, for tokenizers of several (eng_Latn, en_XX)."),
     ] = None
     target_language: Annotated[str | None, Option("Code of the target language.")] = None
+    weights: Annotated[str, WEIGHTS_OPTION] = ATTENTION
     batch_size: Annotated[
         int, Option("Maximum number of sentences in one forward pass.", least=1, most=100_000)
     ] = BATCH_SIZE
@@ -364,6 +367,9 @@ class AlignmentSettings(DeviceSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         given = {name for name, value in self.keywords().items() if value is not None}
+        if "heads" in given and self.weights != ATTENTION:
+            msg = "heads are given, and their file says which weights they are read by; leave weights out."
+            raise InputError(msg, options=["heads", "weights"])
         for name in sorted(given & _FOR_CHOICE if "heads" in given else ()):
             msg = f"heads are given, so none are chosen or compared; leave heads or {name} out."
             raise InputError(msg, options=["heads", name])
@@ -409,6 +415,11 @@ class AlignmentSettings(DeviceSettings):
     def how_symmetrized(self) -> Symmetrization:
         """How links of both directions are made one."""
         return cast("Symmetrization", self.symmetrize or SYMMETRIZED)
+
+    @property
+    def read_weights(self) -> "Weighing":
+        """What is read of the model."""
+        return cast("Weighing", self.weights)
 
     @property
     def from_tokens(self) -> FromWord:

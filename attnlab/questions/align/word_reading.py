@@ -39,7 +39,7 @@ from attnlab.labels import Gold, align_corpus, gold_of_texts
 from attnlab.models import Model, Run, Source, model_of
 from attnlab.questions.align.heard_words import Receiver, check_is_text, pieces_of
 from attnlab.questions.align.question import AlignmentSettings
-from attnlab.reading import LayerWeights, Selection, prepare, read_sentences
+from attnlab.reading import ATTENTION, LayerWeights, Selection, prepare, read_sentences
 
 # Pairs of its test part that a run brings.
 PAIRS_OF_RUN = 1000
@@ -378,6 +378,7 @@ class AlignedPairs:
         model: an encoder-decoder.
         pairs: the sentence pairs.
         memory: the most that the weights of one pair may take, in GB; None: what is free.
+        weights: what is read of the model, see `attnlab.reading.prepare`.
 
     Attributes:
         reading: the model with the pairs.
@@ -388,7 +389,14 @@ class AlignedPairs:
         InputError: no pair can be used.
     """
 
-    def __init__(self, model: Model, pairs: WordPairs, *, memory: float | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        pairs: WordPairs,
+        *,
+        memory: float | None = None,
+        weights: str = ATTENTION,
+    ) -> None:
         both, gold = model.both_tokenizers, pairs.gold
         assert gold.target is not None  # noqa: S101 - these are pairs
         sentences = read_sentences(model, gold.texts, pairs.origin)
@@ -399,7 +407,7 @@ class AlignedPairs:
         targets = align_corpus(both.target, gold.target, tokens)
         sides = zip(sources.alignments, targets.alignments, strict=True)
         aligned = [None not in side for side in sides]
-        self.reading = prepare(model, sentences, ["cross"], memory=memory)
+        self.reading = prepare(model, sentences, ["cross"], memory=memory, weights=weights)
         usable = {text.number: text for text in sentences.usable}
         self.numbers = tuple(number for number in sorted(usable) if aligned[number])
         self.unaligned = {

@@ -39,6 +39,7 @@ from attnlab.questions.align.question import (
     notes_on_pairs,
 )
 from attnlab.questions.align.word_reading import Chosen, origin_of
+from attnlab.reading import ATTENTION, ContributionsRead
 from attnlab.results import Result
 
 # Heads that are added to a set: among so many that are best alone.
@@ -109,7 +110,7 @@ def align_audio(model: Model, settings: AlignmentSettings) -> Result:
     given = spoken_words(model, settings.pairs, settings.sentences)
     if settings.heads is not None:
         file = read_heads(settings.heads)
-        settings = replace(settings, row=file.row)
+        settings = replace(settings, row=file.row, weights=file.weights)
         hearing = hear(model, given, settings)
         file.check_fits(*hearing.shape, model.checksum)
         report = _part(hearing.heard)
@@ -133,6 +134,7 @@ def align_audio(model: Model, settings: AlignmentSettings) -> Result:
     notes = [
         *notes_on_pairs(settings, origin_of(settings), len(given), len(hearing.heard), first),
         *notes_on_intervals(len(report.heard)),
+        *([] if file.weights == ATTENTION else [ContributionsRead()]),
     ]
     count = f"{len(report.heard)}, {int(systems[0].errors[:, 1].sum())} words"
     return Result(
@@ -155,7 +157,11 @@ def align_audio(model: Model, settings: AlignmentSettings) -> Result:
             "heads_per_layer": file.heads_per_layer,
             "chosen": [list(head) for head in file.heads],
             "pairs": [],
-            "configuration": {"generation_config": whisper_heads(file.heads)},
+            "configuration": {
+                "generation_config": whisper_heads(file.heads)
+                if file.weights == ATTENTION
+                else None
+            },
         },
         weights=model.weights,
         extra={HEADS_FILE: partial(write_heads, heads=file)},
@@ -384,4 +390,5 @@ def _file(
         start_error_low=low,
         start_error_high=high,
         scored_on=f"{len(chosen.errors)} audio files of {origin_of(settings)}",
+        weights=settings.read_weights,
     )

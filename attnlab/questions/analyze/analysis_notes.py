@@ -67,6 +67,32 @@ class LearnedSink(Note):
 
 
 @dataclass(frozen=True)
+class IdleSinks(Note):
+    """Heads whose weight on a sink contributes little or nothing: their share is less than a quarter of it.
+
+    Attributes:
+        heads: how many of those that have more than the threshold of the label *sink* on some keys.
+        sinks: how many these are.
+        head: the one with the most such weight.
+        keys: what the sink is, in words.
+        weight: on it.
+        share: in the contribution.
+    """
+
+    words = (
+        "{heads} of {sinks} heads with much weight on a sink get little or nothing from it: {head} has "
+        "{weight:.2f} of its weight on {keys}, and {share:.2f} of its contribution."
+    )
+
+    heads: int
+    sinks: int
+    head: str
+    keys: str
+    weight: float
+    share: float
+
+
+@dataclass(frozen=True)
 class TooLargeToKeep(Note):
     """Sentences too large to keep their matrices, out of those that were to be kept."""
 

@@ -8,9 +8,10 @@ import torch
 
 from attnlab.core import HEAD_COLUMNS, Head, Note
 from attnlab.evaluation import ENOUGH_FOR_MEANS, FewForMeans
-from attnlab.labels import HeadStructure
+from attnlab.labels import SINK, HeadStructure
 from attnlab.questions.analyze.analysis_notes import (
     HeadsWithoutWeight,
+    IdleSinks,
     LayersHeldAtOnce,
     LearnedSink,
     RowsWithoutKeys,
@@ -129,6 +130,34 @@ def result_of(
     )
 
 
+# Of a sink: keys in words, by the column of their weight and of their share of contributions.
+_SINKS = {
+    "first": "the first token", "special": "special tokens", "punctuation": "punctuation"
+}  # fmt: skip
+# Of the weight: a sink with a smaller share of the contribution gives little or nothing.
+_IDLE_SHARE = 0.25
+
+
+def _idle_sinks(heads: pd.DataFrame) -> list[Note]:
+    """Heads that give a sink weight which contributes little, where contributions were read."""
+    if "contribution" not in heads:
+        return []
+    names = heads[HEAD_COLUMNS].apply(lambda row: str(Head(*row)), axis=1)
+    sinks = pd.concat(
+        pd.DataFrame(
+            {
+                "head": names, "keys": words,
+                "weight": heads[f"weight_on_{sink}"], "share": heads[f"mass_on_{sink}"],
+            }
+        )
+        for sink, words in _SINKS.items()
+    )  # fmt: skip
+    sinks = sinks[sinks["weight"] > SINK.threshold].sort_values("weight", ascending=False)
+    sinks = sinks.drop_duplicates("head")
+    idle = sinks[sinks["share"] < _IDLE_SHARE * sinks["weight"]]
+    return [IdleSinks(len(idle), len(sinks), **idle.iloc[0])] if len(idle) else []
+
+
 def _notes(
     heads: pd.DataFrame, coverage: Coverage, kept: KeptMatrices, asked_to_keep: int
 ) -> list[Note]:
@@ -144,6 +173,7 @@ def _notes(
         notes.append(RowsWithoutKeys(empty))
     if "mass_on_sink_logit" in heads:
         notes.append(LearnedSink(float(heads["mass_on_sink_logit"].mean())))
+    notes += _idle_sinks(heads)
     if kept.left_out:
         notes.append(TooLargeToKeep(len(kept.left_out), asked_to_keep, KEPT_BYTES / 2**20))
     half = {key[:2] for key, matrix in kept.matrices.items() if matrix.dtype == torch.float16}

@@ -101,6 +101,7 @@ def analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View,
         memory=settings.memory,
         whole=whole and WITHOUT_LABELS,
         rows_do=not (settings.labels or settings.treebank or settings.ablation),
+        weights=settings.weights,
     )
     seed = model.seed if settings.seed is None else settings.seed
     drawn = Selection(rows=ROWS, seed=seed) if whole and reading.in_blocks else None
@@ -116,7 +117,10 @@ def analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View,
 
     shown = numbers_of(settings.show or (), sentences)
     beside = _kept_beside(
-        model, sentences, [one for one, number in shown.items() if number is None]
+        model,
+        sentences,
+        [one for one, number in shown.items() if number is None],
+        settings.weights,
     )
     forced = SentenceStatistics(len(sentences.texts), first_rows(model.model, sentences))
     also: list[PerLayer[Any, Any]] = [] if labeller is None else [labeller.functions]
@@ -130,6 +134,7 @@ def analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View,
         by_rows=drawn is not None,
     )
     kept = beside + kept
+    notes += reading.notes
     notes += _notes_on_rows(
         drawn,
         sentences,
@@ -238,7 +243,7 @@ def numbers_of(shown: Sequence[str], sentences: Sentences) -> dict[str, int | No
     return {sentence: numbers.get(_compared(sentence)) for sentence in shown}
 
 
-def _kept_beside(model: Model, read: Sentences, shown: Sequence[str]) -> KeptMatrices:
+def _kept_beside(model: Model, read: Sentences, shown: Sequence[str], weights: str) -> KeptMatrices:
     """Matrices of sentences that are shown and counted nowhere, numbered behind those that are read.
 
     Behind a tab a sentence may have its translation; without, an encoder-decoder reads the source alone.
@@ -251,7 +256,7 @@ def _kept_beside(model: Model, read: Sentences, shown: Sequence[str]) -> KeptMat
         source, tab, target = sentence.partition("\t")
         texts = [(source, target) if tab else source]
         keeper = MatrixKeeper(1, KEPT_BYTES)
-        prepare(model, read_sentences(model, texts)).feed([keeper])
+        prepare(model, read_sentences(model, texts), weights=weights).feed([keeper])
         kept += keeper.kept().at(number)
     return kept
 
@@ -356,6 +361,7 @@ def _about(reading: Reading, coverage: Coverage, kept: int) -> dict[str, str]:
         **reading.loaded.history,
         "Layers": layers,
         "Sentences": f"{coverage.sentences} from {reading.sentences.origin}",
+        **reading.facts,
         "Matrices kept": f"{kept} sentences",
         "Decoder input": "the reference translation (teacher forcing)"
         if "decoder" in coverage.layers and model.config.is_encoder_decoder

@@ -35,7 +35,14 @@ from attnlab.labels import (
     VALUE,
 )
 from attnlab.questions.analyze import LISTED, analysis_notes
-from attnlab.reading import AXES_OPTION, DISTANCES, HEADS, check_axes
+from attnlab.reading import (
+    ATTENTION,
+    AXES_OPTION,
+    DISTANCES,
+    HEADS,
+    WEIGHTS_OPTION,
+    check_axes,
+)
 from attnlab.results import Question
 
 COLUMNS = read_columns(__file__)
@@ -174,6 +181,7 @@ class AnalysisSettings(CorpusTextSettings):
             shown=f"where the model has a loss, and at most {MOST_HEADS_ABLATED} heads",
         ),
     ] = None
+    weights: Annotated[str, WEIGHTS_OPTION] = ATTENTION
     seed: Annotated[int | None, replace(SEED, shown="that of the run, or 0")] = None
     array: Annotated[str | None, Option("Name of the array, in a file of several.")] = None
     axes: Annotated[Sequence[str] | None, AXES_OPTION] = None
@@ -244,6 +252,9 @@ class AnalysisSettings(CorpusTextSettings):
             if getattr(self, name) is not None:
                 msg = f"{source} holds matrices and no model; leave {name} out."
                 raise InputError(msg)
+        if self.weights != ATTENTION:
+            msg = f"{source} holds matrices and no values; leave weights out, or analyze a model."
+            raise InputError(msg)
         if self.labels or self.ablation or self.treebank is not None:
             msg = f"{source} has no tokens, so its heads cannot be labelled; analyze a model."
             raise InputError(msg)

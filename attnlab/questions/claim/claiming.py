@@ -98,7 +98,7 @@ def claim(source: Source, settings: ClaimSettings) -> Result:
     )  # fmt: skip
     model.move_to_named(settings.device, source)
     read = read_sentences(model, texts.texts, texts.origin)
-    reading = prepare(model, read, settings.sites, memory=settings.memory)
+    reading = prepare(model, read, settings.sites, memory=settings.memory, weights=settings.weights)
     named = ((_head(one, reading), one.pattern) for one in settings.claimed)
     # Some may be written in two ways.
     claims = list(dict.fromkeys(named))
@@ -128,10 +128,12 @@ def claim(source: Source, settings: ClaimSettings) -> Result:
             **model.facts,
             **model.history,
             "Texts": f"{len(read)} from {read.origin}",
+            **reading.facts,
         },
         (
             *notes_on_texts(model, texts, {"": read}, settings.sentences, sites),
             *read.dropped,
+            *reading.notes,
             *asked.notes,
             *([] if controls else [WithoutControls()]),
         ),

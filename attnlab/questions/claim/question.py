@@ -36,6 +36,7 @@ from attnlab.evaluation import (
 )
 from attnlab.labels import PHRASES, Pattern, pattern_of
 from attnlab.questions.claim import LISTED
+from attnlab.reading import ATTENTION, WEIGHTS_OPTION
 from attnlab.results import Question
 
 COLUMNS = read_columns(__file__)
@@ -252,6 +253,7 @@ class ClaimSettings(CorpusTextSettings):
     examples: Annotated[
         int, Option("Number of sentences to list for each claim, and against it.", least=0)
     ] = 5
+    weights: Annotated[str, WEIGHTS_OPTION] = ATTENTION
     memory: Annotated[float | None, MEMORY] = None
     seed: Annotated[int, SEED] = 0
 

@@ -56,6 +56,7 @@ from attnlab.questions.align.question import (
     both_named,
 )
 from attnlab.questions.align.word_reading import Chosen, Part, _knows, pairs_of
+from attnlab.reading.capture import capture
 from attnlab.reading.sentences import read_sentences
 
 pytestmark = pytest.mark.usefixtures("no_page")
@@ -80,9 +81,12 @@ def word_of_each_token(text: str, encoded: Any) -> list[int | None]:
 
 
 def links_by_loops(
-    model: Any, both: Any, pair: tuple[str, str], row: str
+    model: Any, both: Any, pair: tuple[str, str], row: str, contributions: Any = None
 ) -> dict[str, set[tuple[int, int]]]:
-    """For every head the source word of each target word with the largest weight, one weight at a time."""
+    """For every head the source word of each target word with the largest weight, one weight at a time.
+
+    Or that with the largest contribution, of layers of these.
+    """
     options = {"return_offsets_mapping": True, "return_special_tokens_mask": True}
     source, target = both.source(pair[0], **options), both.target(text_target=pair[1], **options)
     ids, words = target["input_ids"], word_of_each_token(pair[1], target)
@@ -98,7 +102,7 @@ def links_by_loops(
         )
     keys = word_of_each_token(pair[0], source)
     found: dict[str, set[tuple[int, int]]] = {}
-    for layer, weights in enumerate(out.cross_attentions):
+    for layer, weights in enumerate(contributions or out.cross_attentions):
         for head in range(weights.shape[1]):
             links = found.setdefault(f"{layer}.{head}", set())
             for word in {one for one in words if one is not None}:
@@ -128,17 +132,30 @@ def gold_file(folder: Path, pairs: list[tuple[str, str]]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("row", ["output", "input"])
-@pytest.mark.parametrize("name", ENCODER_DECODERS)
-def test_links_of_every_head_are_those_of_loops(name: str, row: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "row", "weights"),
+    [
+        *((name, row, "attention") for name in ENCODER_DECODERS for row in ("output", "input")),
+        ("marian", "output", "contribution"),
+    ],
+)
+def test_links_of_every_head_are_those_of_loops(
+    name: str, row: str, weights: str, tmp_path: Path
+) -> None:
     model = random_models.ALL[name]().double()
     gold = gold_file(tmp_path, PAIRS)
-    found = align((model, tokenizer()), gold=gold, row=row, **QUICK)
+    found = align((model, tokenizer()), gold=gold, row=row, weights=weights, **QUICK)
     reported = PAIRS[1::2]
     for pair, shown in zip(reported, found.details["pairs"], strict=True):
         assert (" ".join(shown["source"]), " ".join(shown["target"])) == pair
         both = Model(model, tokenizer()).both_tokenizers
-        for head, links in links_by_loops(model, both, pair, row).items():
+        read = None
+        if weights == "contribution":
+            kept = capture(
+                (model, tokenizer()), [pair], sites="cross", weights=weights, keep_matrices=1
+            )
+            read = [matrix[None] for matrix in kept.kept.matrices.values()]
+        for head, links in links_by_loops(model, both, pair, row, read).items():
             assert {tuple(link) for link in shown["links"][head]} == links
 
 
