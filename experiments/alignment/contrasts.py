@@ -111,6 +111,23 @@ def of_alike(systems: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame([{name: chosen[name] for name in names} | worse])
 
 
+def of_weights(systems: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """One row a kind of weights and choice: AER of the chosen heads, and of the best single one.
+
+    Args:
+        systems: the table `systems` of `attnlab align`, by what it read.
+    """
+    rows = []
+    for weights, table in systems.items():
+        by_name = table.drop_duplicates("system").set_index("system")
+        for name in (CHOSEN, CHOICE_NAMES["single"]):
+            # The best single head is not told apart where the chosen set is just that head.
+            row = by_name.loc[name if name in by_name.index else CHOSEN]
+            ends = {end: row[end] for end in ("heads", "aer", "aer_low", "aer_high")}
+            rows.append({"weights": weights, "system": name, **ends})
+    return pd.DataFrame(rows)
+
+
 def of_directions(systems: pd.DataFrame) -> pd.DataFrame:
     """The rows of `systems` of the chosen heads, of those of the other direction, and of both."""
     both = [both_named(how) for how in SYMMETRIZATIONS]

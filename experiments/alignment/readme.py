@@ -25,6 +25,7 @@ FEWEST_MODELS = 3
 LAYERS = (1, 3, 6)
 TABLES = (
     "models", "systems", "heads", "calibration", "contrasts", "generation", "engines", "directions", "alike",
+    "weights",
 )  # fmt: skip
 
 
@@ -55,6 +56,7 @@ def readme(folder: Path) -> str:
         if "directions" in tables
         else None,
         both=list(both_directions(tables["directions"], systems)) if "directions" in tables else [],
+        by_weights=shown_weights(tables["weights"]) if "weights" in tables else None,
         one_direction=one_direction(systems, main["model"]),
         by_looks=by_looks(tables["heads"]),
         alike=by_alike(tables["alike"]) if "alike" in tables else None,
@@ -183,6 +185,18 @@ def shown_engines(engines: pd.DataFrame) -> pd.DataFrame:
             "first head of the last layer": [
                 points(row, "first_head") for row in engines.to_dict("records")
             ],
+        }
+    )
+
+
+def shown_weights(weights: pd.DataFrame) -> pd.DataFrame:
+    """AER by weights and by contributions, a row a model and choice."""
+    return pd.DataFrame(
+        {
+            "model": [model_name(key) for key in weights[MODEL].itertuples(index=False)],
+            "read": weights["weights"],
+            "heads": weights["system"],
+            "AER": [points(row, "aer", sign="") for row in weights.to_dict("records")],
         }
     )
 

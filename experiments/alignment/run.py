@@ -25,8 +25,15 @@ from attnlab.figures import save_figure
 from attnlab.models import Run, choice
 from attnlab.questions.align.aligning import align
 from attnlab.questions.align.question import OF_ENGINES
+from attnlab.reading import ATTENTION, CONTRIBUTION
 from attnlab.results import Result
-from experiments.alignment.contrasts import contrasts, of_alike, of_directions, of_engines
+from experiments.alignment.contrasts import (
+    contrasts,
+    of_alike,
+    of_directions,
+    of_engines,
+    of_weights,
+)
 from experiments.alignment.corpus import TEXTS, Gold, gold_of, write_corpus, write_exchanged
 from experiments.alignment.figure import EMBEDDED, draw_systems
 from experiments.alignment.models import demo_settings, settings_of
@@ -157,6 +164,12 @@ def measured(
     }
     tables["engines"] = of_engines(by_choice)
     tables["alike"] = of_alike(aligned(choose="unsupervised", quick=True).tables["systems"])
+    tables["weights"] = of_weights(
+        {
+            ATTENTION: found.tables["systems"],
+            CONTRIBUTION: aligned(weights=CONTRIBUTION, quick=True).tables["systems"],
+        }
+    )
     if back is not None:
         both = aligned(reverse=str(back.folder), quick=True)
         tables["directions"] = of_directions(both.tables["systems"].rename(columns=PUBLISHED))

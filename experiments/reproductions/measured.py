@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -119,6 +119,19 @@ def separators(results: Path) -> Measured:
     labels = read_table(results / "heads_of_minilm", "labels")
     mass = 100 * labels.loc[labels["layer"].isin(MIDDLE_LAYERS), "mass_on_special"]
     return _minilm(over(mass), ".1f", "%", f"{len(mass)} heads")
+
+
+def contributions_of_special(results: Path) -> Measured:
+    """Share of special tokens in contributions minus their share of the weight, mean of heads."""
+    heads = read_table(results / "contributions", "table")
+    weight, share = (100 * heads[name] for name in ("weight_on_special", "mass_on_special"))
+    measured = _minilm(
+        over(share - weight), "+.1f",
+        f"points ({share.mean():.0f} % of contributions, {weight.mean():.0f} % of weights)",
+        f"{len(heads)} heads",
+    )  # fmt: skip
+    made = "python experiments/contributions/run.py ../shared/data/pud/en.conllu.gz"
+    return replace(measured, folder="contributions", command=made)
 
 
 def sink_share(results: Path) -> Measured:
@@ -381,4 +394,5 @@ MEASURES: Mapping[str, Callable[[Path], Measured]] = {
     "gu small": language_model_sinks,
     "gu growth": language_model_growth,
     "gu share": sink_share,
+    "kobayashi special": contributions_of_special,
 }

@@ -176,6 +176,7 @@ def test_a_model_of_the_embedded_grammar_is_published(small_run: Path, tmp_path:
     assert f"AER is {100 * aer:.1f};" in text.replace("\n", " ")
     assert "nan" not in text
     assert "## What engines can be told of" in text
+    assert "## By contributions" in text
     assert "## Both directions" in text
     assert (out / "systems.svg").exists()
 
