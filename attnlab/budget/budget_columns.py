@@ -89,7 +89,6 @@ FIRST_COLUMNS = (
     MECHANISM.name,
     BUDGET.name,
     STEPS.name,
-    SITES.name,
     VISIBLE_KEYS.name,
     LOSS_CHANGE.name,
     LOSS_GAIN.name,

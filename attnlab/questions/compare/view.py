@@ -78,16 +78,18 @@ def contents(result: Result) -> Contents:
     groups = list(_groups(result))
     known = summary["budget"].dropna().unique()
     # Full attention stands at all sites, also where no mechanism can.
-    replaced = summary.loc[summary["replaced_heads"] > 0, "sites"]
-    sites = sorted(
-        (name for name in replaced.unique() if "," not in name), key=lambda name: name != ALL
-    )
-    for name in sites:
-        where = _HEADS.get(name, f"All heads of the {name}")
+    replaced = summary.loc[summary["replaced_heads"] > 0, "sites"].unique()
+    # The figure of the answer stands first; several sites together have one only there.
+    answered = (_usable(rows)[0]["sites"] for _, _, rows in groups)
+    first = next((str(known.iloc[0]) for known in answered if len(known)), ALL)
+    names = [name for name in replaced if "," not in name or name == first]
+    for name in sorted(names, key=lambda name: name != first):
+        where = _HEADS.get(name, f"All heads of the {_listed(name)}")
         text = f"{where} replaced, what costs least on top, each with its 95 % interval."
         against = result.details.get("against")
         figure = draw_comparison(summary, name, against=against, width=WIDE)
-        figures.append(DrawnFigure(f"mechanisms_{name}", figure, text))
+        file = name.replace(", ", "_")
+        figures.append(DrawnFigure(f"mechanisms_{file}", figure, text))
         if len(known) > 1:
             text = (
                 f"{where} replaced: output error by keys per row; the line joins what nothing that can be "
@@ -95,11 +97,11 @@ def contents(result: Result) -> Contents:
             )
             own = summary[(summary["sites"] == name) & summary["budget"].notna()]
             figure = draw_pareto(own[own["steps"] == 0], width=WIDE)
-            figures.append(DrawnFigure(f"pareto_{name}", figure, text))
+            figures.append(DrawnFigure(f"pareto_{file}", figure, text))
     facts = {
         "Mechanisms": str(summary.loc[summary["replaced_heads"] > 0, "mechanism"].nunique()),
         "Keys per row": ", ".join(dict.fromkeys(str(budget) for budget, _, _ in groups)),
-        "Sites": ", ".join(name for name in sites if name != ALL or len(sites) == 1),
+        "Sites": ", ".join(name for name in replaced if "," not in name and name != ALL) or ALL,
         **{name: str(value) for name, value in result.about.items() if "sentences" in name},
     }
     return Contents(figures, facts)
@@ -117,34 +119,57 @@ def answers(result: Result) -> list[str]:
 
 def legend(result: Result) -> list[str]:
     """What names of mechanisms mean that say it to few."""
-    shown = rows(result)
-    names = " ".join(shown["mechanism"])
+    names = " ".join(rows(result)["mechanism"])
     meanings = {
+        "alone": "other sites keep full attention, so less is lost",
         ORACLE: "chosen from what it replaces",
         MORE_KEYS: "than the budget, on these sentences",
         "sigma": "a band with chosen keys",
         "fixed": "the best pattern of one key",
     }
-    widths = shown["replaced_heads"]
-    fewer = widths[widths > 0].nunique() > 1
-    below = ["rows of fewer sites below"] if fewer else []
-    if against := result.details.get("against"):
-        below.append(f"reference: {against}")
+    against = result.details.get("against")
+    below = [f"reference: {against}"] if against else []
     return below + [f"{name}: {meaning}" for name, meaning in meanings.items() if name in names]
 
 
 def rows(result: Result) -> pd.DataFrame:
-    """Each mechanism at all sites where it can be: those at most heads first, then what costs least."""
+    """Each mechanism at all sites where it can be: those at all chosen sites first, then what costs least.
+
+    Of fewer sites less is lost, so that their names say which.
+    """
     shown = []
     for budget, _, group in _groups(result):
         by = LOSS_CHANGE if LOSS_CHANGE.name in group else ERROR
-        names = [_label(row, budget) for row in group.to_dict("records")]
-        first = -group["replaced_heads"].where(group["mechanism"] != FULL, math.inf)
-        order = group.assign(mechanism=names, first=first, oracle=group["level"] == ORACLE)
-        # Of fewer sites less is lost, so rows are held only against those of the same sites.
-        order = order.sort_values(["oracle", "first", "sites", by.name, ERROR.name], kind="stable")
-        shown.append(order.drop(columns=["first", "oracle"]))
+        whole = _whole(group)
+        names = [
+            ", ".join(filter(None, (_label(row, budget), _alone(row, whole))))
+            for row in group.to_dict("records")
+        ]
+        order = group.assign(
+            mechanism=names,
+            last=group["level"] == ORACLE,
+            then=(group["mechanism"] != FULL).astype(int) + (group["sites"] != whole),
+            fewer=-group["replaced_heads"].where(group["sites"] != whole, 0),
+        )
+        by_cost = ["last", "then", "fewer", "sites", by.name, ERROR.name]
+        order = order.sort_values(by_cost, kind="stable")
+        shown.append(order.drop(columns=["last", "then", "fewer"]))
     return pd.concat(shown, ignore_index=True)
+
+
+def _whole(rows: pd.DataFrame) -> str:
+    """The sites that were chosen, as the column calls them: those of full attention."""
+    return next(iter(rows.loc[rows["mechanism"] == FULL, "sites"]), ALL)
+
+
+def _alone(row: Mapping[Any, Any], whole: str) -> str:
+    """Such as `encoder and decoder alone`; empty where a row is of all chosen sites."""
+    return "" if row["sites"] in {ALL, whole} else f"{_listed(row['sites'])} alone"
+
+
+def _listed(sites: str) -> str:
+    """Such as `encoder and decoder`."""
+    return sites.replace(", ", " and ")
 
 
 def _groups(result: Result) -> Iterator[tuple[int, int, pd.DataFrame]]:
@@ -189,7 +214,8 @@ def answer_of(rows: pd.DataFrame, against: str | None = None) -> list[str]:
     else:
         said = f"costs least loss: {figure}" if several else f"changes the loss by {figure}"
         said += " a token"
-    lead = f"At {counted(int(row['budget']), 'key')} per row{tuned}, {row['mechanism']} {said}."
+    name = " in ".join(filter(None, (row["mechanism"], _alone(row, _whole(rows)))))
+    lead = f"At {counted(int(row['budget']), 'key')} per row{tuned}, {name} {said}."
     details = (
         *_standing(row, known, alike),
         *_bleu(row, rows),
@@ -304,9 +330,14 @@ def _learned_by(settings: Iterable[str]) -> list[str]:
 
 
 def _usable(rows: pd.DataFrame) -> tuple[pd.DataFrame, Estimate]:
-    """The rows of what can be used at the budget in as many heads as any, and by what they are compared."""
-    widest = rows["replaced_heads"] == rows["replaced_heads"].max()
-    known = rows[widest & (rows["level"] != ORACLE) & (rows["replaced_heads"] > 0)]
+    """The rows of what can be used at the budget at the same sites, and by what they are compared.
+
+    Those are all chosen sites or, where nothing can be at all of them, those of the most heads.
+    """
+    known = rows[(rows["level"] != ORACLE) & (rows["replaced_heads"] > 0)]
+    everywhere = known[known["sites"] == _whole(rows)]
+    widest = known.nlargest(1, "replaced_heads") if everywhere.empty else everywhere
+    known = known[known["sites"].isin(widest["sites"])]
     known = _fitting(known, int(rows["budget"].iloc[0]))
     return known, LOSS_CHANGE if LOSS_CHANGE.name in known else ERROR
 

@@ -320,7 +320,7 @@ def test_a_plan_that_does_not_fit_is_refused_before_anything_is_measured(
 
 def mechanism(name: str, level: str, loss: float, heads: int = 8, **more: Any) -> dict[str, Any]:
     return {
-        "mechanism": name, "level": level, "budget": 5, "steps": 0, "replaced_heads": heads,
+        "mechanism": name, "level": level, "budget": 5, "steps": 0, "replaced_heads": heads, "sites": "all",
         "visible_keys": 4.5, "loss_change": loss, "loss_change_low": 0.0,
         "loss_change_high": 1.0, "output_error": 0.2, "output_error_low": 0.1,
         "output_error_high": 0.3,
@@ -330,8 +330,9 @@ def mechanism(name: str, level: str, loss: float, heads: int = 8, **more: Any) -
 def test_the_answer_names_the_cheapest_that_can_be_used_everywhere() -> None:
     rows = [
         mechanism("full", "", 0.0, heads=0), mechanism("top-k", "oracle", 0.1),
-        mechanism("bigbird", "calibrated", 0.2, heads=4), mechanism("band", "calibrated", 0.4),
-        mechanism("linear", "calibrated", 0.5), mechanism("wide.json", "", 0.01, visible_keys=6.0),
+        mechanism("bigbird", "calibrated", 0.2, heads=4, sites="encoder"),
+        mechanism("band", "calibrated", 0.4), mechanism("linear", "calibrated", 0.5),
+        mechanism("wide.json", "", 0.01, visible_keys=6.0),
     ]  # fmt: skip
     assert answer_of(pd.DataFrame(rows)) == [
         "At 5 keys per row, band costs least loss: +0.4 [0.0, +1.0] a token.",
@@ -363,7 +364,7 @@ def test_a_plan_may_see_as_many_keys_as_a_mechanism_that_was_set_for_the_budget(
     (table,) = Result("compare", "", {"summary": rows}, {}, (), {}).terminal()
     assert [row[0] for row in table.rows] == [
         "full", "more.json (more keys)", "as.json (more keys)", "band (more keys)",
-        "bigbird (more keys)", "top-k (oracle)",
+        "bigbird (more keys), cross alone", "top-k (oracle)",
     ]  # fmt: skip
     answer, details = table.answers
     assert answer.startswith("At 5 keys per row, as.json costs least loss: +0.2")
@@ -382,6 +383,38 @@ def test_a_plan_may_see_as_many_keys_as_a_mechanism_that_was_set_for_the_budget(
         alone.assign(mass_fraction=0.5, mass_fraction_low=0.4, mass_fraction_high=0.6)
     )
     assert [one.get_title(loc="left") for one in drawn.axes] == ["all", "", ""]
+
+
+def test_what_is_at_fewer_sites_says_so_and_is_held_against_its_like() -> None:
+    parts = [("encoder", 4, 0.1), ("encoder, cross", 8, 0.3), ("encoder, decoder", 8, 0.2)]
+    fewer = [
+        mechanism(name, "calibrated", loss, heads, sites=sites)
+        for name, (sites, heads, loss) in zip(
+            ("bigbird", "linformer", "strided"), parts, strict=True
+        )
+    ]
+    full = mechanism("full", "", 0.0, heads=0, budget=None)
+    everywhere = [mechanism("band", "calibrated", 0.4), mechanism("linear", "calibrated", 0.5)]
+    for rows, named, said in (
+        ([full, *fewer, *everywhere], ["band", "linear"], "band costs least loss"),
+        ([full, *fewer], [], "linformer in encoder and cross alone changes the loss by"),
+    ):
+        table = pd.DataFrame(rows).astype({"budget": "Int64"}).assign(
+            mass_fraction=0.5, mass_fraction_low=0.4, mass_fraction_high=0.6
+        )  # fmt: skip
+        result = Result("compare", "", {"summary": table}, {}, (), {"budgets": [5]})
+        (shown,) = result.terminal()
+        assert [row[0] for row in shown.rows] == [
+            "full", *named, "linformer, encoder and cross alone", "strided, encoder and decoder alone",
+            "bigbird, encoder alone",
+        ]  # fmt: skip
+        assert "sites" not in shown.headings
+        assert shown.answers[0].startswith(f"At 5 keys per row, {said}")
+        first = result.contents().figures[0]
+        assert first.name == ("mechanisms_all" if named else "mechanisms_encoder_cross")
+        bold = [one.get_text() for one in first.figure.axes[0].get_yticklabels()
+                if one.get_fontweight() == "bold"]  # fmt: skip
+        assert bold == [named[0] if named else "linformer"], "the ring is that of the sentence"
 
 
 def test_what_attends_like_the_best_is_named_beside_it_and_is_no_second() -> None:
