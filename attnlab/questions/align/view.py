@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from attnlab.alignment import ENGINE_ROW, MARIAN_LAYER
-from attnlab.core import Column, Estimate, counted, rounded
+from attnlab.core import Column, Estimate, chance_in_words, counted, rounded
 from attnlab.figures import INK, PAGE, WIDE, blank, check_table, colour, style
 from attnlab.labels import AER
 from attnlab.questions.align.pair_figure import UNSEEN, draw_pair
@@ -20,7 +20,6 @@ from attnlab.questions.align.question import (
     AER_CHANGE,
     CALIBRATION,
     CHOSEN,
-    DIAGONAL,
     HEADS,
     ROWS,
     START_CHANGE,
@@ -52,7 +51,7 @@ def contents(result: Result) -> Contents:
 
 
 def answers(result: Result) -> Iterator[str]:
-    """Which heads align best, how well, and whether better than those that engines take by default."""
+    """Which heads align best, how well, and beside engines' defaults and what reads no attention."""
     systems, details = result.systems, result.details
     plural, chosen = len(details["chosen"]) > 1, _row_of(systems, CHOSEN)
     heads = f"{_capital(_named(details['chosen']))}, {_READ[details['row']]},"
@@ -60,7 +59,8 @@ def answers(result: Result) -> Iterator[str]:
         if _is_known(systems, estimate):
             score = f"{estimate.column.heading} {estimate.shown(chosen)}"
             beside = _beside_default(systems, estimate, change)
-            yield f"{heads} {'have' if plural else 'has'} {score}{beside}."
+            others = _beside_others(systems, estimate, change)
+            yield f"{heads} {'have' if plural else 'has'} {score}{beside}{others}."
             break
     else:
         pairs = counted(int(chosen["pairs"]), "pair")
@@ -68,8 +68,6 @@ def answers(result: Result) -> Iterator[str]:
             f"{heads} {'give' if plural else 'gives'} {counted(int(chosen['links_given']), 'link')} in "
             f"{pairs}; without gold links nothing says how good these links are."
         )
-    if (systems["system"] == DIAGONAL).any() and _row_of(systems, DIAGONAL)[AER_CHANGE.high] < 0:
-        yield f"The {DIAGONAL}, which reads no attention, aligns better."
 
 
 def _row_of(systems: pd.DataFrame, name: str) -> dict[Any, Any]:
@@ -80,17 +78,37 @@ def _is_known(table: pd.DataFrame, estimate: Estimate) -> bool:
     return estimate.name in table and bool(table[estimate.name].notna().any())
 
 
+def _best(systems: pd.DataFrame, estimate: Estimate) -> dict[Any, Any] | None:
+    """The row of the lowest error; None where none is known."""
+    known = systems[systems[estimate.name].notna()].sort_values(estimate.name, kind="stable")
+    return None if known.empty else known.iloc[0].to_dict()
+
+
 def _beside_default(systems: pd.DataFrame, estimate: Estimate, change: Estimate) -> str:
     """How the chosen heads do beside the best ones that engines take; empty where these are not known."""
-    defaults = systems[(systems["system_kind"] == "default") & systems[estimate.name].notna()]
-    if defaults.empty:
+    default = _best(systems[systems["system_kind"] == "default"], estimate)
+    if default is None:
         return ""
-    default = defaults.sort_values(estimate.name, kind="stable").iloc[0].to_dict()
     low, high = change.ends(default)
     if isnan(low):
         return f", of too few pairs to tell from what engines take by default ({default['system']})"
     beside = "better" if low > 0 else "worse" if high < 0 else "no better beyond chance"
     return f", {beside} than what engines take by default ({default['system']})"
+
+
+def _beside_others(systems: pd.DataFrame, estimate: Estimate, change: Estimate) -> str:
+    """By how much the best that reads no attention differs from the chosen heads; empty where none is."""
+    without_heads = (systems["system_kind"] == "baseline") & (systems["heads"] == "")
+    other = _best(systems[without_heads], estimate)
+    if other is None:
+        return ""
+    is_better = other[change.name] < 0
+    by = change.shown(change.reversed(other) if is_better else other)
+    chance = chance_in_words(*change.ends(other))
+    return (
+        f"; the {other['system']}, which reads no attention, is {'better' if is_better else 'worse'} by "
+        f"{by}{chance}"
+    )
 
 
 def _named(heads: list[list[int]]) -> str:

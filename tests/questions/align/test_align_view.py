@@ -46,7 +46,8 @@ def with_interval(result: Result, low: float, high: float) -> Result:
 def test_the_answer_names_the_heads_their_score_and_the_best_default() -> None:
     assert answer_of(alignment()) == (
         "Head 0.2, read one step later, has AER 0.310 [0.290, 0.330], better than what engines take by "
-        "default (first head of the last layer)."
+        "default (first head of the last layer); the statistical aligner, which reads no attention, is "
+        "better by 0.020 [-0.030, 0.070], an interval that includes 0."
     )
     several = answer_of(alignment(chosen=[(0, 2), (1, 1), (2, 3)], row="output"))
     assert several.startswith(
@@ -80,13 +81,22 @@ def test_of_few_pairs_there_is_no_interval() -> None:
     assert "nan" not in said
 
 
-def test_a_diagonal_that_aligns_better_is_told() -> None:
-    found = alignment()
+def test_the_best_that_reads_no_attention_is_told_with_the_difference() -> None:
+    found = alignment(aer=0.2)
+    assert "the statistical aligner, which reads no attention, is worse by 0.090" in answer_of(
+        found
+    )
     diagonal = found.systems["system"] == "diagonal"
-    for high, told in ((-0.001, 2), (0.001, 1), (math.nan, 1)):
-        found.systems.loc[diagonal, AER_CHANGE.high] = high
-        assert len(found.answers) == told
-        assert ("The diagonal, which reads no attention" in found.answers[-1]) is (told == 2)
+    found.systems.loc[diagonal, ["aer", *(column.name for column in AER_CHANGE)]] = [
+        0.15, -0.05, -0.08, -0.02, 0.01
+    ]  # fmt: skip
+    assert answer_of(found).endswith(
+        "; the diagonal, which reads no attention, is better by 0.050 [0.020, 0.080]."
+    )
+    alone = found.systems[~found.systems["system_kind"].eq("baseline")]
+    assert "reads no attention" not in answer_of(
+        replace(found, tables={**found.tables, "systems": alone})
+    )
 
 
 def test_without_gold_links_no_score_is_said() -> None:
