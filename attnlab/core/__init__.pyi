@@ -150,6 +150,7 @@ from .signals import noting_written as noting_written
 from .signals import repeated as repeated
 from .signals import stopped_by_signals as stopped_by_signals
 from .terminal import Terminal as Terminal
+from .terminal import fold_headings as fold_headings
 from .terminal import is_terminal as is_terminal
 from .terminal import new_table as new_table
 from .terminal import print_prose as print_prose

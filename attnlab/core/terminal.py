@@ -74,12 +74,9 @@ def print_table(table: Drawn, legend: str | None = None) -> None:
         table: with its title and caption.
         legend: what its columns mean, below the caption.
     """
-    console, whole = Terminal(), [column for column in table.columns if column.no_wrap]
+    console = Terminal()
     if _width(table) > console.width:
-        for column in whole:
-            words = str(column.header).split(" ")
-            widest = _widest((*words, *column.cells))
-            column.header = "\n".join(textwrap.wrap(str(column.header), widest))
+        fold_headings(table)
     # Beside a narrow table, text would be wrapped to its width.
     title, caption = table.title, table.caption
     table.title = table.caption = None
@@ -91,6 +88,16 @@ def print_table(table: Drawn, legend: str | None = None) -> None:
         Terminal().print(caption, style="table.caption", highlight=False)
     if legend is not None:
         Terminal().print(f"\n{legend}", style="dim", highlight=False)
+
+
+def fold_headings(table: Drawn) -> int:
+    """Breaks headings between words so that they are no wider than their cells; the width that is left."""
+    for column in table.columns:
+        if column.no_wrap:
+            words = str(column.header).split()
+            widest = _widest((*words, *column.cells))
+            column.header = "\n".join(textwrap.wrap(str(column.header), widest))
+    return _width(table)
 
 
 def _width(table: Drawn) -> int:

@@ -1,17 +1,21 @@
 """A table of a result on a terminal: as its command prints it, and `Result.show`."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
+from rich.table import Table as Drawn
 
 from attnlab.core import (
     HEAD_COLUMNS,
     Column,
     Estimate,
+    Terminal,
     counted,
+    fold_headings,
+    is_terminal,
     new_table,
     print_prose,
     print_table,
@@ -47,6 +51,7 @@ class TerminalTable:
         columns: what is declared of its columns, where that is known.
         marked: what the mark behind a figure says; empty without marks.
         words: what else is said of the cells, as the last part of the legend.
+        leading: heading of the figure with its interval.
     """
 
     headings: tuple[str, ...]
@@ -61,6 +66,7 @@ class TerminalTable:
     columns: tuple[Column, ...] = ()
     marked: str = ""
     words: str = ""
+    leading: str = ""
 
 
 def rows_shown(
@@ -121,7 +127,6 @@ def first_rows(
         if (name := f"{one.name}_{ending}") in frame and frame[name].notna().any()
     }
     marked = "; ".join(sorted(tested))
-    explained = [column.brief for column, _, _ in shown if column.digits is not None]
     more = len(frame) - len(rows)
     return TerminalTable(
         tuple(_heading(column) for column, _, _ in shown),
@@ -131,13 +136,19 @@ def first_rows(
             _heading(column) for column, _, numeric in shown if not numeric and column != HEAD_NAME
         ),
         caption=f"and {counted(more, 'more row')} in {file}" if more else None,
-        legend="; ".join([*explained, *legend, *([marked] if marked else [])]) + "."
-        if explained or legend or marked
-        else None,
+        legend=_legend([column for column, _, _ in shown], "; ".join(legend), marked),
         columns=tuple(column for column, _, _ in shown),
         marked=marked,
         words="; ".join(legend),
+        leading=next((_heading(column) for column, _, _ in shown if column.name == leading), ""),
     )
+
+
+def _legend(columns: Iterable[Column], words: str, marked: str) -> str | None:
+    """What the figures of a table mean, and what else there is to say of it."""
+    explained = [column.brief for column in columns if column.digits is not None]
+    parts = [part for part in (*explained, words, marked) if part]
+    return f"{'; '.join(parts)}." if parts else None
 
 
 def _heading(column: Column) -> str:
@@ -186,15 +197,48 @@ def _estimated(estimate: Estimate, row: Mapping[Any, Any], *, ends: bool) -> str
 
 
 def print_shown(table: TerminalTable) -> None:
-    """A table of a result on standard output."""
+    """A table of a result on standard output; on a terminal without the columns that it is too narrow for."""
     for answer in table.answers:
         print_prose(answer)
+    if table.answers:
+        print_prose("")
+    if is_terminal():
+        table = narrowed(table, Terminal().width)
+    print_table(_drawn(table), table.legend)
+
+
+def narrowed(table: TerminalTable, width: int) -> TerminalTable:
+    """The table without its last columns that do not fit, but for the first one and the leading figure.
+
+    The caption names them.
+    """
+    left_out: list[str] = []
+    while len(table.headings) > 2 and fold_headings(_drawn(table)) > width:
+        at = max(n for n, name in enumerate(table.headings) if n and name != table.leading)
+        left_out.insert(0, table.headings[at].replace("\n", " "))
+        table = _without(table, at)
+    if not left_out:
+        return table
+    said = f"left out at this width: {', '.join(left_out)}; a file or a pipe gets all"
+    return replace(table, caption="\n".join(filter(None, (table.caption, said))))
+
+
+def _without(table: TerminalTable, at: int) -> TerminalTable:
+    columns = table.columns[:at] + table.columns[at + 1 :]
+    return replace(
+        table,
+        headings=table.headings[:at] + table.headings[at + 1 :],
+        rows=tuple(row[:at] + row[at + 1 :] for row in table.rows),
+        columns=columns,
+        legend=_legend(columns, table.words, table.marked) if columns else table.legend,
+    )
+
+
+def _drawn(table: TerminalTable) -> Drawn:
     drawn = new_table(
         *table.headings, numbers=table.numbers, prose=table.prose, title=table.title,
         caption=table.caption, gap=table.gap,
     )  # fmt: skip
     for row in table.rows:
         drawn.add_row(*row)
-    if table.answers:
-        print_prose("")
-    print_table(drawn, table.legend)
+    return drawn

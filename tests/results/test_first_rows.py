@@ -6,6 +6,7 @@ import pandas as pd
 
 from attnlab.core import BLEU_CHANGE, HEAD, HEAD_COUNT, LOSS_CHANGE, Column
 from attnlab.results import first_rows, readable
+from attnlab.results.terminal_tables import narrowed
 
 SHAPE = Column("shape", "shape", "The family. Of matrices.")
 COLUMNS = [HEAD[-1], SHAPE, HEAD_COUNT, LOSS_CHANGE.column, BLEU_CHANGE.column]
@@ -107,3 +108,15 @@ def test_figures_above_controls_have_a_mark_that_says_so() -> None:
     assert shown.rows[0][-1] == "+0.123* [+0.083, +0.163]"
     assert shown.rows[1][-1] == "-0.500  [-0.540, -0.460]"
     assert str(shown.legend).endswith("* above controls, by however little.")
+
+
+def test_a_narrow_terminal_leaves_out_the_last_columns_whole() -> None:
+    both = frame().assign(bleu_change=-2.0, bleu_change_low=-2.5, bleu_change_high=-1.5)
+    table = first_rows(both, COLUMNS, file="heads.csv", leading="bleu_change")
+    assert narrowed(table, 80) == table
+    few = narrowed(table, 40)
+    assert few.headings == ("head", "shape", "BLEU"), "the figure with its interval stays"
+    assert few.caption == "left out at this width: loss; a file or a pipe gets all"
+    assert [row[-1] for row in few.rows] == [row[-1] for row in table.rows]
+    assert "loss:" not in str(few.legend)
+    assert narrowed(table, 10).headings == ("head", "BLEU")
