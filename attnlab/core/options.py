@@ -176,12 +176,7 @@ class OptionField:
 
     @property
     def takes_texts(self) -> bool:
-        """Whether it can be a sequence of texts or of pairs of them."""
-        return any(tuple[str, str] in _inner_kinds(kind) for kind in self.kinds())
-
-    @property
-    def holds_texts(self) -> bool:
-        """Whether texts of the user can stand in it, which a result names by number alone."""
+        """Whether it can be a sequence of texts or of pairs, which a result names by number alone."""
         inner = [part for kind in self.kinds() for part in _inner_kinds(kind)]
         return tuple[str, str] in inner or tuple[Any, Any] in inner
 
@@ -300,7 +295,7 @@ def words_typed(settings: Settings) -> list[str] | None:
         if not field.is_given(value):
             continue
         several = isinstance(value, Sequence) and not isinstance(value, str)
-        if several and field.holds_texts:
+        if several and field.takes_texts:
             return None
         if several and option.read is not None:
             value, several = ",".join(map(str, value)) or option.none, False

@@ -53,7 +53,7 @@ def call_of(question: str, source: object, settings: Settings) -> dict[str, Any]
         "options": {
             # Texts may be private, and a result is handed on.
             field.name: _plain(
-                field.labelled(given[field.name]), 0 if field.holds_texts else _MOST_LISTED
+                field.labelled(given[field.name]), 0 if field.takes_texts else _MOST_LISTED
             )
             for field in fields
             if field.name in given
