@@ -90,7 +90,10 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_HOMES[name]), name)
     questions = import_module("attnlab.results.question").questions()
     if name not in questions:
-        msg = f"module 'attnlab' has no attribute {name!r}"
+        core = import_module("attnlab.core")
+        ours = core.our_name(name) or core.nearest(name, __all__)
+        hint = f"; see attnlab.{ours}" if ours else ""
+        msg = f"module 'attnlab' has no attribute {name!r}{hint}"
         raise AttributeError(msg)
     return questions[name].verb
 

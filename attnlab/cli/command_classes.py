@@ -27,6 +27,7 @@ from attnlab.core import (
     expand_user,
     noting_written,
     one_of_several,
+    our_name,
     stopped_by_signals,
 )
 from attnlab.results import Listed
@@ -255,6 +256,16 @@ def _interruption_message(written: list[Path]) -> str:
 
 class Group(_PlainHelp, TyperGroup):
     """A group of commands; `help`, `help COMMAND` and `version` do what the options of these names do."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the first word names; a word of another library is answered with ours."""
+        try:
+            return super().resolve_command(ctx, args)
+        except Exception as error:
+            ours = our_name(args[0])
+            if ours in self.commands:
+                error.message = f"No such command '{args[0]}'; see: attnlab {ours} --help"  # type: ignore[attr-defined]
+            raise
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Reads the words up to the command."""

@@ -5,6 +5,7 @@ from .addresses import UNKNOWN_SITE as UNKNOWN_SITE
 from .addresses import Head as Head
 from .addresses import Side as Side
 from .addresses import Site as Site
+from .addresses import address_of as address_of
 from .addresses import check_site_names as check_site_names
 from .addresses import layer_name as layer_name
 from .addresses import layers_in_words as layers_in_words
@@ -124,6 +125,7 @@ from .options import check_value as check_value
 from .options import option_fields as option_fields
 from .options import options_of as options_of
 from .options import words_typed as words_typed
+from .other_names import our_name as our_name
 from .pretrained import MECHANISM_NAME as MECHANISM_NAME
 from .pretrained import READ_WITH_PLAN as READ_WITH_PLAN
 from .pretrained import model_on_meta as model_on_meta

@@ -37,6 +37,23 @@ class Head(NamedTuple):
         return f"{layer_name(self.site, self.layer)}.{self.head}"
 
 
+def address_of(name: object, known: Iterable[str]) -> str:
+    """The address that is meant by one with or without its site; one that is not known as it is written.
+
+    >>> address_of("1.2", ["encoder.1.2"]), address_of((1, 2), ["decoder.1.2"]), address_of("1.2", [])
+    ('encoder.1.2', 'decoder.1.2', '1.2')
+
+    Raises:
+        InputError: several sites have it.
+    """
+    address = ".".join(map(str, name)) if isinstance(name, tuple) else str(name)
+    meant = [one for one in dict.fromkeys(known) if one.partition(".")[2] == address]
+    if len(meant) > 1:
+        msg = f"There are several heads {address}; write one of: {', '.join(meant)}."
+        raise InputError(msg)
+    return meant[0] if meant else address
+
+
 def layer_name(site: str, layer: int) -> str:
     """The address of a layer, such as `encoder.0`."""
     return f"{site}.{layer}"

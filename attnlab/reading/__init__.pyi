@@ -7,12 +7,14 @@ from .calling import GREEDY as GREEDY
 from .calling import forward as forward
 from .calling import inputs_of as inputs_of
 from .calling import without_cache as without_cache
+from .capture import Capture as Capture
 from .coverage import Consumer as Consumer
 from .coverage import Coverage as Coverage
 from .hooks import find as find
 from .hooks import ready_to_show as ready_to_show
 from .keeping import KeptMatrices as KeptMatrices
 from .keeping import MatrixKeeper as MatrixKeeper
+from .keeping import kept_weights as kept_weights
 from .keeping import load_kept_matrices as load_kept_matrices
 from .matrix_axes import AXES_OPTION as AXES_OPTION
 from .matrix_axes import AxesTaken as AxesTaken

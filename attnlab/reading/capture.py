@@ -17,6 +17,7 @@ from attnlab.core import (
     Note,
     ShortRepr,
     Site,
+    address_of,
     briefly,
     check_value,
     layer_name,
@@ -64,15 +65,17 @@ class Capture(ShortRepr):
     def __getitem__(self, name: str | tuple[Site, int]) -> list[Float[Tensor, "*head query key"]]:
         """Kept matrices by sentence, of a layer, `decoder.3` or `("decoder", 3)`, or a head, `decoder.3.1`.
 
+        Where one site has it, the site can be left out: `3.1`.
+
         Raises:
-            InputError: no matrices of it were kept.
+            InputError: no matrices of it were kept, or of several sites.
         """
-        wanted = name if isinstance(name, str) else ".".join(map(str, name))
         kept = self.kept.matrices.items()
+        layers = dict.fromkeys(layer_name(*at[1:]) for at, _ in kept)
+        wanted = address_of(name, [*layers, *self.kept.names])
         found = [matrix for at, matrix in kept if layer_name(*at[1:]) == wanted]
         found += self.kept.of_head(wanted).values()
         if not found:
-            layers = dict.fromkeys(layer_name(*at[1:]) for at, _ in kept)
             there = f"there are {', '.join(layers)}" if layers else "set keep_matrices higher"
             msg = f"No matrices of {briefly(wanted)} were kept; {there}."
             raise InputError(msg)

@@ -88,6 +88,12 @@ class KeptMatrices(ShortRepr):
             chosen=(number,),
         )
 
+    @property
+    def names(self) -> list[str]:
+        """Addresses of the heads, each once."""
+        numbers = {at[1:]: self.heads or range(len(one)) for at, one in self.matrices.items()}
+        return [f"{layer_name(*at)}.{head}" for at, heads in numbers.items() for head in heads]
+
     def of_head(self, name: str) -> dict[int, Float[Tensor, "query key"]]:
         """The matrices of a head, such as `decoder.3.1`, by sentence."""
         layer, _, head = name.rpartition(".")
@@ -138,6 +144,35 @@ def _chosen_first(sentences: Iterable[int], chosen: Sequence[int]) -> tuple[int,
 def _ordered(matrices: Mapping[Key, Tensor]) -> dict[Key, Tensor]:
     """Matrices sorted by sentence, site and layer, sites in the order that data flows."""
     return dict(sorted(matrices.items(), key=lambda m: (m[0][0], site_order(m[0][1]), m[0][2])))
+
+
+def kept_weights(weights: Sequence[Tensor], tokens: object) -> KeptMatrices:
+    """The weights of one text that a model returned, a tensor a layer, with its tokens.
+
+    Args:
+        weights: `[1 head query key]` or `[head query key]` each.
+        tokens: as the tokenizer writes them, or those of queries and of keys.
+
+    Raises:
+        InputError: they are of several texts, of other tokens, or no weights.
+    """
+    sides = tokens if isinstance(tokens, tuple) else (tokens, tokens)
+    if len(sides) != 2 or not all(isinstance(side, list) and side for side in sides):
+        msg = (
+            "Attention weights are shown with their tokens, a list: attnlab.show(output.attentions, "
+            "tokenizer.convert_ids_to_tokens(ids[0]))."
+        )
+        raise InputError(msg)
+    matrices: dict[Key, Tensor] = {}
+    at = {(0, UNKNOWN_SITE): tuple([str(token) for token in side] for side in sides)}
+    for layer, given in enumerate(weights):
+        if given.ndim == 4 and len(given) != 1:
+            msg = f"The weights are of {len(given)} texts; give those of one, [one[:1] for one in weights]."
+            raise InputError(msg)
+        matrix = given.detach().cpu().float()
+        matrices[0, UNKNOWN_SITE, layer] = matrix[0] if given.ndim == 4 else matrix
+        _check((0, UNKNOWN_SITE, layer), matrices[0, UNKNOWN_SITE, layer], at, {})
+    return KeptMatrices(matrices, at)
 
 
 def holds_kept_matrices(path: str | Path) -> bool:

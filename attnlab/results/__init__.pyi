@@ -53,6 +53,7 @@ from .records import older_results as older_results
 from .records import write_record as write_record
 from .report import write_report as write_report
 from .result import Result as Result
+from .result import drawn_table as drawn_table
 from .result_files import PAGE as PAGE
 from .result_files import PARETO_FIGURE as PARETO_FIGURE
 from .result_files import STUDY as STUDY

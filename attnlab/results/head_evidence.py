@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from attnlab.core import HEAD_COLUMNS, Head, InputError, briefly
+from attnlab.core import HEAD_COLUMNS, Head, InputError, address_of, briefly
 from attnlab.results.export import head_names
 
 
@@ -45,19 +45,20 @@ def evidence_of(tables: Mapping[str, pd.DataFrame], head: str | Head) -> HeadEvi
     """The rows of a head in all tables that have heads.
 
     Raises:
-        InputError: there is no such head.
+        InputError: there is no such head, or at several sites.
     """
-    name = str(head)
     of_heads = {key: rows for key, rows in tables.items() if set(HEAD_COLUMNS) <= set(rows)}
     names = {key: pd.Series(head_names(rows), rows.index) for key, rows in of_heads.items()}
+    known = [*dict.fromkeys(one for rows in names.values() for one in rows)]
+    name = address_of(head, known)
     found = {
         key: rows[names[key] == name].reset_index(drop=True)
         for key, rows in of_heads.items()
         if (names[key] == name).any()
     }
     if not found:
-        known = [*dict.fromkeys(one for rows in names.values() for one in rows)]
         there = f"its heads are {known[0]} to {known[-1]}" if known else "it has no rows of heads"
+        there += f"; its tables are attributes, as in result.{next(iter(tables))}"
         msg = f"The result has no head {briefly(name)}; {there}."
         raise InputError(msg)
     return HeadEvidence(name, found)

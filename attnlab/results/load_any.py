@@ -12,7 +12,9 @@ from attnlab.reading import load_arrays
 from attnlab.results.result import Result
 
 
-def load(source: Source) -> Model | Result | AttentionPlan | dict[str, Tensor]:
+def load(
+    source: Source, tokenizer: object = None
+) -> Model | Result | AttentionPlan | dict[str, Tensor]:
     """What stands at a path, or behind the name of a model on the hub.
 
     A model comes with its tokenizer, as every question takes it; one of a run is a `Run`, which translates.
@@ -21,11 +23,14 @@ def load(source: Source) -> Model | Result | AttentionPlan | dict[str, Tensor]:
         source: a run; the folder of a result, such as `runs/demo/analysis`; a plan file (.json); a file of
             matrices (.npz, .npy, .safetensors), of which the arrays of layers by name are returned (of one
             array: under ""); a transformers model, by folder or name; or a pair (model, tokenizer).
+        tokenizer: of a model that is not in a pair with it.
 
     Raises:
         InputError: it is none of these, or damaged.
         AttnlabError: it is a run that holds no trained model yet.
     """
+    if tokenizer is not None:
+        return model_of((source, tokenizer))
     if not isinstance(source, str | Path):
         return model_of(source)
     path = Path(source)

@@ -110,10 +110,10 @@ class Result:
         raise AttributeError(msg)
 
     def __getitem__(self, head: str | Head) -> HeadEvidence:
-        """The rows of a head, such as `encoder.0.2`, in all tables.
+        """The rows of a head, such as `encoder.0.2`, or `0.2` where one site has it, in all tables.
 
         Raises:
-            InputError: there is no such head.
+            InputError: there is no such head, or at several sites.
         """
         return evidence_of(self.tables, head)
 
@@ -295,8 +295,15 @@ class Result:
         )
         return replace(rows, answers=self.answers)
 
-    def show(self) -> None:
-        """Prints what its command prints: its answers, tables and notes."""
+    def show(self, head: str | Head | None = None) -> None:
+        """Prints what its command prints, its answers, tables and notes, or the rows of one head.
+
+        Raises:
+            InputError: there is no such head, or at several sites.
+        """
+        if head is not None:
+            print(self[head])  # noqa: T201
+            return
         for table in self.terminal():
             print_shown(table)
         for note in self.notes:
@@ -375,3 +382,18 @@ class Result:
         arrays = [f"- `{name}`: {meaning}" for name, meaning in self.asked.arrays.items()]
         array_lines = [f"## {ARRAYS}", "", *arrays, ""] if arrays else []
         return "\n".join([f"# {self.title}", "", *notes, *tables, *array_lines])
+
+
+def drawn_table(given: pd.DataFrame | Result, name: str) -> pd.DataFrame:
+    """The table that a figure is drawn from: the one of that name where a result is given.
+
+    Raises:
+        InputError: the result has none of that name.
+    """
+    if not isinstance(given, Result):
+        return given
+    if name not in given.tables:
+        there = ", ".join(given.tables)
+        msg = f"The figure is drawn from the table {name}; this result of {given.question} has: {there}."
+        raise InputError(msg)
+    return given.tables[name]

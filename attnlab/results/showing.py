@@ -4,15 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import cast
+from typing import TypeGuard, cast
 
 import torch
 from markupsafe import Markup
+from torch import Tensor
 
 from attnlab.core import (
     AttnlabError,
     Head,
     InputError,
+    address_of,
     briefly,
     check_value,
     counted,
@@ -28,11 +30,13 @@ from attnlab.reading import (
     TOLERANCES,
     WEIGHTS_OPTION,
     Audio,
+    Capture,
     ContributionsRead,
     KeptMatrices,
     Observed,
     Sentences,
     Text,
+    kept_weights,
     lowered,
     matrices_of_text,
     observe,
@@ -40,7 +44,7 @@ from attnlab.reading import (
     sentences_of,
     translated,
 )
-from attnlab.results.page.kept_sentences import kept_viewer, plain_heads
+from attnlab.results.page.kept_sentences import kept_viewer, plain_heads, sentence_text
 from attnlab.results.page.rendering import (
     Overview,
     StoredVectors,
@@ -95,8 +99,8 @@ class HeadViewer:
 
 
 def show(
-    source: Source | Result,
-    text: Text | tuple[Audio, str] | None = None,
+    source: Source | Result | Capture | Sequence[Tensor],
+    text: Text | tuple[Audio, str] | list[str] | tuple[list[str], list[str]] | None = None,
     other: str | None = None,
     *,
     head: str | Head | None = None,
@@ -112,13 +116,16 @@ def show(
     Args:
         source: a run or its folder, a transformers folder, the name of a model on the hub, what
             `attnlab.load` returned, a pair (model, tokenizer), or a result of `analyze` with kept matrices
-            or its folder.
+            or its folder, or a capture with them; or the weights of one text that a model returned, a
+            tensor a layer.
         text: a text, or a pair: (text, translation) for an encoder-decoder, (audio, transcript) for
             Whisper, two sentences for a model of one stack whose tokenizer has a form for them. Without a
-            translation an encoder-decoder reads its own greedy one.
+            translation an encoder-decoder reads its own greedy one. Of weights the list of tokens, or
+            (those of queries, those of keys).
         other: the second of a pair, in place of a pair as `text`.
         head: the one to begin with, such as `encoder.0.3`; without it all of them.
-        sentence: of an analysis, the number of the kept sentence to begin with, from 0; None: the first.
+        sentence: of an analysis or a capture, the number of the kept sentence to begin with, from 0; None:
+            the first.
         device: the name of a device; None: a GPU if there is one and the model is read here.
         weights: what the matrices of a model show: `attention` weights, or the share of each key in the
             `contribution` of its row (docs/heads.md, section 12).
@@ -133,6 +140,10 @@ def show(
             msg = f"A second text goes with a text, not with {briefly(text)}; give a pair alone."
             raise InputError(msg)
         text = (text, other)
+    if _are_weights(source):
+        return _of_kept(kept_weights(source, text), head, None, height)
+    if isinstance(source, Capture) and text is None:
+        return _of_kept(source.kept, head, sentence, height)
     if isinstance(source, str | Path) and holds_result(source):
         source = Result.load(source)
     check_value("weights", weights, str)
@@ -294,6 +305,28 @@ def _of_result(
     return _viewer("Attention heads", about, viewer, head=head, sentence=sentence, height=height)
 
 
+def _are_weights(source: object) -> TypeGuard[Sequence[Tensor]]:
+    """Whether a source is a tensor a layer, as a model returns its weights."""
+    several = isinstance(source, list | tuple) and len(source) > 0
+    return several and all(isinstance(layer, Tensor) for layer in source)
+
+
+def _of_kept(
+    kept: KeptMatrices, head: str | Head | None, sentence: int | None, height: int
+) -> HeadViewer:
+    if kept.heads is not None or kept.rows:
+        msg = "A page shows all heads and rows; capture without heads and rows."
+        raise InputError(msg)
+    title = "Attention weights"
+    viewer = kept_viewer(kept, title, lambda _: list(plain_heads(kept)), analyzed=False)
+    number = next(iter(kept.sentences), None) if sentence is None else sentence
+    if viewer is None or number not in kept.sentences:
+        msg = "No matrices of that sentence were kept; capture with a larger keep_matrices."
+        raise InputError(msg)
+    texts = (sentence_text(kept, number),)
+    return _viewer(title, {}, viewer, head=head, sentence=number, height=height, texts=texts)
+
+
 def _heads_in_words(names: Sequence[str]) -> str:
     """The first and the last head of each site."""
     sites = [list(heads) for _, heads in groupby(names, lambda name: name.partition(".")[0])]
@@ -310,7 +343,7 @@ def _viewer(
     sentence: int = 0,
     texts: tuple[str, ...] = (),
 ) -> HeadViewer:
-    name = None if head is None else str(head)
+    name = None if head is None else address_of(head, viewer.heads)
     if name is not None and name not in viewer.heads:
         msg = f"There is no head {name}; choose from {_heads_in_words(viewer.heads)}."
         raise InputError(msg)

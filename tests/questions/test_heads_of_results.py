@@ -1,6 +1,7 @@
 """One head of a result, and what Python does with a run beside asking questions."""
 
 from collections.abc import Callable
+from functools import partial
 from inspect import unwrap
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from answered import Answered
 import attnlab
 from attnlab.core.errors import InputError
 from attnlab.core.options import option_fields
+from attnlab.figures.canvas import svg
 from attnlab.results import own_question
 
 
@@ -30,9 +32,44 @@ def test_a_head_of_a_result_has_its_rows_of_all_tables(
     assert "summary" in repr(found)
     assert "<table" in found._repr_html_()
     with pytest.raises(
-        InputError, match="no head 'encoder.0.9'; its heads are encoder.0.0 to cross.0.1"
+        InputError,
+        match="no head 'encoder.0.9'; its heads are encoder.0.0 to cross.0.1; its tables",
     ):
         result["encoder.0.9"]
+
+
+def test_the_site_of_a_head_can_be_left_out_where_one_has_it(
+    answer: Callable[[str, str], Answered], small_run: Path
+) -> None:
+    result = answer("analyze", "language").result
+    for named in ("0.1", (0, 1), ("decoder", 0, 1)):
+        assert result[named].head == "decoder.0.1"
+    several = answer("analyze", "run").result
+    found = attnlab.capture(small_run, ["the cat sees ."], sites="encoder", keep_matrices=1)
+    assert torch.equal(found["0.1"][0], found["encoder.0.1"][0])
+    assert torch.equal(found["0"][0], found["encoder", 0][0])
+    for ask in (several.__getitem__, partial(attnlab.plot.head, several)):
+        with pytest.raises(InputError, match=r"several heads 0.1; write one of: encoder.0.1, dec"):
+            ask("0.1")
+
+
+def test_figures_are_drawn_from_a_result_as_from_its_table(
+    answer: Callable[[str, str], Answered],
+) -> None:
+    for question, drawn, table in (
+        ("analyze", "offsets", "heads"), ("analyze", "windows", "fits"), ("compare", "comparison", "summary"),
+        ("prune", "pruning", "curve"),
+    ):  # fmt: skip
+        result = answer(question, "run").result
+        draw = getattr(attnlab.plot, drawn)
+        assert svg(draw(result), "one") == svg(draw(result.tables[table]), "one")
+    importance = answer("importance", "run").result
+    whole = attnlab.plot.importance(importance.replaced, importance.cumulative)
+    assert svg(attnlab.plot.importance(importance), "one") == svg(whole, "one")
+    with pytest.raises(
+        InputError, match="drawn from the table heads; this result of prune has: curve"
+    ):
+        attnlab.plot.offsets(answer("prune", "run").result)
 
 
 def test_a_kept_matrix_of_a_head_is_drawn(answer: Callable[[str, str], Answered]) -> None:

@@ -185,6 +185,44 @@ def test_a_page_is_written_and_shown_in_a_frame(model: Any, tmp_path: Path) -> N
     assert viewer.page in html.unescape(viewer._repr_html_())
 
 
+def test_weights_that_a_model_returned_are_shown_with_their_tokens(model: Any) -> None:
+    loaded, words = model
+    ids = words(SENTENCES[0], return_tensors="pt")
+    loaded.set_attn_implementation("eager")
+    given = loaded(**ids, output_attentions=True).attentions
+    tokens = words.convert_ids_to_tokens(ids["input_ids"][0])
+    page = attnlab.show(given, tokens, head="1.0").page
+    assert [*matrices_on(page)] == [f"unknown.{layer}" for layer in range(len(given))]
+    for layer, matrix in enumerate(given):
+        found = matrices_on(page)[f"unknown.{layer}"]
+        torch.testing.assert_close(found.sqrt(), matrix[0].double().sqrt(), atol=1 / 500, rtol=0)
+    assert "#head=unknown.1.0" in page
+    for bad, message in (
+        (
+            (given, "the cat"),
+            r"with their tokens, a list: attnlab.show\(output.attentions, tokenizer",
+        ),
+        (
+            ([one.expand(2, -1, -1, -1) for one in given], tokens),
+            "are of 2 texts; give those of one",
+        ),
+        ((given, tokens[1:]), "0.unknown.0 is .*, not heads times"),
+    ):
+        with pytest.raises(InputError, match=message):
+            attnlab.show(*bad)
+
+
+def test_a_capture_is_shown(model: Any) -> None:
+    found = capture(model, SENTENCES[:2], keep_matrices=2)
+    assert "unknown" not in attnlab.show(found, sentence=1, head="1.0").page
+    for given, message in (
+        (capture(model, SENTENCES[0]), "capture with a larger keep_matrices"),
+        (capture(model, SENTENCES[0], heads=[1], keep_matrices=1), "shows all heads and rows"),
+    ):
+        with pytest.raises(InputError, match=message):
+            attnlab.show(given)
+
+
 @pytest.mark.parametrize(
     ("ask", "message"),
     [

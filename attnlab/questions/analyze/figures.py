@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from pandas.api.types import is_numeric_dtype
 
-from attnlab.core import HEAD_KEYS, Head, InputError, Site, briefly, layer_name
+from attnlab.core import HEAD_KEYS, Head, InputError, Site, address_of, briefly, layer_name
 from attnlab.figures import (
     COLUMN,
     WEIGHTS,
@@ -39,7 +39,7 @@ from attnlab.reading import (
     KeptMatrices,
     View,
 )
-from attnlab.results import Result, declared_columns, family_words
+from attnlab.results import Result, declared_columns, drawn_table, family_words
 
 # Of the longer side of a matrix.
 MOST_TOKENS_DRAWN = 80
@@ -65,7 +65,7 @@ def draw_head(result: Result, head: str | Head, *, sentence: int | None = None) 
 
     Args:
         result: of `analyze`.
-        head: its address, such as `encoder.0.2`.
+        head: its address, such as `encoder.0.2`, or `0.2` where one site has it.
         sentence: its number; None: the first that is kept.
 
     Raises:
@@ -75,7 +75,8 @@ def draw_head(result: Result, head: str | Head, *, sentence: int | None = None) 
     if not isinstance(given, Result):
         msg = f"A head is drawn from a result and not from {briefly(given)}; give one of analyze(...)."
         raise InputError(msg)
-    kept, name = result.matrices, str(head)
+    kept = result.matrices
+    name = address_of(head, kept.names)
     matrices = kept.of_head(name)
     number = next(iter(matrices), None) if sentence is None else sentence
     if number in matrices:
@@ -105,8 +106,7 @@ def draw_heads(
     Raises:
         InputError: it is no table of heads, or has no such column.
     """
-    if isinstance(table, Result):
-        table = table.table
+    table = drawn_table(table, "summary")
     check_table(table, HEAD_KEYS, "analyze(...).summary or summary.csv")
     if value not in table:
         msg = f"The table has no column '{value}'; choose from: {', '.join(map(str, table))}."
@@ -275,11 +275,13 @@ def _show_image(
     axes.spines[:].set_visible(False)
 
 
-def draw_offsets(heads: pd.DataFrame, keys: View = ALL, *, width: float = COLUMN) -> Figure:
+def draw_offsets(
+    heads: pd.DataFrame | Result, keys: View = ALL, *, width: float = COLUMN
+) -> Figure:
     """Mean weight at offsets -5..5 (key - query position): a row per head, a panel per site.
 
     Args:
-        heads: one row per head, such as `analyze(...).heads` or `heads.csv`.
+        heads: a result of `analyze`, or one row per head, such as `heads.csv`.
         keys: `all`, or `content`: shares of the weight on content tokens.
         width: of the figure in inches; sites stand side by side where there is room.
 
@@ -292,6 +294,7 @@ def draw_offsets(heads: pd.DataFrame, keys: View = ALL, *, width: float = COLUMN
     columns = {
         f"{_PREFIXES[keys]}{offset}": f"{offset:+d}" if offset else "0" for offset in OFFSETS
     }
+    heads = drawn_table(heads, "heads")
     check_table(heads, [*HEAD_KEYS, *columns], "analyze(...).heads or heads.csv")
     named = heads.set_index(heads["layer"].astype(str) + "." + heads["head"].astype(str))
     tables = {
@@ -328,18 +331,19 @@ def distance_by_window(fits: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(tables)
 
 
-def draw_windows(fits: pd.DataFrame, *, width: float = COLUMN) -> Figure:
+def draw_windows(fits: pd.DataFrame | Result, *, width: float = COLUMN) -> Figure:
     """Relative distance from the best band of each width: a row per head, `uniform` beneath each site.
 
     A head whose row is much lighter than that of equal weights at the same width keeps near the diagonal.
 
     Args:
-        fits: one row per head and approximation, such as `analyze(...).fits` or `fits.csv`.
+        fits: a result of `analyze`, or one row per head and approximation, such as `fits.csv`.
         width: of the figure in inches; sites stand side by side where there is room.
 
     Raises:
         InputError: it is no table of fits, or there is no band in it.
     """
+    fits = drawn_table(fits, "fits")
     check_table(fits, _OF_FITS, "analyze(...).fits or fits.csv")
     by_site = distance_by_window(fits).groupby("site", sort=False)
     tables = {str(site): rows.droplevel("site") for site, rows in by_site}

@@ -46,7 +46,7 @@ from attnlab.figures import (
     stretch,
     style,
 )
-from attnlab.results import Contents, DrawnFigure, Result, readable
+from attnlab.results import Contents, DrawnFigure, Result, drawn_table, readable
 
 # What is drawn, where the table has it and in its order, with what is written below.
 _AXES = {
@@ -404,7 +404,7 @@ def _label(row: Mapping[Any, Any], budget: int) -> str:
 
 
 def draw_comparison(
-    summary: pd.DataFrame,
+    summary: pd.DataFrame | Result,
     sites: str | None = None,
     *,
     against: str | None = None,
@@ -417,7 +417,7 @@ def draw_comparison(
     measured on, and a plan may see more keys.
 
     Args:
-        summary: one row per mechanism, budget and sites, as `compare(...).summary` and `summary.csv`.
+        summary: a result of `compare`, or one row per mechanism, budget and sites, as `summary.csv`.
         sites: encoder, decoder, cross or all; None: all, or the only site.
         against: the mechanism that stands for those that attend like it.
         width: of the figure in inches; on both columns of a paper, the default, two panels stand in a line.
@@ -425,6 +425,7 @@ def draw_comparison(
     Raises:
         InputError: it is no such table, or has no row of these sites.
     """
+    summary = drawn_table(summary, "summary")
     wanted = ["sites", "budget", "mechanism", "level", "visible_keys"]
     wanted += [column.name for one in (MASS, ERROR) for column in one]
     check_table(summary, wanted, "compare(...).summary or summary.csv")

@@ -12,7 +12,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from attnlab.core import BLEU, HEAD_KEYS, LOSS, LOSS_CHANGE, counted
 from attnlab.evaluation import DISTANCES, LOSS_UNITS
 from attnlab.figures import INK, PAGE, WIDE, blank, check_table, style
-from attnlab.results import Contents, DrawnFigure, Result, head_names, readable
+from attnlab.results import Contents, DrawnFigure, Result, drawn_table, head_names, readable
 
 WAY_COLOURS = {"zero": "#2178d9", "mean": "#c2571a", "uniform": "#6b7280"}
 # In the colours of the ways.
@@ -116,7 +116,7 @@ def removable(cumulative: pd.DataFrame, unit: str) -> list[str]:
 
 
 def draw_importance(
-    replaced: pd.DataFrame,
+    replaced: pd.DataFrame | Result,
     cumulative: pd.DataFrame | None = None,
     *,
     unit: str = LOSS_UNITS["next tokens"],
@@ -127,15 +127,18 @@ def draw_importance(
     Below: loss (logarithmic) and BLEU of the model by the number of heads removed, a line per order.
 
     Args:
-        replaced: one row per head and way to replace it, as `importance(...).replaced` and `replaced.csv`.
-        cumulative: one row per order and number of heads, as `importance(...).cumulative` and
-            `cumulative.csv`; None: nothing is drawn below.
+        replaced: a result of `importance`, or one row per head and way to replace it, as `replaced.csv`.
+        cumulative: one row per order and number of heads, as `cumulative.csv`; None: that of a result, or
+            nothing is drawn below.
         unit: what the loss is counted in.
         width: of the figure in inches; both columns of a paper by default.
 
     Raises:
         InputError: one of them is no table, or lacks a column.
     """
+    if isinstance(replaced, Result) and cumulative is None:
+        cumulative = replaced.tables.get("cumulative")
+    replaced = drawn_table(replaced, "replaced")
     check_table(replaced, _ALONE, "importance(...).replaced or replaced.csv")
     if cumulative is not None:
         check_table(cumulative, _CURVES, "importance(...).cumulative or cumulative.csv")

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from attnlab.core import shown
 from attnlab.figures import INK, PAGE, WIDE, blank, check_table, colour, panel, style
 from attnlab.questions.neighbours.question import MAP, NEIGHBOURS
-from attnlab.results import Contents, DrawnFigure, Result, TerminalTable
+from attnlab.results import Contents, DrawnFigure, Result, TerminalTable, drawn_table
 
 _TOO_FEW = "There are too few words for a map; ask for more neighbours or words."
 # Names of more words than this would hide each other.
@@ -55,19 +55,20 @@ def _near(result: Result) -> Iterator[tuple[str, str]]:
         )
 
 
-def draw_embedding_map(table: pd.DataFrame, *, width: float = PAGE) -> Figure:
+def draw_embedding_map(table: pd.DataFrame | Result, *, width: float = PAGE) -> Figure:
     """The words of a map, each at its two components and in the colour of its group.
 
     The word that a group is named after is in bold. Both axes have one scale, so that distances on the
     figure are those of the components.
 
     Args:
-        table: one row per word, such as `neighbours(...).map`.
+        table: a result of `neighbours` with a map, or one row per word, as its `map`.
         width: of the figure in inches; both columns of a paper by default.
 
     Raises:
         InputError: it is no table, a column is missing, or there are no words.
     """
+    table = drawn_table(table, MAP.name)
     check_table(table, list(MAP), "the map of attnlab.neighbours", empty=_TOO_FEW)
     height = min(0.7 * width, _HIGHEST)
     with style():

@@ -17,7 +17,7 @@ from attnlab.core import (
     rounded,
 )
 from attnlab.figures import INK, PAGE, WIDE, blank, check_table, style
-from attnlab.results import Contents, DrawnFigure, Result
+from attnlab.results import Contents, DrawnFigure, Result, drawn_table
 
 # Voita et al. 2019 prune as far as 0.15 BLEU below; 1,000 sentences cannot tell less than this apart.
 TOLERANCE = 0.5
@@ -152,20 +152,20 @@ def fewest_heads(curve: pd.DataFrame, tolerance: float | None = None) -> float |
     return float(good.sort_values(["heads_left", "lost"]).iloc[0]["penalty"])
 
 
-def draw_pruning(curve: pd.DataFrame, *, width: float = PAGE) -> Figure:
+def draw_pruning(curve: pd.DataFrame | Result, *, width: float = PAGE) -> Figure:
     """Change of test BLEU by heads left, and by penalty the share of each site's heads that is left.
 
     Of a language model it is the loss. Changes are against the unpruned model, the bars their paired
     95 % intervals, which are none of BLEU itself.
 
     Args:
-        curve: one row per model and split, as `prune(...).curve` and `curve.csv`.
+        curve: a result of `prune`, or one row per model and split, as `curve.csv`.
         width: of the figure in inches; both columns of a paper by default.
 
     Raises:
         InputError: it is no table, a column is missing, or there are no rows.
     """
-    wanted = "prune(...).curve or curve.csv"
+    curve, wanted = drawn_table(curve, "curve"), "prune(...).curve or curve.csv"
     check_table(curve, _WANTED, wanted)
     change = MEASURES[has_bleu(curve)].change
     check_table(curve, [change.low, change.high], wanted)

@@ -1,0 +1,29 @@
+"""What other libraries call what attnlab does; who types such a name is told ours."""
+
+_BY_NAME = {
+    "analyze": "analyse classify heads label statistics",
+    "capture": "activations attentions cache extract run_with_cache trace",
+    "compare": "benchmark replace",
+    "detect": "detect_head head_detector induction",
+    "export": "convert save",
+    "importance": "ablate ablation head_importance prune_heads",
+    "inspect": "embeddings tokenize tokens",
+    "load": "automodel from_pretrained hookedtransformer read",
+    "plan": "optimize search",
+    "rollout": "attention_flow attention_rollout flow",
+    "score": "bleu eval evaluate test",
+    "show": "attention attention_patterns bertviz draw head_view model_view neuron_view view visualize",
+    "size": "flops parameters params",
+    "train": "finetune fit",
+    "translate": "generate predict",
+}
+_OURS = {other: name for name, others in _BY_NAME.items() for other in others.split()}
+
+
+def our_name(other: str) -> str | None:
+    """What attnlab calls what another library calls so; None where nothing is known.
+
+    >>> our_name("head_view"), our_name("HookedTransformer"), our_name("model-view"), our_name("x")
+    ('show', 'load', 'show', None)
+    """
+    return _OURS.get(other.lower().replace("-", "_"))
