@@ -83,7 +83,7 @@ class Answered:
         options: as keyword arguments.
         result: the answer.
         folder: where it was saved.
-        steps: what the question told of its progress.
+        steps: what the question and saving told of their progress.
         changed: what asking left otherwise than before, by name; nothing of a question that behaves.
     """
 
@@ -120,7 +120,8 @@ def answered(question: str, kind: str, source: Path, folder: Path) -> Answered:
     result = getattr(attnlab, question)(loaded, *words.values(), **given)
     after = _state(loaded, source)
     changed = [name for name, value in before.items() if not _equal(value, after.get(name))]
-    return Answered(asked, source, options, result, result.save(folder), steps, changed)
+    saved = result.save(folder, progress=lambda *step: steps.append(step))
+    return Answered(asked, source, options, result, saved, steps, changed)
 
 
 def _state(loaded: Any, source: Path) -> dict[str, Any]:

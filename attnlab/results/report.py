@@ -6,6 +6,7 @@ from pathlib import Path
 
 from attnlab.core import (
     InputError,
+    Progress,
     check_no_links,
     check_writable,
     delete_leftovers,
@@ -19,7 +20,11 @@ from attnlab.results.result import Result
 from attnlab.results.result_files import FIGURES, PAGE, RECORD
 
 
-def write_report(folder: str | Path, others: Mapping[str, ContentsOf] | None = None) -> Path:
+def write_report(
+    folder: str | Path,
+    others: Mapping[str, ContentsOf] | None = None,
+    progress: Progress | None = None,
+) -> Path:
     """Draws the figures and writes the page of a results folder; returns the path of the page.
 
     No table changes, and nothing is computed again: the page is made of what the folder holds.
@@ -27,6 +32,7 @@ def write_report(folder: str | Path, others: Mapping[str, ContentsOf] | None = N
     Args:
         folder: what `attnlab analyze` or another command wrote.
         others: what makes the page of results that answer no question, by what these are called.
+        progress: called with (what is being done, done, in all).
 
     Raises:
         InputError: the folder lacks `result.json` or a table, or holds a result of another attnlab.
@@ -47,7 +53,7 @@ def write_report(folder: str | Path, others: Mapping[str, ContentsOf] | None = N
             delete_leftovers(part, [PAGE, *(path.name for path in part.glob("*.[sp][vn]g"))])
         with _fitting_together(folder):
             if question is not None:
-                return Result.load(folder).report(folder)
+                return Result.load(folder).report(folder, progress)
             return write_result_page(folder, others[result])
 
 

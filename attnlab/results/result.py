@@ -16,6 +16,7 @@ from attnlab.core import (
     Head,
     InputError,
     Note,
+    Progress,
     Settings,
     briefly,
     is_terminal,
@@ -177,8 +178,15 @@ class Result:
         msg = f"There is no figure {briefly(name)}; choose from: {', '.join(names)}."
         raise InputError(msg)
 
-    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+    def save(
+        self, folder: str | Path, *, overwrite: bool = False, progress: Progress | None = None
+    ) -> Path:
         """Writes `result.json`, tables, arrays, what they mean, the figures and the page; returns `folder`.
+
+        Args:
+            folder: where to.
+            overwrite: whether an older result there is replaced.
+            progress: called with (what is being done, done, in all).
 
         Raises:
             InputError: the folder holds a result, or files of the same names, and `overwrite` is False; or it
@@ -198,25 +206,29 @@ class Result:
                 write(aside / name)
             write_record(aside, self._record(), self._tables_by_file())
             write_text(aside / EXPLANATION, self._explanation())
-            self.report(aside)
+            self._write_page(aside, progress)
         return folder
 
-    def report(self, path: str | Path) -> Path:
+    def report(self, path: str | Path, progress: Progress | None = None) -> Path:
         """Writes the page into a file ending in `.html`, or page and figures into a folder; returns the page.
+
+        Args:
+            path: of the file or folder.
+            progress: called with (what is being done, done, in all).
 
         Raises:
             AttnlabError: something could not be written.
         """
         path = Path(path)
         if path.suffix.lower() not in {".html", ".htm"} or path.is_dir():
-            return self._write_page(path)
+            return self._write_page(path, progress)
         # All that the page shows is inside it, so the files of its figures need not stay.
         with TemporaryDirectory() as aside:
-            page = self._write_page(Path(aside)).read_text(encoding="utf-8")
+            page = self._write_page(Path(aside), progress).read_text(encoding="utf-8")
         write_text(path, page)
         return path
 
-    def _write_page(self, folder: Path) -> Path:
+    def _write_page(self, folder: Path, progress: Progress | None) -> Path:
         """Draws the figures and writes the page into a folder; returns the path of the page."""
         found = self.contents()
         # A page that is made of parts begins with tables of its own.
@@ -229,6 +241,7 @@ class Result:
             declared=self.asked.tables,
             first=self._first_rows() if made_of_tables else None,
             figures=FIGURES,
+            progress=progress,
         )
 
     @classmethod

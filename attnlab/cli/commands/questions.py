@@ -155,7 +155,7 @@ def _answer(
                 raise InputError(msg)
             if out is not None and processes.first:
                 tell.name("Writing tables, figures and the page")
-                result.save(out, overwrite=overwrite)
+                result.save(out, overwrite=overwrite, progress=tell)
     return result if processes.first else None
 
 

@@ -166,8 +166,8 @@ def report(
     from attnlab.results import STUDY, notes_on_weights, write_report
     from attnlab.studies import study_contents
 
-    with progress_bars():
-        page = write_report(folder, {STUDY.what: study_contents})
+    with progress_bars() as tell:
+        page = write_report(folder, {STUDY.what: study_contents}, tell)
     print_notes(notes_on_weights(folder))
     if output().as_json:
         print_json(report=page)

@@ -175,7 +175,9 @@ def _pairs(result: Result) -> Iterator[Part]:
 
     if details["pairs"]:
         text = f"Source above, translation below; lines: links of the {details['links_of']}."
-        yield Part(Section("pairs", "Links in sentences", text, folded=True), drawn)
+        yield Part(
+            Section("pairs", "Links in sentences", text, folded=True), drawn, len(details["pairs"])
+        )
 
 
 def _capital(text: str) -> str:
@@ -212,7 +214,7 @@ def _curve(result: Result) -> Iterator[Part]:
     section = Section(
         "calibration", heading, f"All is in {CALIBRATION.file}.", (table,), folded=True
     )
-    yield Part(section, drawn)
+    yield Part(section, drawn, 1)
 
 
 def _score_of(heads: pd.DataFrame) -> Column:

@@ -245,7 +245,7 @@ def _heads_part(result: Result) -> Part:
         figure = draw_offsets(result.heads, view, width=PAGE_WIDTH)
         yield DrawnFigure("mass_by_offset", figure, caption)
 
-    return Part(section, figures)
+    return Part(section, figures, 1)
 
 
 def _statistics_tables(result: Result) -> tuple[PageTable, ...]:
@@ -308,7 +308,7 @@ def _matrices_parts(result: Result) -> list[Part]:
         "Rows are queries, columns are keys. The matrices are in matrices.safetensors, "
         f"{where}.{omitted}",
     )
-    return [Part(section, figures)]
+    return [Part(section, figures, len(drawn))]
 
 
 def _drawn_heads(result: Result) -> list[Head]:
@@ -337,7 +337,7 @@ def _family_parts(result: Result) -> list[Part]:
     ]
     text = f"{FAMILIES_EXPLAINED}{''.join(rows)}"
     section = Section("families", "Which matrices are near each head", text, tuple(tables))
-    return [Part(section, figures)]
+    return [Part(section, figures, int(not fits.empty))]
 
 
 def _bits_tables(result: Result) -> Iterator[PageTable]:

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from attnlab.core import HEAD_COLUMNS, Column, Table, check_no_links, write_text
+from attnlab.core import HEAD_COLUMNS, Column, Progress, Table, check_no_links, write_text
+from attnlab.evaluation import Steps
 from attnlab.figures import write_figure
 from attnlab.results.export import cell, columns_named, declared_columns, head_names
 from attnlab.results.page.rendering import (
@@ -71,10 +73,12 @@ class Part:
     Attributes:
         section: all but the figures.
         figures: drawn one after another when they are asked for, since there may be many.
+        count: how many they are.
     """
 
     section: Section
     figures: Callable[[], Iterable[DrawnFigure]] = tuple
+    count: int = 0
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,7 @@ def write_contents(
     declared: Sequence[Table] = (),
     first: TerminalTable | None = None,
     figures: str = ".",
+    progress: Progress | None = None,
 ) -> Path:
     """Writes figures and a page of given contents, and returns the path of the page.
 
@@ -146,6 +151,7 @@ def write_contents(
         declared: tables whose columns are meant where several have one of a name.
         first: the first of them as a first screen shows it; None: all of its columns are shown.
         figures: the folder in it to write the figures to.
+        progress: called with (what is being done, done, in all).
 
     Raises:
         AttnlabError: something could not be written.
@@ -153,11 +159,15 @@ def write_contents(
     folder = Path(folder)
     check_no_links(folder, [f"{figures}/*"])
 
+    # The page itself is the last.
+    in_all = len(found.figures) + sum(part.count for part in found.parts) + 1
+    steps = Steps("Drawing figures and the page", in_all, progress)
+
     def written(drawn: Iterable[DrawnFigure]) -> tuple[PageFigure, ...]:
         return tuple(
             PageFigure(
                 one.name,
-                write_figure(one.figure, folder / figures, one.name),
+                steps.of(partial(write_figure, one.figure, folder / figures, one.name))(),
                 one.caption,
                 one.fallback,
             )
@@ -183,7 +193,8 @@ def write_contents(
         sections.append(Section("more", "More figures", "", figures=drawn[1:], folded=True))
     sections += [replace(section, folded=True) for section in whole]
     sections += [replace(part.section, figures=written(part.figures())) for part in found.parts]
-    page = render_page(
+    page = partial(
+        render_page,
         record.title,
         {
             name.replace("_", " "): _in_words(value)
@@ -198,10 +209,11 @@ def write_contents(
             more=tuple(found.answers[1:]),
             facts=found.facts,
         ),
-        viewer=None if found.viewer is None else found.viewer(),
         start=found.start,
     )
-    write_text(folder / PAGE, page)
+    viewer = found.viewer or (lambda: None)
+    text = steps.of(lambda: page(viewer=viewer()))()
+    write_text(folder / PAGE, text)
     return folder / PAGE
 
 
