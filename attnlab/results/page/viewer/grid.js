@@ -45,7 +45,7 @@ export class Grid {
       make("h3", { text: this.data.sites[site] }),
       ...layers.map((layer) => {
         const mine = heads.filter((head) => head.layer === layer);
-        const row = make("div", { class: "thumbs", role: "group", "aria-label": `${site} layer ${layer}` }, [
+        const row = make("div", { class: "thumbs", style: `--heads: ${mine.length}`, role: "group", "aria-label": `${site} layer ${layer}` }, [
           make("span", { class: "layer", text: `layer ${layer}` }),
           ...mine.map((head) => thumb(head, addressOfHead(head.name))),
         ]);
