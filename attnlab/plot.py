@@ -9,6 +9,9 @@ Figures are as wide as a column of a paper (`COLUMN`, in inches) unless they hol
 side; `width` sets it. Nothing here changes matplotlib's settings.
 """
 
+from typing import Any
+
+from attnlab.core import nearest_in_words
 from attnlab.figures import COLUMN, PAGE
 from attnlab.figures import draw_heads as matrices
 from attnlab.figures import draw_mechanism as mechanism
@@ -51,3 +54,9 @@ __all__ = [
     "training",
     "windows",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    hint = nearest_in_words(name, __all__)
+    msg = f"module 'attnlab.plot' has no attribute {name!r}{hint}; it has: {', '.join(__all__)}."
+    raise AttributeError(msg)

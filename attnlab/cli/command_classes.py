@@ -131,6 +131,8 @@ class Command(_PlainHelp, TyperCommand):
         # The parser takes them out.
         given = list(args)
         has_empty = any(not word or _ASSIGNED_NOTHING.fullmatch(word) for word in args)
+        # The parser says nothing of what to type instead.
+        ctx.allow_extra_args = True
         try:
             rest = super().parse_args(ctx, args)
         except Exception as error:
@@ -146,6 +148,7 @@ class Command(_PlainHelp, TyperCommand):
                 raise
             raise SystemExit(getattr(error, "exit_code", 2)) from error
         with warn_once():
+            self._check_no_more(ctx)
             self._check_given_once(ctx, given)
             ctx.params.update({name: _expand_user(value) for name, value in ctx.params.items()})
             if isinstance(ctx.params.get("source"), str):
@@ -154,6 +157,21 @@ class Command(_PlainHelp, TyperCommand):
             for path in _paths_in(ctx.params):
                 _check_usable_path(path, is_empty=has_empty and str(path) in {"", "."})
         return rest
+
+    def _check_no_more(self, ctx: Any) -> None:
+        """Raises InputError for a word behind the arguments that the command takes."""
+        if not ctx.args or ctx.resilient_parsing:
+            return
+        names = {name for param in self.params for name in param.opts}
+        word = ctx.args[0]
+        if Path(word).is_file() and "--text" in names:
+            hint = f"a file of sentences is given as --text {shlex.quote(word)}"
+        elif "--sentences" not in names and any(" " not in text for text in ctx.args):
+            hint = "a text of several words stands in quotes"
+        else:
+            hint = f"its options are told by: attnlab {self.name} --help"
+        msg = f"{briefly(word)} is more than '{self.name}' takes; {hint}."
+        raise InputError(msg)
 
     def _check_order(self, ctx: Any) -> None:
         """Raises InputError where a text stands before the model or run that is to read it."""
@@ -226,7 +244,7 @@ def _no_number(error: Any, params: Iterable[Any]) -> str:
 
 
 # Of difflib: "quick" and "quiet" have 0.6 in common.
-_LIKE = 0.7
+_LIKE = 0.75
 
 
 def _near(option: str, others: list[str]) -> list[str]:
@@ -263,8 +281,13 @@ class Group(_PlainHelp, TyperGroup):
             return super().resolve_command(ctx, args)
         except Exception as error:
             ours = our_name(args[0])
-            if ours in self.commands:
-                error.message = f"No such command '{args[0]}'; see: attnlab {ours} --help"  # type: ignore[attr-defined]
+            if _holds_model(args[0]):
+                ours = f"analyze {shlex.quote(args[0])}"
+            elif ours in self.commands:
+                ours = f"{ours} --help"
+            else:
+                raise
+            error.message = f"No such command '{args[0]}'; see: attnlab {ours}"  # type: ignore[attr-defined]
             raise
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

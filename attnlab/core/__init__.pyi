@@ -121,6 +121,7 @@ from .options import Option as Option
 from .options import OptionField as OptionField
 from .options import Progress as Progress
 from .options import Settings as Settings
+from .options import arguments_told as arguments_told
 from .options import check_value as check_value
 from .options import option_fields as option_fields
 from .options import options_of as options_of

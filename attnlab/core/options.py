@@ -196,6 +196,8 @@ class OptionField:
             return value
         if isinstance(value, str) and self.option.read is not None:
             return self.read(value)
+        if isinstance(value, str) and self.option.argument:
+            return (value,)
         alone = isinstance(value, Real) and any(_is_kind((value,), kind) for kind in kinds)
         return (value,) if alone else value
 
@@ -367,10 +369,29 @@ def _check_positions(name: str, values: Sequence[Any], settings: Any) -> None:
     if len(values) > len(positional):
         given = values[len(positional)]
         names = [one.name for one in parameters]
-        texts = isinstance(given, list | tuple) and "sentences" in names
+        texts = isinstance(given, list | tuple | str) and "sentences" in names
         hint = "sentences=[...]" if texts else f"NAME=..., such as {names[len(positional)]}=...,"
+        if hasattr(given, "convert_ids_to_tokens"):
+            hint = "(model, tokenizer), a pair, where it belongs to the model,"
         msg = f"{name}() takes options by name; write {hint} for {briefly(given)}."
         raise TypeError(msg)
+
+
+def arguments_told(function: Callable[Keywords, Result]) -> Callable[Keywords, Result]:
+    """Lets a function name its arguments where it is called with others."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: Keywords.args, **keywords: Keywords.kwargs) -> Result:
+        try:
+            signature.bind(*args, **keywords)
+        except TypeError as error:
+            takes = ", ".join(signature.parameters)
+            msg = f"{function.__name__}(): {error}; its arguments are: {takes}."
+            raise TypeError(msg) from None
+        return function(*args, **keywords)
+
+    return call
 
 
 # Options of commands that in Python belong to what a function returns.

@@ -10,10 +10,12 @@ _BY_NAME = {
     "inspect": "embeddings tokenize tokens",
     "load": "automodel from_pretrained hookedtransformer read",
     "plan": "optimize search",
+    "report": "browse html open page",
     "rollout": "attention_flow attention_rollout flow",
     "score": "bleu eval evaluate test",
-    "show": "attention attention_patterns bertviz draw head_view model_view neuron_view view visualize",
+    "show": "attention attention_patterns bertviz draw head_view model_view neuron_view plot view visualize",
     "size": "flops parameters params",
+    "table": "csv",
     "train": "finetune fit",
     "translate": "generate predict",
 }

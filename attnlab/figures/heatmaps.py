@@ -62,6 +62,7 @@ def draw_heads(
         InputError: there are no such weights, or not a token for each row and column.
     """
     names, queries, keys = _given_or_numbers(weights, names, queries, keys)
+    weights = weights.detach()
     if width is not None:
         sides = (names, queries, keys)
         return _draw_narrow(weights, sides, title=title, legend=legend, width=width)

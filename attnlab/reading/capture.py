@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import torch
@@ -18,6 +18,7 @@ from attnlab.core import (
     ShortRepr,
     Site,
     address_of,
+    arguments_told,
     briefly,
     check_value,
     layer_name,
@@ -62,6 +63,18 @@ class Capture(ShortRepr):
         notes = "".join(f"<p>{escape(str(note))}</p>" for note in self.notes)
         return notes + self.table.to_html()
 
+    def __getattr__(self, name: str) -> Any:
+        """Nothing: what else there is to ask for.
+
+        Raises:
+            AttributeError: always.
+        """
+        msg = (
+            f"A capture has no {briefly(name)}; its table has a row for each head, capture['encoder', 0] the "
+            "kept matrices of a layer, and attnlab.show(capture) is their page."
+        )
+        raise AttributeError(msg)
+
     def __getitem__(self, name: str | tuple[Site, int]) -> list[Float[Tensor, "*head query key"]]:
         """Kept matrices by sentence, of a layer, `decoder.3` or `("decoder", 3)`, or a head, `decoder.3.1`.
 
@@ -90,6 +103,7 @@ class Capture(ShortRepr):
         )
 
 
+@arguments_told
 def capture(
     source: Source,
     sentences: "Read | str | None" = None,

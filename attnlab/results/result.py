@@ -107,6 +107,9 @@ class Result:
         question = self.__dict__.get("question")
         there = f"its tables are: {', '.join(tables)}"
         there += f", and its arrays: {', '.join(arrays)}" if arrays else ""
+        there += "; save(folder) and report(file) write them"
+        if any(set(HEAD_COLUMNS) <= set(table) for table in tables.values()):
+            there += ", and result['0.1'] has those of a head"
         msg = f"A result of {question} has no {briefly(name)}; {there}."
         raise AttributeError(msg)
 

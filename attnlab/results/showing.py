@@ -8,13 +8,14 @@ from typing import TypeGuard, cast
 
 import torch
 from markupsafe import Markup
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnlab.core import (
     AttnlabError,
     Head,
     InputError,
     address_of,
+    arguments_told,
     briefly,
     check_value,
     counted,
@@ -23,7 +24,7 @@ from attnlab.core import (
     versions,
     write_text,
 )
-from attnlab.models import Model, Source, model_of
+from attnlab.models import Model, Source, handed_in, model_of
 from attnlab.reading import (
     ATTENTION,
     CONTRIBUTION,
@@ -98,6 +99,7 @@ class HeadViewer:
         write_text(Path(path), self.page)
 
 
+@arguments_told
 def show(
     source: Source | Result | Capture | Sequence[Tensor],
     text: Text | tuple[Audio, str] | list[str] | tuple[list[str], list[str]] | None = None,
@@ -117,7 +119,7 @@ def show(
         source: a run or its folder, a transformers folder, the name of a model on the hub, what
             `attnlab.load` returned, a pair (model, tokenizer), or a result of `analyze` with kept matrices
             or its folder, or a capture with them; or the weights of one text that a model returned, a
-            tensor a layer.
+            tensor a layer, or all that it returned with them.
         text: a text, or a pair: (text, translation) for an encoder-decoder, (audio, transcript) for
             Whisper, two sentences for a model of one stack whose tokenizer has a form for them. Without a
             translation an encoder-decoder reads its own greedy one. Of weights the list of tokens, or
@@ -135,39 +137,63 @@ def show(
         InputError: a text or contributions that cannot be read, or the result of another question or
             without kept matrices, or no such head, sentence or device.
     """
-    if other is not None:
-        if not isinstance(text, str):
-            msg = f"A second text goes with a text, not with {briefly(text)}; give a pair alone."
-            raise InputError(msg)
-        text = (text, other)
-    if _are_weights(source):
-        return _of_kept(kept_weights(source, text), head, None, height)
-    if isinstance(source, Capture) and text is None:
-        return _of_kept(source.kept, head, sentence, height)
-    if isinstance(source, str | Path) and holds_result(source):
-        source = Result.load(source)
+    opened = _opened(source)
+    text = text if other is None else _pair(text, other)
     check_value("weights", weights, str)
     WEIGHTS_OPTION.refuse("weights", weights)
-    if isinstance(source, Result):
+    if _are_weights(opened) or isinstance(opened, Result | Capture):
         if weights != ATTENTION:
             msg = (
                 "A result shows the matrices that it kept; leave weights out, or hand in the model."
             )
             raise InputError(msg, options=["weights"])
-        if text is not None:
-            msg = "A result shows the sentences that it kept; leave text out, or hand in the model."
-            raise InputError(msg)
-        return _of_result(source, head, sentence, height)
+        return _of_matrices(opened, text, head, sentence, height)
     if text is None or sentence is not None:
         msg = "A model needs a text, as in attnlab.show(model, 'A text.'), and takes no number of a sentence."
         raise InputError(msg)
-    sides = text if isinstance(text, tuple) else (text,)
-    if any(isinstance(side, str) and not side.strip() for side in sides):
-        msg = "The text is empty; give a sentence."
-        raise InputError(msg)
-    loaded = model_of(source, scores=False)
+    loaded = model_of(cast("Source", opened), scores=False)
     loaded.move_to_named(device, source)
-    return _of_model(loaded, text, head, height, weights)
+    return _of_model(loaded, cast("Text | tuple[Audio, str]", text), head, height, weights)
+
+
+def _of_matrices(
+    opened: object,
+    text: object,
+    head: str | Head | None,
+    sentence: int | None,
+    height: int,
+) -> HeadViewer:
+    """The page of weights that are there already: of a model's output, a capture or a result."""
+    if _are_weights(opened):
+        return _of_kept(kept_weights(opened, text), head, None, height)
+    if text is not None:
+        msg = "A result shows the sentences that it kept; leave text out, or hand in the model."
+        raise InputError(msg)
+    if isinstance(opened, Capture):
+        return _of_kept(opened.kept, head, sentence, height)
+    return _of_result(cast("Result", opened), head, sentence, height)
+
+
+def _opened(source: object) -> object:
+    """The weights in what a model returned, the result in a folder, or what was given.
+
+    Raises:
+        InputError: it is a model without its tokenizer.
+    """
+    if isinstance(source, nn.Module):
+        handed_in(source)
+    if isinstance(source, Mapping) and "attentions" in source:
+        return source["attentions"]
+    if isinstance(source, str | Path) and holds_result(source):
+        return Result.load(source)
+    return source
+
+
+def _pair(text: object, other: str) -> tuple[str, str]:
+    if not isinstance(text, str):
+        msg = f"A second text goes with a text, not with {briefly(text)}; give a pair alone."
+        raise InputError(msg)
+    return text, other
 
 
 def _of_model(
@@ -178,6 +204,9 @@ def _of_model(
     weights: str,
 ) -> HeadViewer:
     given = text if isinstance(text, tuple) else (text,)
+    if any(isinstance(side, str) and not side.strip() for side in given):
+        msg = "The text is empty; give a sentence."
+        raise InputError(msg)
     if loaded.lowercase:
         # Of attnlab's own models, which read text alone.
         text = lowered(cast("Text", text))

@@ -43,6 +43,29 @@ def test_version(attnlab, word: str) -> None:
     assert re.fullmatch(r"attnlab \d+\.\d+\.\d+\n", out)
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["head-view", "RUN", "a"], "'head-view'; see: attnlab show --help"),
+        (["RUN"], "see: attnlab analyze "),
+        (
+            ["show", "RUN", "a", "dog", "runs"],
+            "'runs' is more than 'show' takes; a text of several words",
+        ),
+        (["analyze", "RUN", "FILE"], "a file of sentences is given as --text "),
+        (["plan", "RUN", "5"], "its options are told by: attnlab plan --help"),
+    ],
+)
+def test_a_first_guess_is_told_what_to_type(
+    attnlab, words: list[str], told: str, small_run: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file.txt").write_text("a dog", encoding="utf-8")
+    given = {"RUN": small_run, "FILE": tmp_path / "file.txt"}
+    status, out, err = attnlab(*(given.get(word, word) for word in words))
+    assert (status, out) == (2, "")
+    assert told in " ".join(err.replace("\N{BOX DRAWINGS LIGHT VERTICAL}", " ").split())
+
+
 @pytest.mark.parametrize("words", [[], ["train"], ["study"], ["study", "run"]])
 def test_help_is_a_word_too(attnlab, words: list[str]) -> None:
     assert attnlab("help", *words) == (0, *attnlab(*words, "--help")[1:])

@@ -197,6 +197,8 @@ def test_weights_that_a_model_returned_are_shown_with_their_tokens(model: Any) -
         found = matrices_on(page)[f"unknown.{layer}"]
         torch.testing.assert_close(found.sqrt(), matrix[0].double().sqrt(), atol=1 / 500, rtol=0)
     assert "#head=unknown.1.0" in page
+    returned = loaded(**ids, output_attentions=True)
+    assert matrices_on(attnlab.show(returned, tokens).page).keys() == matrices_on(page).keys()
     for bad, message in (
         (
             (given, "the cat"),
@@ -228,6 +230,7 @@ def test_a_capture_is_shown(model: Any) -> None:
     [
         (attnlab.show, "A model needs a text, as in attnlab.show"),
         (lambda model: attnlab.show(model, " "), "The text is empty; give a sentence."),
+        (lambda model: attnlab.show(*model, "a"), "is a model without its tokenizer; hand in both"),
         (lambda model: attnlab.show(model, 5), "Sentence 1 is 5, and sentences are texts or pairs"),
         (lambda model: attnlab.show(model, ["a", "a"]), "make a pair a tuple"),
         (lambda model: attnlab.show(model, "a", head="encoder.9.9"), "no head encoder.9.9; choose"),
@@ -247,3 +250,37 @@ def test_what_cannot_be_shown_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=message):
         ask(model)
+
+
+def test_names_and_arguments_of_other_libraries_are_answered_with_ours(model: Any) -> None:
+    found = capture(model, SENTENCES[0], keep_matrices=1)
+    for ask, message in (
+        (lambda: attnlab.head_view, "no attribute 'head_view'; see attnlab.show"),
+        (lambda: attnlab.HookedTransformer, "; see attnlab.load"),
+        (lambda: attnlab.analyse_heads, "no attribute"),
+        (
+            lambda: attnlab.plot.ofsets,
+            r"\(did you mean 'offsets'\?\); it has: COLUMN, PAGE, comparison",
+        ),
+        (lambda: found.patterns, "no 'patterns'; its table .* attnlab.show\\(capture\\)"),
+        (
+            lambda: attnlab.rollout(model, sentence="a").df,
+            r"no 'df'; its tables are: .*; save\(folder\)",
+        ),
+    ):
+        with pytest.raises(AttributeError, match=message):
+            ask()
+    for call, message in (
+        (
+            lambda: attnlab.show(model, "a", layer=1),
+            "'layer'; its arguments are: source, text, other, head",
+        ),
+        (lambda: capture(*model, "a"), "too many positional .* are: source, sentences, sites"),
+        (lambda: attnlab.analyze(*model), r"\(model, tokenizer\), a pair"),
+        (lambda: attnlab.analyze(model, "a b"), r"write sentences=\[...\] for 'a b'"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            call()
+    assert attnlab.load(*model).model is model[0]
+    assert attnlab.claim(model, "0.1: first", sentences=SENTENCES).table["head"].tolist() == [1]
+    assert attnlab.plot.head(found, "1.0").axes

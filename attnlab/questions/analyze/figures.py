@@ -36,6 +36,7 @@ from attnlab.reading import (
     CONTENT_OFFSET_PREFIX,
     OFFSET_PREFIX,
     OFFSETS,
+    Capture,
     KeptMatrices,
     View,
 )
@@ -60,11 +61,11 @@ _MANY = 12
 _DARK = 0.55
 
 
-def draw_head(result: Result, head: str | Head, *, sentence: int | None = None) -> Figure:
+def draw_head(result: Result | Capture, head: str | Head, *, sentence: int | None = None) -> Figure:
     """A heat map of one head in a sentence whose matrices are kept, with its tokens.
 
     Args:
-        result: of `analyze`.
+        result: of `analyze`, or a capture.
         head: its address, such as `encoder.0.2`, or `0.2` where one site has it.
         sentence: its number; None: the first that is kept.
 
@@ -72,10 +73,10 @@ def draw_head(result: Result, head: str | Head, *, sentence: int | None = None) 
         InputError: it is no result, or no matrix of that head and sentence is kept.
     """
     given: object = result
-    if not isinstance(given, Result):
+    if not isinstance(given, Result | Capture):
         msg = f"A head is drawn from a result and not from {briefly(given)}; give one of analyze(...)."
         raise InputError(msg)
-    kept = result.matrices
+    kept = result.matrices if isinstance(result, Result) else result.kept
     name = address_of(head, kept.names)
     matrices = kept.of_head(name)
     number = next(iter(matrices), None) if sentence is None else sentence
@@ -106,7 +107,8 @@ def draw_heads(
     Raises:
         InputError: it is no table of heads, or has no such column.
     """
-    table = drawn_table(table, "summary")
+    if isinstance(table, Result):
+        table = table.table
     check_table(table, HEAD_KEYS, "analyze(...).summary or summary.csv")
     if value not in table:
         msg = f"The table has no column '{value}'; choose from: {', '.join(map(str, table))}."
