@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from attnlab.core import HEAD_COLUMNS, Column, Progress, Table, check_no_links, write_text
-from attnlab.evaluation import Steps
 from attnlab.figures import write_figure
 from attnlab.results.export import cell, columns_named, declared_columns, head_names
 from attnlab.results.page.rendering import (
@@ -161,18 +160,19 @@ def write_contents(
 
     # The page itself is the last.
     in_all = len(found.figures) + sum(part.count for part in found.parts) + 1
-    steps = Steps("Drawing figures and the page", in_all, progress)
+    numbers = count(1)
+
+    def tell() -> None:
+        if progress is not None:
+            progress("Drawing figures and the page", next(numbers), in_all)
 
     def written(drawn: Iterable[DrawnFigure]) -> tuple[PageFigure, ...]:
-        return tuple(
-            PageFigure(
-                one.name,
-                steps.of(partial(write_figure, one.figure, folder / figures, one.name))(),
-                one.caption,
-                one.fallback,
-            )
-            for one in drawn
-        )
+        pages = []
+        for one in drawn:
+            picture = write_figure(one.figure, folder / figures, one.name)
+            pages.append(PageFigure(one.name, picture, one.caption, one.fallback))
+            tell()
+        return tuple(pages)
 
     drawn = written(found.figures)
     sections = [Section("figures", "Figure", "", figures=drawn[:1])] if drawn else []
@@ -193,8 +193,7 @@ def write_contents(
         sections.append(Section("more", "More figures", "", figures=drawn[1:], folded=True))
     sections += [replace(section, folded=True) for section in whole]
     sections += [replace(part.section, figures=written(part.figures())) for part in found.parts]
-    page = partial(
-        render_page,
+    page = render_page(
         record.title,
         {
             name.replace("_", " "): _in_words(value)
@@ -209,11 +208,11 @@ def write_contents(
             more=tuple(found.answers[1:]),
             facts=found.facts,
         ),
+        viewer=None if found.viewer is None else found.viewer(),
         start=found.start,
     )
-    viewer = found.viewer or (lambda: None)
-    text = steps.of(lambda: page(viewer=viewer()))()
-    write_text(folder / PAGE, text)
+    write_text(folder / PAGE, page)
+    tell()
     return folder / PAGE
 
 
