@@ -164,7 +164,8 @@ def kept_weights(weights: Sequence[Tensor], tokens: object) -> KeptMatrices:
         )
         raise InputError(msg)
     matrices: dict[Key, Tensor] = {}
-    at = {(0, UNKNOWN_SITE): tuple([str(token) for token in side] for side in sides)}
+    queries, keys = ([str(token) for token in side] for side in sides)
+    at: dict[tuple[int, Site], tuple[list[str], list[str]]] = {(0, UNKNOWN_SITE): (queries, keys)}
     for layer, given in enumerate(weights):
         if given.ndim == 4 and len(given) != 1:
             msg = f"The weights are of {len(given)} texts; give those of one, [one[:1] for one in weights]."

@@ -30,7 +30,7 @@ SITE_NAMES: dict[Site, str] = {
     "decoder": "decoder self-attention (the row of a token predicts the next one)",
     "cross": "cross-attention (queries from the target, keys from the source; the row of a token "
     "predicts the next one)",
-    "unknown": "matrices of a file",
+    "unknown": "given matrices",
 }
 
 

@@ -336,8 +336,9 @@ def _of_result(
 
 def _are_weights(source: object) -> TypeGuard[Sequence[Tensor]]:
     """Whether a source is a tensor a layer, as a model returns its weights."""
-    several = isinstance(source, list | tuple) and len(source) > 0
-    return several and all(isinstance(layer, Tensor) for layer in source)
+    if not isinstance(source, list | tuple) or not source:
+        return False
+    return all(isinstance(layer, Tensor) for layer in source)
 
 
 def _of_kept(
