@@ -16,7 +16,6 @@ from attnlab.core import (
     InputError,
     Note,
     ShortRepr,
-    Site,
     address_of,
     arguments_told,
     briefly,
@@ -75,7 +74,9 @@ class Capture(ShortRepr):
         )
         raise AttributeError(msg)
 
-    def __getitem__(self, name: str | tuple[Site, int]) -> list[Float[Tensor, "*head query key"]]:
+    def __getitem__(
+        self, name: str | tuple[str | int, ...]
+    ) -> list[Float[Tensor, "*head query key"]]:
         """Kept matrices by sentence, of a layer, `decoder.3` or `("decoder", 3)`, or a head, `decoder.3.1`.
 
         Where one site has it, the site can be left out: `3.1`.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from attnlab.core import HEAD_COLUMNS, Head, InputError, address_of, briefly
+from attnlab.core import HEAD_COLUMNS, InputError, address_of, briefly
 from attnlab.results.export import head_names
 
 
@@ -41,7 +41,9 @@ def _upright(rows: pd.DataFrame) -> pd.DataFrame:
     return measured.T.set_axis([""], axis="columns") if len(rows) == 1 else measured
 
 
-def evidence_of(tables: Mapping[str, pd.DataFrame], head: str | Head) -> HeadEvidence:
+def evidence_of(
+    tables: Mapping[str, pd.DataFrame], head: str | tuple[str | int, ...]
+) -> HeadEvidence:
     """The rows of a head in all tables that have heads.
 
     Raises:

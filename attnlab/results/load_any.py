@@ -1,8 +1,9 @@
 """Whatever attnlab wrote or can read, loaded by its path or name."""
 
 from pathlib import Path
+from typing import cast
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnlab.attention import AttentionPlan, load_plan
 from attnlab.core import MATRIX_SUFFIXES, PRETRAINED_MARKS, InputError, holds_result
@@ -13,7 +14,7 @@ from attnlab.results.result import Result
 
 
 def load(
-    source: Source, tokenizer: object = None
+    source: Source | nn.Module, tokenizer: object = None
 ) -> Model | Result | AttentionPlan | dict[str, Tensor]:
     """What stands at a path, or behind the name of a model on the hub.
 
@@ -32,7 +33,7 @@ def load(
     if tokenizer is not None:
         return model_of((source, tokenizer))
     if not isinstance(source, str | Path):
-        return model_of(source)
+        return model_of(cast("Source", source))
     path = Path(source)
     if path.is_file() and path.suffix == ".json":
         return load_plan(path)

@@ -13,7 +13,6 @@ from torch import Tensor
 from attnlab.core import (
     HEAD_COLUMNS,
     Column,
-    Head,
     InputError,
     Note,
     Progress,
@@ -113,7 +112,7 @@ class Result:
         msg = f"A result of {question} has no {briefly(name)}; {there}."
         raise AttributeError(msg)
 
-    def __getitem__(self, head: str | Head) -> HeadEvidence:
+    def __getitem__(self, head: str | tuple[str | int, ...]) -> HeadEvidence:
         """The rows of a head, such as `encoder.0.2`, or `0.2` where one site has it, in all tables.
 
         Raises:
@@ -311,7 +310,7 @@ class Result:
         )
         return replace(rows, answers=self.answers)
 
-    def show(self, head: str | Head | None = None) -> None:
+    def show(self, head: str | tuple[str | int, ...] | None = None) -> None:
         """Prints what its command prints, its answers, tables and notes, or the rows of one head.
 
         Raises:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import TypeGuard, cast
+from typing import Any, TypeGuard, cast
 
 import torch
 from markupsafe import Markup
@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from attnlab.core import (
     AttnlabError,
-    Head,
     InputError,
     address_of,
     arguments_told,
@@ -101,11 +100,11 @@ class HeadViewer:
 
 @arguments_told
 def show(
-    source: Source | Result | Capture | Sequence[Tensor],
+    source: Source | Result | Capture | Sequence[Tensor] | Mapping[str, Any],
     text: Text | tuple[Audio, str] | list[str] | tuple[list[str], list[str]] | None = None,
     other: str | None = None,
     *,
-    head: str | Head | None = None,
+    head: str | tuple[str | int, ...] | None = None,
     sentence: int | None = None,
     device: str | None = None,
     weights: str = ATTENTION,
@@ -159,7 +158,7 @@ def show(
 def _of_matrices(
     opened: object,
     text: object,
-    head: str | Head | None,
+    head: str | tuple[str | int, ...] | None,
     sentence: int | None,
     height: int,
 ) -> HeadViewer:
@@ -199,7 +198,7 @@ def _pair(text: object, other: str) -> tuple[str, str]:
 def _of_model(
     loaded: Model,
     text: Text | tuple[Audio, str],
-    head: str | Head | None,
+    head: str | tuple[str | int, ...] | None,
     height: int,
     weights: str,
 ) -> HeadViewer:
@@ -304,7 +303,7 @@ def _translated(loaded: Model, sentences: Sentences) -> Sentences:
 
 
 def _of_result(
-    result: Result, head: str | Head | None, sentence: int | None, height: int
+    result: Result, head: str | tuple[str | int, ...] | None, sentence: int | None, height: int
 ) -> HeadViewer:
     if not result.asked.keeps_matrices:
         msg = (
@@ -342,7 +341,7 @@ def _are_weights(source: object) -> TypeGuard[Sequence[Tensor]]:
 
 
 def _of_kept(
-    kept: KeptMatrices, head: str | Head | None, sentence: int | None, height: int
+    kept: KeptMatrices, head: str | tuple[str | int, ...] | None, sentence: int | None, height: int
 ) -> HeadViewer:
     if kept.heads is not None or kept.rows:
         msg = "A page shows all heads and rows; capture without heads and rows."
@@ -368,7 +367,7 @@ def _viewer(
     about: Mapping[str, str],
     viewer: ViewerData,
     *,
-    head: str | Head | None,
+    head: str | tuple[str | int, ...] | None,
     height: int,
     sentence: int = 0,
     texts: tuple[str, ...] = (),

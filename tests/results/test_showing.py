@@ -185,7 +185,9 @@ def test_a_page_is_written_and_shown_in_a_frame(model: Any, tmp_path: Path) -> N
     assert viewer.page in html.unescape(viewer._repr_html_())
 
 
-def test_weights_that_a_model_returned_are_shown_with_their_tokens(model: Any) -> None:
+def test_weights_that_a_model_returned_are_shown_with_their_tokens(
+    model: Any, as_users_call_it: None
+) -> None:
     loaded, words = model
     ids = words(SENTENCES[0], return_tensors="pt")
     loaded.set_attn_implementation("eager")
@@ -252,7 +254,9 @@ def test_what_cannot_be_shown_is_refused(
         ask(model)
 
 
-def test_names_and_arguments_of_other_libraries_are_answered_with_ours(model: Any) -> None:
+def test_names_and_arguments_of_other_libraries_are_answered_with_ours(
+    model: Any, as_users_call_it: None
+) -> None:
     found = capture(model, SENTENCES[0], keep_matrices=1)
     for ask, message in (
         (lambda: attnlab.head_view, "no attribute 'head_view'; see attnlab.show"),

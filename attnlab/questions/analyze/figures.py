@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from pandas.api.types import is_numeric_dtype
 
-from attnlab.core import HEAD_KEYS, Head, InputError, Site, address_of, briefly, layer_name
+from attnlab.core import HEAD_KEYS, InputError, Site, address_of, briefly, layer_name
 from attnlab.figures import (
     COLUMN,
     WEIGHTS,
@@ -61,7 +61,9 @@ _MANY = 12
 _DARK = 0.55
 
 
-def draw_head(result: Result | Capture, head: str | Head, *, sentence: int | None = None) -> Figure:
+def draw_head(
+    result: Result | Capture, head: str | tuple[str | int, ...], *, sentence: int | None = None
+) -> Figure:
     """A heat map of one head in a sentence whose matrices are kept, with its tokens.
 
     Args:
