@@ -166,7 +166,7 @@ class Command(_PlainHelp, TyperCommand):
         word = ctx.args[0]
         if Path(word).is_file() and "--text" in names:
             hint = f"a file of sentences is given as --text {shlex.quote(word)}"
-        elif "--sentences" not in names and any(" " not in text for text in ctx.args):
+        elif "sentence" in names:
             hint = "a text of several words stands in quotes"
         else:
             hint = f"its options are told by: attnlab {self.name} --help"

@@ -49,7 +49,7 @@ def address_of(name: object, known: Iterable[str]) -> str:
     address = ".".join(map(str, name)) if isinstance(name, tuple) else str(name)
     meant = [one for one in dict.fromkeys(known) if one.partition(".")[2] == address]
     if len(meant) > 1:
-        msg = f"There are several heads {address}; write one of: {', '.join(meant)}."
+        msg = f"{address} is at several sites; write one of: {', '.join(meant)}."
         raise InputError(msg)
     return meant[0] if meant else address
 

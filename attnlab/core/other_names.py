@@ -2,6 +2,7 @@
 
 _BY_NAME = {
     "analyze": "analyse classify heads label statistics",
+    "attention": "mechanism mechanisms",
     "capture": "activations attentions cache extract run_with_cache trace",
     "compare": "benchmark replace",
     "detect": "detect_head head_detector induction",

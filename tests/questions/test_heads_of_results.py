@@ -49,7 +49,9 @@ def test_the_site_of_a_head_can_be_left_out_where_one_has_it(
     assert torch.equal(found["0.1"][0], found["encoder.0.1"][0])
     assert torch.equal(found["0"][0], found["encoder", 0][0])
     for ask in (several.__getitem__, partial(attnlab.plot.head, several)):
-        with pytest.raises(InputError, match=r"several heads 0.1; write one of: encoder.0.1, dec"):
+        with pytest.raises(
+            InputError, match=r"0.1 is at several sites; write one of: encoder.0.1, dec"
+        ):
             ask("0.1")
 
 

@@ -261,7 +261,7 @@ def test_names_and_arguments_of_other_libraries_are_answered_with_ours(
     for ask, message in (
         (lambda: attnlab.head_view, "no attribute 'head_view'; see attnlab.show"),
         (lambda: attnlab.HookedTransformer, "; see attnlab.load"),
-        (lambda: attnlab.analyse_heads, "no attribute"),
+        (lambda: attnlab.mechanisms, "; see attnlab.attention"),
         (
             lambda: attnlab.plot.ofsets,
             r"\(did you mean 'offsets'\?\); it has: COLUMN, PAGE, comparison",

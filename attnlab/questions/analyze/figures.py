@@ -15,7 +15,15 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from pandas.api.types import is_numeric_dtype
 
-from attnlab.core import HEAD_KEYS, InputError, Site, address_of, briefly, layer_name
+from attnlab.core import (
+    HEAD_KEYS,
+    InputError,
+    Site,
+    address_of,
+    arguments_told,
+    briefly,
+    layer_name,
+)
 from attnlab.figures import (
     COLUMN,
     WEIGHTS,
@@ -61,6 +69,7 @@ _MANY = 12
 _DARK = 0.55
 
 
+@arguments_told
 def draw_head(
     result: Result | Capture, head: str | tuple[str | int, ...], *, sentence: int | None = None
 ) -> Figure:
