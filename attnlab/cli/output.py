@@ -63,6 +63,7 @@ THREADS = Annotated[
 ]
 # The form of a table for the terminal; `FORMATS` are the others.
 AS_TEXT = "text"
+_LONGEST_NAME = 255
 _THREADS = OptionField("threads", int | None, None, Option("", least=1, most=1024))
 
 
@@ -190,6 +191,17 @@ def _rows(table: "pd.DataFrame") -> Any:
     """The rows with full precision; what is missing or infinite is null."""
     rows = table.astype(object).where(table.notna(), None).to_dict("records")
     return [_plain(row) for row in rows]
+
+
+def note_file(text: str | None, instead: str) -> None:
+    """Tells that a file of the name of a sentence is not read, and how its lines are."""
+    # Longer names are refused by the system.
+    if text is not None and len(text) < _LONGEST_NAME and Path(text).is_file():
+        messages().print(
+            f"Note: {text} is taken as the sentence, not as a file; for its lines: {instead}",
+            soft_wrap=True,
+            highlight=False,
+        )
 
 
 def print_notes(notes: Iterable["Note"]) -> None:

@@ -11,7 +11,7 @@ from attnlab.cli.command_options import (
     chosen,
     with_options,
 )
-from attnlab.cli.output import messages
+from attnlab.cli.output import messages, note_file
 from attnlab.core import InputError, briefly, check_characters, holds_result
 from attnlab.evaluation import ShowSettings
 
@@ -55,6 +55,7 @@ def show(
         check_source_exists(source)
     _check_texts(source, sentence, other, analysis=analysis)
     check_file_free(out, {}, overwrite=overwrite)
+    note_file(sentence, f"attnlab analyze {source} --text {sentence}")
 
     from attnlab.core import quiet
     from attnlab.results import show as shown

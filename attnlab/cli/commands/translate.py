@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from attnlab.cli.command_options import OVERWRITE, check_overwrite, chosen, with_options
-from attnlab.cli.output import messages, print_json, print_text
+from attnlab.cli.output import messages, note_file, print_json, print_text
 from attnlab.cli.progress import progress_bars
 from attnlab.core import MOST_BEAMS, InputError, Option, check_characters, lines_in, read_lines
 from attnlab.corpora import SPLITS
@@ -16,7 +16,6 @@ from attnlab.evaluation import DeviceSettings
 from attnlab.models import LANGUAGE_MODEL, TRANSLATION, GenerationSettings
 
 _UNKNOWN_SHOWN = 10
-_LONGEST_NAME = 255
 _STANDARD_INPUT = "-"
 Run = Annotated[Path, typer.Argument(help="A run directory of attnlab train.")]
 
@@ -60,7 +59,7 @@ def translate(
     sentences = _sentences(text, file)
     if text == _STANDARD_INPUT:
         text = None
-    _note_file(text)
+    note_file(text, f"--input {text}")
 
     from attnlab.core import quiet, usable_device
     from attnlab.models import load, unknown_texts
@@ -85,17 +84,6 @@ def translate(
     for line in written:
         print_text(line)
     _note_unknown(unknown)
-
-
-def _note_file(text: str | None) -> None:
-    """Tells that a file of the name of the sentence is not read."""
-    # Longer names are refused by the system.
-    if text is not None and len(text) < _LONGEST_NAME and Path(text).is_file():
-        messages().print(
-            f"Note: {text} is taken as the sentence, not as a file; for its lines: --input {text}",
-            soft_wrap=True,
-            highlight=False,
-        )
 
 
 def _note_unknown(unknown: list[str]) -> None:
