@@ -72,7 +72,7 @@ class Part:
     Attributes:
         section: all but the figures.
         figures: drawn one after another when they are asked for, since there may be many.
-        count: how many they are.
+        count: how many they are, for progress.
     """
 
     section: Section
@@ -164,7 +164,7 @@ def write_contents(
 
     def tell() -> None:
         if progress is not None:
-            progress("Drawing figures and the page", next(numbers), in_all)
+            progress("Drawing figures and the page", min(next(numbers), in_all), in_all)
 
     def written(drawn: Iterable[DrawnFigure]) -> tuple[PageFigure, ...]:
         pages = []
