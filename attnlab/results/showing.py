@@ -346,7 +346,7 @@ def _of_kept(
     if kept.heads is not None or kept.rows:
         msg = "A page shows all heads and rows; capture without heads and rows."
         raise InputError(msg)
-    title = "Attention weights"
+    title = "Attention heads"
     viewer = kept_viewer(kept, title, lambda _: list(plain_heads(kept)), analyzed=False)
     number = next(iter(kept.sentences), None) if sentence is None else sentence
     if viewer is None or number not in kept.sentences:
