@@ -8,7 +8,7 @@ PIP := $(RUN)pip install --quiet --no-compile --constraint constraints.txt
 # Where an environment forbids it, every process would compile torch and transformers anew, for five seconds.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install demo docs test test-all test-rest coverage wheel wheel-test oldest mutants torture lint format clean
+.PHONY: install demo docs notebooks test test-all test-rest coverage wheel wheel-test oldest mutants torture lint format clean
 
 install: $(VENV)/installed
 
@@ -29,6 +29,9 @@ $(VENV)/installed-docs: $(VENV)/installed
 
 docs: $(VENV)/installed-docs  ## build/docs/index.html; warnings are errors
 	$(RUN)sphinx-build -W --keep-going --quiet --fresh-env --jobs 2 docs build/docs
+
+notebooks:  ## docs/**/*.ipynb, of the pages that are notebooks
+	$(PYTHON) docs/notebook_files.py
 
 PYTEST := $(RUN)python -m pytest --numprocesses 2 --dist worksteal
 # Checks of types and shapes at run time, over the whole package.

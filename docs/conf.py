@@ -26,7 +26,8 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
 ]
-exclude_patterns = ["_build"]
+# Notebooks are built from their text; their files are there to download.
+exclude_patterns = ["_build", "**/*.ipynb"]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
@@ -68,6 +69,8 @@ FILE_BESIDE = re.compile(r"\]\(([\w./]+\.(?:csv|json|png|svg))\)")
 RESULT_BESIDE = re.compile(r"\]\(\.\./([\w-]+)/README\.md\)")
 FOLDER_BESIDE = re.compile(r"\[(\w+)\]\(\w+\)")
 RESULT_PAGE = re.compile(r"\]\(((?:\.\./)*)\.\./(?:results|benchmarks)/([\w-]+)/README\.md\)")
+TITLE = re.compile(r"^(# .+)$", flags=re.MULTILINE)
+NOTEBOOK = re.compile(r"\[([^\]]+)\]\(([\w/]+\.ipynb)\)")
 RESULT = re.compile(r"^\| \[([\w-]+)\]\(\1/README\.md\) \| (.+) \|$", flags=re.MULTILINE)
 
 
@@ -116,8 +119,18 @@ def link_results(_app: Sphinx, name: str, source: list[str]) -> None:
         source[0] = RESULT_PAGE.sub(r"](\1results/\2.md)", source[0])
 
 
+def offer_notebooks(app: Sphinx, name: str, source: list[str]) -> None:
+    """Lets readers download the file of a notebook, from its own page and from pages that link it."""
+    source[0] = NOTEBOOK.sub(r"{download}`\1 <\2>`", source[0])
+    file = Path(app.srcdir) / f"{name}.ipynb"
+    if file.exists():
+        offer = rf"\1\n\n{{download}}`Download as a notebook <{file.name}>`"
+        source[0] = TITLE.sub(offer, source[0], count=1)
+
+
 def setup(app: Sphinx) -> None:
-    """Tells Sphinx what is to be done with docstrings and results."""
+    """Tells Sphinx what is to be done with docstrings, results and notebooks."""
     app.connect("builder-inited", write_results)
     app.connect("source-read", link_results)
+    app.connect("source-read", offer_notebooks)
     app.connect("autodoc-process-docstring", mend_docstring, priority=900)

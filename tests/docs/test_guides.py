@@ -22,6 +22,7 @@ from tokenizers import processors
 from typer.testing import CliRunner
 from zoo import random_models
 
+import attnlab
 from attnlab.attention import registry
 from attnlab.cli.app import app
 from attnlab.core import installed as plugins
@@ -228,6 +229,22 @@ def test_what_is_typed_in_a_clone_writes_where_git_ignores_it(page: str) -> None
     named += re.findall(r'save\(.*"(.*?)"\)', code)
     assert named
     assert all(path.startswith("runs/") for path in named), named
+
+
+@pytest.mark.slow
+def test_what_users_of_other_tools_type_instead_runs(desk: Path) -> None:
+    (desk / "sentences.txt").write_text("Maria sleeps.\nA dog runs.\n" * 10)
+    part = (DOCS / "other_tools.md").read_text(encoding="utf-8").split("## attnlab for users")[1]
+    rows = [line.split(" | ") for line in part.split("\n## ")[0].splitlines() if line[:1] == "|"]
+    calls = [call for row in rows for call in re.findall(r"`(attnlab.+?)`", row[-1])]
+    assert len(calls) == 20
+    for call in calls:
+        if call.startswith("attnlab."):
+            eval(call, {"attnlab": attnlab})
+        elif "whisper" in call:
+            parse(shlex.split(call)[1:])
+        else:
+            run(shlex.split(call)[1:])
 
 
 def test_a_broken_block_fails(desk: Path) -> None:
