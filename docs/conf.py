@@ -27,7 +27,7 @@ extensions = [
     "sphinx_design",
 ]
 # Notebooks are built from their text; their files are there to download.
-exclude_patterns = ["_build", "**/*.ipynb"]
+exclude_patterns = ["_build", "*/runs", "**/*.ipynb"]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
