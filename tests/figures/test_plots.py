@@ -92,6 +92,7 @@ MATRICES = torch.arange(7 * 5 * 6).view(7, 5, 6) / 420
 FIGURES: dict[str, Callable[[], Figure]] = {
     "heads": lambda: plot.heads(HEADS),
     "windows": lambda: plot.windows(fits()),
+    "three sites, two side by side": lambda: plot.windows(fits(), width=plot.PAGE),
     "offsets": lambda: plot.offsets(offsets()),
     "offsets of content tokens": lambda: plot.offsets(offsets(), "content"),
     "strengths": lambda: plot.distribution(weak()),

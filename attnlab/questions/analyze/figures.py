@@ -399,8 +399,9 @@ def _draw_tables(
         for axes in panels.flat[len(tables) - beside : len(tables)]:
             axes.set_xlabel(across, labelpad=2)
         figure.suptitle(title, x=0.01, ha="left", fontsize=9)
+        lowest = list(panels.flat[beside * (len(longest) - 1) : len(tables)])
         bar = figure.colorbar(
-            ScalarMappable(scale.norm, "Blues"), ax=panels[-1, :].tolist(), location="bottom",
+            ScalarMappable(scale.norm, "Blues"), ax=lowest, location="bottom",
             ticks=scale.ticks, format="{x:g}", fraction=0.07 / row / longest[-1], shrink=0.4, aspect=30,
         )  # fmt: skip
         bar.set_label(scale.label, fontsize=7)
