@@ -47,7 +47,7 @@ def notebook_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def solutions() -> dict[str, dict[str, str]]:
     """Solutions in the teacher's notes, by notebook and exercise."""
-    notes = (DOCS / "course" / "teachers.md").read_text(encoding="utf-8")
+    notes = (DOCS / "course" / "teachers").with_suffix(".md").read_text(encoding="utf-8")
     parts = re.findall(
         r"^## \[.*?\]\((\w+)\.md\)$(.*?)(?=^## |\Z)", notes, re.DOTALL | re.MULTILINE
     )
