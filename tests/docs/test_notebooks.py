@@ -38,11 +38,17 @@ def run(code: str, session: dict[str, Any], page: Path) -> None:
         getattr(value, "_repr_html_", value.__repr__)()
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where all of them run, so that a model of several is trained once."""
+    return tmp_path_factory.mktemp("notebooks")
+
+
 @pytest.fixture
-def notebook_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def notebook_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ATTNLAB_REPOSITORY", str(ROOT))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    monkeypatch.chdir(folder)
+    return folder
 
 
 def solutions() -> dict[str, dict[str, str]]:
@@ -80,6 +86,7 @@ def test_every_cell_runs(page: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # a minute of a processor that is not shared
 @pytest.mark.parametrize("page", COURSE, ids=lambda page: page.stem)
 def test_every_exercise_is_open_and_takes_its_solution_alone(
     page: Path, notebook_folder: Path, capsys: pytest.CaptureFixture[str]
