@@ -183,7 +183,7 @@ class OptionField:
     def several(self, value: Any) -> Any:
         """A value as a sequence, where one is wanted.
 
-        A number alone is a sequence of one, a text is read as on the command line, and None is an empty
+        A number or text alone is a sequence of one, or is read as on the command line, and None is an empty
         choice where the command line has a word for that.
         """
         if value is None and self.option.none:
@@ -196,9 +196,7 @@ class OptionField:
             return value
         if isinstance(value, str) and self.option.read is not None:
             return self.read(value)
-        if isinstance(value, str) and self.option.argument:
-            return (value,)
-        alone = isinstance(value, Real) and any(_is_kind((value,), kind) for kind in kinds)
+        alone = isinstance(value, Real | str) and any(_is_kind((value,), kind) for kind in kinds)
         return (value,) if alone else value
 
     def refuse(self, value: Any, path: str | None = None) -> None:

@@ -18,6 +18,9 @@ from .opened_model import observe_part as observe_part
 from .opened_model import opened as opened
 from .opened_model import parts_of as parts_of
 from .opened_model import training_texts as training_texts
+from .pattern_reading import PatternReading as PatternReading
+from .pattern_reading import Patterns as Patterns
+from .pattern_reading import gold_texts as gold_texts
 from .shared_settings import ABLATION_SENTENCES as ABLATION_SENTENCES
 from .shared_settings import CALIBRATION_TEXT as CALIBRATION_TEXT
 from .shared_settings import ENOUGH_FOR_INTERVALS as ENOUGH_FOR_INTERVALS
@@ -33,8 +36,11 @@ from .shared_settings import DeviceSettings as DeviceSettings
 from .shared_settings import FewerThanAsked as FewerThanAsked
 from .shared_settings import FewForIntervals as FewForIntervals
 from .shared_settings import FewForMeans as FewForMeans
+from .shared_settings import LeftOut as LeftOut
 from .shared_settings import OlderWeights as OlderWeights
 from .shared_settings import OtherLanguages as OtherLanguages
+from .shared_settings import PatternTextSettings as PatternTextSettings
+from .shared_settings import RareInTheseTexts as RareInTheseTexts
 from .shared_settings import RepeatedTexts as RepeatedTexts
 from .shared_settings import ShowSettings as ShowSettings
 from .shared_settings import SplitTexts as SplitTexts
@@ -46,6 +52,8 @@ from .shared_settings import TextSettings as TextSettings
 from .shared_settings import TranslationsUnread as TranslationsUnread
 from .shared_settings import UnknownTokens as UnknownTokens
 from .shared_settings import UnreadableTranslations as UnreadableTranslations
+from .shared_settings import WordsUnaligned as WordsUnaligned
+from .shared_settings import nothing_left as nothing_left
 from .shared_settings import words_in as words_in
 from .sources import Texts as Texts
 from .sources import calibrated_texts as calibrated_texts

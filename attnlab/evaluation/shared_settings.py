@@ -6,6 +6,7 @@ Nothing heavy is imported here, so that the command line can show them at once.
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
@@ -134,6 +135,10 @@ class StudySettings(DeviceSettings):
             given = [row[0] if len(row) == 1 else row for row in rows]
         return texts_of(given, field.name)
 
+    def telling(self, what: str) -> Callable[[int, int], None] | None:
+        """What is told how much of something is done, of how much; None where nobody wants to know."""
+        return None if self.progress is None else partial(self.progress, what)
+
     @property
     def sentences_to_read(self) -> TextsAsked:
         """The sentences, or how many there are to be."""
@@ -189,6 +194,73 @@ class CorpusTextSettings(TextSettings):
         if self.text is not None and self.corpus is not None:
             msg = "text and corpus both bring sentences; leave one of them out."
             raise InputError(msg)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatternTextSettings(CorpusTextSettings):
+    """Options of a study that counts how often heads hit patterns."""
+
+    treebank: Annotated[
+        str | Path | None,
+        Option(
+            "File of sentences with gold trees (.conllu or .conllu.gz), for the patterns pos, dep and coref."
+        ),
+    ] = None
+    memory: Annotated[float | None, MEMORY] = None
+    seed: Annotated[int, SEED] = 0
+
+
+@dataclass(frozen=True)
+class RareInTheseTexts(Note):
+    """Which tokens are rare is counted in the texts themselves."""
+
+    words = (
+        "Which tokens are the rarest is counted in these texts, since the training text is unknown."
+    )
+
+
+@dataclass(frozen=True)
+class WordsUnaligned(Note):
+    """Texts whose tokens do not match their words, so that patterns of words count nothing in them.
+
+    Attributes:
+        texts: how many.
+        first: the first of them by its identifier.
+        reason: why.
+    """
+
+    words = (
+        "{texts} of the texts are not aligned with their words, and patterns of words leave them out (the "
+        "first: {first}, {reason})."
+    )
+
+    texts: int
+    first: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class LeftOut(Note):
+    """A claim or a pattern, of several, that nothing could be counted for.
+
+    Attributes:
+        what: as it was given.
+        reason: why, as a sentence.
+    """
+
+    words = "Left out is {what}: {reason}"
+
+    what: str
+    reason: str
+
+
+def nothing_left(refused: Sequence[tuple[str, InputError]]) -> InputError:
+    """What refuses a call where nothing can be counted: the reason of one thing, or of each of several."""
+    if len(refused) == 1:
+        return refused[0][1]
+    reasons = " ".join(f"{what}: {error}" for what, error in refused)
+    options = [option for _, error in refused for option in error.options]
+    return InputError(f"None of the {len(refused)} can be counted. {reasons}", options=options)
 
 
 @dataclass(frozen=True, kw_only=True)

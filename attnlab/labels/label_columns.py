@@ -97,6 +97,8 @@ SECOND_VALUE_COLUMNS = (
 # Kinds of controls: what a figure is without the function.
 BEST_OFFSET, BY_CHANCE, EQUAL_ROWS = "best offset", "chance", "equal rows"
 UNTRAINED_TWIN, SHUFFLED_WORDS = "untrained twin", "shuffled words"
+# What is counted: the model, and controls.
+MODEL, UNTRAINED, SHUFFLED = "model", "untrained", "shuffled"
 CONTROL = COLUMNS["control"]
 CONTROL_KIND = COLUMNS["control_kind"]
 SECOND_CONTROL = COLUMNS["second_control"]
@@ -135,8 +137,8 @@ CONTROLS = Table(
         NEEDED,
         STATUS,
         STABILITY,
-        *_control("untrained", "of the same head of an untrained model"),
-        *_control("shuffled", "on sentences whose words are shuffled"),
+        *_control(UNTRAINED, "of the same head of an untrained model"),
+        *_control(SHUFFLED, "on sentences whose words are shuffled"),
         SIGNIFICANCE,
         SIGNIFICANT,
         STRENGTH,
@@ -205,9 +207,9 @@ RELATIONS = Table(
         STABILITY,
         STATUS,
         *Estimate(COLUMNS["shuffled_accuracy"], OVER_SENTENCES),
-        _status("shuffled"),
+        _status(SHUFFLED),
         *Estimate(COLUMNS["untrained_accuracy"], OVER_SENTENCES),
-        _status("untrained"),
+        _status(UNTRAINED),
         *GAIN,
         SIGNIFICANCE,
         SIGNIFICANT,
@@ -228,4 +230,15 @@ STRUCTURE = Table(
         *COLUMNS.of("rows_coded rows_left_out"),
     ),
     keys=(*HEAD_KEYS, "keys", "family"),
+)
+
+# Of patterns.
+PATTERN = COLUMNS["pattern"]
+HIT = Estimate(COLUMNS["hit"], "over texts, simultaneous for all heads and patterns asked about")
+MASS = COLUMNS["mass"]
+TRANSFORMER_LENS = COLUMNS["transformer_lens"]
+ROWS_COUNTED = COLUMNS.of("rows_counted rows_without")
+BAR = COLUMNS["bar"]
+CONTROLS_OF_HIT = COLUMNS.of(
+    "chance_hit offset_hit best_offset untrained_hit untrained_most shuffled_hit"
 )

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from itertools import permutations
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -513,10 +514,58 @@ def count_offsets(pattern: Pattern, batch: PatternBatch, of: PatternRows) -> Rat
     return count_rows(torch.stack(hits, 1), of, batch.scope)
 
 
+def count_transformer_lens(
+    pattern: Pattern, batch: PatternBatch, layer: LayerWeights
+) -> RatioCounts | None:
+    """The mean over texts of what TransformerLens detects a head by; None for patterns that are not its own.
+
+    ::
+
+        score = sum over i, j of D_ij a_ij / sum over i, j of a_ij
+
+    D_ij is 1 at the key before (`offset -1`), at the same token before (`same token`), or at the key behind
+    that (`after same token`), and 0 elsewhere. All rows count, also those without such a key, and special
+    tokens are queries and keys. Source: `transformer_lens.head_detector.detect_head`, error measure "mul".
+    """
+    if layer.site == "cross":
+        return None
+    same = (layer.queries.ids[:, :, None] == layer.keys.ids[:, None]) & (layer.offsets < 0)
+    marked = {
+        Atom(OFFSET, numbers=(-1,)): layer.offsets[None] == -1,
+        Atom(SAME_TOKEN): same,
+        # No query has the last key before it, which is rolled to the front.
+        Atom(AFTER_SAME): same.roll(1, -1),
+    }.get(pattern.tree)  # type: ignore[call-overload]  # other trees are none of these
+    if marked is None:
+        return None
+    real = layer.queries.real[:, :, None] & layer.keys.real[:, None]
+    weights = (layer.wide * real[:, None]).double()
+    scores = (weights * marked[:, None]).sum((-1, -2)) / weights.sum((-1, -2))
+    return count_ratio(scores, torch.ones_like(scores), batch.scope.groups)
+
+
+class Need(Enum):
+    """What a pattern needs that texts or a site may lack."""
+
+    CROSS, ONE_TEXT, LINKS, TREES, MENTIONS, PAIRS, SPECIAL_TOKENS, SPECIAL_TOKEN = range(8)
+
+
+class Unmet(NamedTuple):
+    """Why no row of the texts can meet a pattern.
+
+    Attributes:
+        need: what is lacking.
+        part: the part of the pattern that needs it, or the special token that is not there.
+    """
+
+    need: Need
+    part: str
+
+
 def unmet_need(
     pattern: Pattern, site: str, known: PatternTexts, special: Collection[str]
-) -> str | None:
-    """Why no row of the texts can meet a pattern at a site, as a clause; None where one may.
+) -> Unmet | None:
+    """Why no row of the texts can meet a pattern at a site; None where one may.
 
     Args:
         pattern: the pattern.
@@ -524,25 +573,20 @@ def unmet_need(
         known: the texts.
         special: the special tokens that stand in the texts of the keys.
     """
-    names, cross = pattern.names, site == "cross"
-    if ALIGNED in names and not cross:
-        return f"{ALIGNED} is for cross-attention, and {site} attends within a text"
-    if cross and names & WITHIN:
-        return f"{min(names & WITHIN)} is of one text, and cross-attention looks at another"
-    if ALIGNED in names and not known.pairs:
-        return f"{ALIGNED} needs linked words, which are known of the embedded corpus alone"
+    cross = site == "cross"
     side = known.source if site == "encoder" or known.target is None else known.target
-    if names & {POS, DEP} and not side.trees:
-        return f"{min(names & {POS, DEP})} needs gold trees; give a treebank"
-    if COREF in names and not any(tree.entities for tree in side.trees):
-        return f"{COREF} needs mentions of entities; give a treebank in the form of CorefUD"
-    if SEGMENT in names and not any(known.source.seconds):
-        return f"{SEGMENT} needs pairs of texts that the model reads as one"
-    wanted = {word for leaf in pattern.leaves if isinstance(leaf, Atom) and leaf.name == SPECIAL
-              for word in leaf.words} - {SEPARATOR_NAME}  # fmt: skip
-    if SPECIAL in names and not special:
-        return "the tokenizer puts no special tokens into the texts"
-    if wanted - set(special):
-        there = ", ".join(sorted(special))
-        return f"{min(wanted - set(special))} is no special token of the texts, which have {there}"
-    return None
+    for need, parts, lacking in (
+        (Need.CROSS, {ALIGNED}, not cross),
+        (Need.ONE_TEXT, WITHIN, cross),
+        (Need.LINKS, {ALIGNED}, not known.pairs),
+        (Need.TREES, {POS, DEP}, not side.trees),
+        (Need.MENTIONS, {COREF}, not any(tree.entities for tree in side.trees)),
+        (Need.PAIRS, {SEGMENT}, not any(known.source.seconds)),
+        (Need.SPECIAL_TOKENS, {SPECIAL}, not special),
+    ):
+        if lacking and pattern.names & parts:
+            return Unmet(need, min(pattern.names & parts))
+    named = {word for leaf in pattern.leaves if isinstance(leaf, Atom) and leaf.name == SPECIAL
+             for word in leaf.words}  # fmt: skip
+    absent = named - {SEPARATOR_NAME, *special}
+    return Unmet(Need.SPECIAL_TOKEN, min(absent)) if absent else None

@@ -16,11 +16,11 @@
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from attnlab.core import InputError, shown
+from attnlab.core import InputError, briefly, shown
 
 OFFSET, WORD_OFFSET, FIRST, LAST, SPECIAL = "offset", "word offset", "first", "last", "special"
 PUNCTUATION, TOKEN, SAME_TOKEN, AFTER_SAME = (
@@ -173,7 +173,7 @@ def pattern_of(written: str | Callable[[Any], Any]) -> Pattern:
     """The pattern of a text in the language of this module, of a phrase, or of a function.
 
     Raises:
-        InputError: the text is no pattern; the message says where it stops being one. Or it is too long.
+        InputError: it is no pattern; of a text the message says where it stops being one. Or it is too long.
 
     >>> pattern_of("the previous word").text, pattern_of("first token").text
     ('word offset -1', 'first')
@@ -181,6 +181,9 @@ def pattern_of(written: str | Callable[[Any], Any]) -> Pattern:
     True
     """
     if not isinstance(written, str):
+        if not callable(written):
+            msg = f"{briefly(written)} is no pattern; write one, or give a function."
+            raise InputError(msg)
         return Pattern(getattr(written, "__name__", "function"), Computed(written))
     words = " ".join(written.split()).lower()
     phrase = words if words in PHRASES or words == SAME_WORD else f"the {words}"
@@ -193,6 +196,15 @@ def pattern_of(written: str | Callable[[Any], Any]) -> Pattern:
         )
         raise InputError(msg)
     return Pattern(text, _Reader(text).whole())
+
+
+def check_distinct(patterns: Iterable[Pattern]) -> None:
+    """Raises InputError for two functions of one name, which nobody could tell apart."""
+    named: dict[str, Pattern] = {}
+    for pattern in patterns:
+        if named.setdefault(pattern.text, pattern) != pattern:
+            msg = f"Two patterns are called {pattern.text}; give each function a name of its own."
+            raise InputError(msg)
 
 
 class _Reader:

@@ -23,7 +23,8 @@ from scipy.stats import binomtest
 import attnlab
 from attnlab.core import quiet, write_table
 from attnlab.grammar import GrammarPair, draw_pairs
-from attnlab.questions.claim.grading import MARGIN, OF_ALWAYS, OF_MOSTLY, Bars, grade_of
+from attnlab.labels import MARGIN, Bars
+from attnlab.questions.claim.grading import OF_ALWAYS, OF_MOSTLY, grade_of
 from attnlab.questions.claim.question import GRADES, NO_MORE, UNDECIDED
 from attnlab.results import Result
 from experiments.planted_claims.plain_hits import plain_hit, plain_texts

@@ -15,10 +15,12 @@ from attnlab.core.errors import InputError
 from attnlab.labels.counting import TextSide
 from attnlab.labels.pattern_keys import (
     CONTROL_OFFSETS,
+    Need,
     PatternTexts,
     count_chance,
     count_offsets,
     count_rows,
+    count_transformer_lens,
     pattern_hits,
     pattern_rows,
     unmet_need,
@@ -338,29 +340,40 @@ def test_any_text_is_a_pattern_or_refused(written: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "site", "reason"),
+    ("written", "site", "unmet"),
     [
-        ("aligned", "encoder", "aligned is for cross-attention"),
-        ("aligned", "cross", "aligned needs linked words"),
-        ("first | same token", "cross", "same token is of one text"),
-        ("dep nsubj", "encoder", "dep needs gold trees; give a treebank"),
-        ("coref", "encoder", "coref needs mentions of entities"),
-        ("other segment", "encoder", "needs pairs of texts"),
-        ("special [MASK]", "encoder", r"\[MASK\] is no special token of the texts, which have"),
+        ("aligned", "encoder", (Need.CROSS, "aligned")),
+        ("aligned", "cross", (Need.LINKS, "aligned")),
+        ("first | same token", "cross", (Need.ONE_TEXT, "same token")),
+        ("dep nsubj", "encoder", (Need.TREES, "dep")),
+        ("coref", "encoder", (Need.MENTIONS, "coref")),
+        ("other segment", "encoder", (Need.PAIRS, "other segment")),
+        ("special [MASK]", "encoder", (Need.SPECIAL_TOKEN, "[MASK]")),
         ("offset -1", "cross", None),
+        ("special separator", "encoder", None),
     ],
 )
-def test_why_a_pattern_cannot_be_met(written: str, site: str, reason: str | None) -> None:
+def test_why_a_pattern_cannot_be_met(
+    written: str, site: str, unmet: tuple[Need, str] | None
+) -> None:
     known = PatternTexts([""], TextSide(torch.ones(3, dtype=torch.long), seconds=[None]))
-    found = unmet_need(pattern_of(written), site, known, {"[SEP]"})
-    if reason is None:
-        assert found is None
-    else:
-        with pytest.raises(InputError, match=reason):
-            raise InputError(found)
+    assert unmet_need(pattern_of(written), site, known, {"[SEP]"}) == unmet
+    without = unmet_need(pattern_of("special"), site, known, ())
+    assert without == (Need.SPECIAL_TOKENS, "special")
 
 
-def test_without_special_tokens_nothing_is_special() -> None:
-    known = PatternTexts([""], TextSide(torch.ones(3, dtype=torch.long)))
-    found = unmet_need(pattern_of("special"), "decoder", known, ())
-    assert found == "the tokenizer puts no special tokens into the texts"
+@pytest.mark.parametrize("causal", [False, True], ids=["both ways", "causal"])
+@pytest.mark.parametrize("written", loops.TRANSFORMER_LENS)
+def test_figures_of_transformer_lens_are_those_of_loops(written: str, *, causal: bool) -> None:
+    one = made(4, causal=causal)
+    found = count_transformer_lens(pattern_of(written), one.known.batch(one.layer), one.layer)
+    assert found is not None
+    for head in range(3):
+        scores = [
+            loops.transformer_lens(written, text, one.layer.weights[number, head].tolist())
+            for number, text in enumerate(one.texts)
+        ]
+        assert found.whole().ratio[0, head] == pytest.approx(sum(scores) / len(scores))
+    others = ("offset -2", "offset -1 | first", "not same token")
+    batch = one.known.batch(one.layer)
+    assert not any(count_transformer_lens(pattern_of(o), batch, one.layer) for o in others)

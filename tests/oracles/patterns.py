@@ -154,3 +154,20 @@ def between_words(
         [sum(weights[q][k] for q in query for k in key) / len(query) for key in tokens]
         for query in tokens
     ]
+
+
+# What TransformerLens marks of a text's tokens: whether the key at j is one for the query at i.
+TRANSFORMER_LENS: dict[str, Callable[[list[str], int, int], bool]] = {
+    "offset -1": lambda tokens, i, j: j == i - 1,
+    "same token": lambda tokens, i, j: j < i and tokens[j] == tokens[i],
+    "after same token": lambda tokens, i, j: 0 < j <= i and tokens[j - 1] == tokens[i],
+}
+
+
+def transformer_lens(name: str, text: Text, weights: list[list[float]]) -> float:
+    """The share of all weight on what is marked, over all rows and all tokens."""
+    every = range(len(text.tokens))
+    marked = sum(
+        weights[i][j] for i in every for j in every if TRANSFORMER_LENS[name](text.tokens, i, j)
+    )
+    return marked / sum(weights[i][j] for i in every for j in every)

@@ -1,41 +1,24 @@
 """Claims about heads checked on texts: how often heads hit patterns, beside controls."""
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import pandas as pd
 
-from attnlab.core import Head, InputError, Note, Sums, layers_in_words, options_of
-from attnlab.evaluation import model_and_texts, notes_on_texts
-from attnlab.labels import (
-    CONTROL_OFFSETS,
-    OF_RELATIONS,
-    RAREST,
-    Gold,
-    GoldSentence,
-    Pattern,
-    PatternBatch,
-    PatternHits,
-    PatternRows,
-    PatternTexts,
-    RatioCounts,
-    TextSide,
-    align_corpus,
-    count_chance,
-    count_offsets,
-    count_rows,
-    counted_types,
-    gold_of_texts,
-    pattern_hits,
-    pattern_rows,
-    shuffled,
-    unmet_need,
-    untrained_twin,
+from attnlab.core import Head, InputError, layers_in_words, options_of
+from attnlab.evaluation import (
+    LeftOut,
+    PatternReading,
+    Patterns,
+    gold_texts,
+    notes_on_texts,
+    nothing_left,
 )
+from attnlab.labels import CHOOSING, HIT, REPORTED, Pattern, PatternCounts, PatternFigures
 from attnlab.models import Source
-from attnlab.questions.claim.grading import bars_of, grade_of, texts_to_decide
+from attnlab.questions.claim.grading import grade_of, texts_to_decide
 from attnlab.questions.claim.question import (
     AGAINST,
     BEST_HIT,
@@ -43,33 +26,20 @@ from attnlab.questions.claim.question import (
     BETTER_HIT,
     CLAIMS,
     FOR,
-    HIT,
     QUESTION,
     SENTENCES,
     UNDECIDED,
     Claim,
     ClaimSettings,
-    RareInTheseTexts,
     WithoutControls,
-    WordsUnaligned,
 )
-from attnlab.reading import (
-    KeptMatrices,
-    LayerWeights,
-    MatrixKeeper,
-    Reading,
-    Tokens,
-    prepare,
-    read_sentences,
-)
+from attnlab.reading import KeptMatrices, MatrixKeeper, Reading
 from attnlab.results import Result
 
 # Of a claim so many heads are listed.
 MOST_BETTER = 10
 # Of the matrices of listed sentences.
 KEPT_BYTES = 64 * 2**20
-# The halves of the texts, by their numbers.
-CHOOSING, REPORTED = 0, 1
 
 
 @options_of(ClaimSettings)
@@ -92,33 +62,24 @@ def claim(source: Source, settings: ClaimSettings) -> Result:
     Raises:
         InputError: no such model, sentences or head, or a pattern that no row of the texts can meet.
     """
-    model, texts = model_and_texts(
-        source, sentences=settings.sentences, text=settings.text, corpus=settings.corpus,
-        pair=settings.pair, treebank=settings.treebank, gold=True,
-    )  # fmt: skip
-    model.move_to_named(settings.device, source)
-    read = read_sentences(model, texts.texts, texts.origin)
-    reading = prepare(model, read, settings.sites, memory=settings.memory, weights=settings.weights)
-    named = ((_head(one, reading), one.pattern) for one in settings.claimed)
-    # Some may be written in two ways.
-    claims = list(dict.fromkeys(named))
-    sites = tuple(dict.fromkeys(head.site for head, _ in claims))
-    reading = replace(reading, sites=tuple(site for site in reading.sites if site in sites))
-    assert texts.gold is not None  # noqa: S101 - it was asked for
-    asked = _Asked(settings, reading, claims, texts.gold)
-    found = asked.count("Claims", reading, asked.known, keeps_rows=True)
-    for head, pattern in claims:
-        _check_met(found, head, pattern)
-    controls = asked.controls() if settings.controls else {}
+    model, texts, reading = gold_texts(source, settings, weights=settings.weights)
+    claims, refused = _claims_at(settings, reading)
+    asked = PatternReading(settings, reading, texts, {pattern for _, pattern in claims})
+    _leave_out(claims, refused, asked.unmet)
+    found = asked.counts(_by_site(claims), claims)
+    _leave_out(claims, refused, partial(asked.unmet_in, found))
+    controls = asked.controls(_by_site(claims)) if settings.controls else {}
     rows = [_Row(found, controls, head, pattern, len(claims)) for head, pattern in claims]
     sentences = pd.DataFrame(
         [one for row in rows for one in _sentences(row, settings.examples)], columns=[*SENTENCES]
     )
+    table = pd.DataFrame([row.cells for row in rows])
+    read, sites = reading.sentences, tuple(_by_site(claims))
     return Result(
         QUESTION.name,
         f"Claims about heads of {model.label}",
         {
-            CLAIMS.name: pd.DataFrame([row.cells for row in rows]),
+            CLAIMS.name: table[[name for name in CLAIMS if name in table]],
             BETTER.name: pd.DataFrame(
                 [one for row in rows for one in row.better], columns=[*BETTER]
             ),
@@ -134,12 +95,58 @@ def claim(source: Source, settings: ClaimSettings) -> Result:
             *notes_on_texts(model, texts, {"": read}, settings.sentences, sites),
             *read.dropped,
             *reading.notes,
+            *(LeftOut(what, str(error)) for what, error in refused),
             *asked.notes,
             *([] if controls else [WithoutControls()]),
         ),
         weights=model.weights,
-        matrices=_matrices(reading, sentences["sentence"]),
+        matrices=_matrices(replace(reading, sites=sites), sentences["sentence"]),
     )
+
+
+# Heads with patterns, each as it was given.
+_Claims = dict[tuple[Head, Pattern], str]
+_Refused = list[tuple[str, InputError]]
+
+
+def _claims_at(settings: ClaimSettings, reading: Reading) -> tuple[_Claims, _Refused]:
+    """The claims by their heads, and those that are none or are of no head, with the reason."""
+    read, unread = settings.read
+    claims, refused = _Claims(), [*unread]
+    for one in read:
+        try:
+            # Some may be written in two ways.
+            claims.setdefault((_head(one, reading), one.pattern), one.told_as)
+        except InputError as error:
+            refused.append((one.told_as, error))
+    if not claims:
+        raise nothing_left(refused)
+    return claims, refused
+
+
+def _leave_out(
+    claims: _Claims, refused: _Refused, reason: Callable[[Pattern, str], InputError | None]
+) -> None:
+    """Moves the claims that there is a reason against to those that are refused.
+
+    Raises:
+        InputError: none is left.
+    """
+    for (head, pattern), told_as in [*claims.items()]:
+        error = reason(pattern, head.site)
+        if error is not None:
+            del claims[head, pattern]
+            refused.append((told_as, error))
+    if not claims:
+        raise nothing_left(refused)
+
+
+def _by_site(claims: Iterable[tuple[Head, Pattern]]) -> Patterns:
+    """The patterns of each site, each once."""
+    patterns: dict[str, dict[Pattern, None]] = {}
+    for head, pattern in claims:
+        patterns.setdefault(head.site, {})[pattern] = None
+    return {site: tuple(own) for site, own in patterns.items()}
 
 
 def _head(claimed: Claim, reading: Reading) -> Head:
@@ -175,214 +182,6 @@ def _head(claimed: Claim, reading: Reading) -> Head:
 
 
 @dataclass(frozen=True)
-class _TextRows:
-    """The rows of a text that count for a claim: each query with the key of its largest weight, and hits."""
-
-    number: int
-    looks: list[str]
-    hits: list[float]
-
-    @property
-    def hit(self) -> float:
-        """Share of the rows that hit."""
-        return sum(self.hits) / len(self.hits)
-
-
-@dataclass
-class ClaimCounts:
-    """How often heads hit patterns, fed layer by layer.
-
-    Attributes:
-        known: what is known of the texts.
-        claims: heads with their patterns.
-        hits: by pattern, site and layer, of all heads.
-        masses: likewise.
-        of_site: by figure (`chance`, `offsets`, `eligible`), pattern and site.
-        rows: by head and pattern the rows of each text, of the model alone.
-        keeps_rows: whether they are kept.
-    """
-
-    known: PatternTexts
-    claims: Sequence[tuple[Head, Pattern]]
-    hits: Sums[tuple[Pattern, str, int], RatioCounts] = field(default_factory=Sums)
-    masses: Sums[tuple[Pattern, str, int], RatioCounts] = field(default_factory=Sums)
-    of_site: Sums[tuple[str, Pattern, str], Any] = field(default_factory=Sums)
-    keeps_rows: bool = True
-    rows: dict[tuple[Head, Pattern], list[_TextRows]] = field(default_factory=dict)
-    _batches: dict[str, tuple[PatternBatch, dict[Pattern, PatternRows]]] = field(
-        default_factory=dict
-    )
-
-    def update(self, layer: LayerWeights) -> None:
-        """Adds one layer's weights for one batch."""
-        batch, rows = self._facts(layer)
-        for pattern, of in rows.items():
-            hits = pattern_hits(pattern, batch, of, layer)
-            at = (pattern, layer.site, layer.layer)
-            self.hits += {at: count_rows(hits.hit, of, batch.scope)}
-            self.masses += {at: count_rows(hits.mass, of, batch.scope)}
-            for head, own in self.claims if self.keeps_rows else ():
-                if own == pattern and head[:2] == (layer.site, layer.layer):
-                    kept = self.rows.setdefault((head, pattern), [])
-                    kept += _rows_of_texts(batch, of, hits, head.head, words=pattern.of_words)
-
-    def _facts(self, layer: LayerWeights) -> tuple[PatternBatch, dict[Pattern, PatternRows]]:
-        """The batch with the rows of each pattern, worked out once for all layers of a site."""
-        known = self._batches.get(layer.site)
-        if known is not None and known[0].layer.sentences == layer.sentences:
-            return known
-        batch = self.known.batch(layer)
-        patterns = dict.fromkeys(own for head, own in self.claims if head.site == layer.site)
-        rows = {pattern: pattern_rows(pattern, batch) for pattern in patterns}
-        for pattern, of in rows.items():
-            self.of_site += {
-                ("chance", pattern, layer.site): count_chance(of, batch.scope),
-                ("offsets", pattern, layer.site): count_offsets(pattern, batch, of),
-                ("eligible", pattern, layer.site): int(of.eligible.sum()),
-            }
-        self._batches[layer.site] = batch, rows
-        return batch, rows
-
-
-def _rows_of_texts(
-    batch: PatternBatch, of: PatternRows, hits: PatternHits, head: int, *, words: bool
-) -> Iterator[_TextRows]:
-    """The rows of a head in each text."""
-    sides = zip(*(batch.word_names if words else batch.token_names), strict=True)
-    columns = (of.rows.cpu(), hits.largest[:, head].cpu(), hits.hit[:, head].cpu())
-    texts = zip(batch.layer.sentences, sides, *columns, strict=True)
-    for number, (queries, keys), counted, largest, hit in texts:
-        rows = counted.nonzero().flatten().tolist()
-        if rows:
-            looks = [f"{queries[row]} > {keys[int(largest[row])]}" for row in rows]
-            yield _TextRows(number, looks, hit[rows].tolist())
-
-
-class _Asked:
-    """What is read, and what is known of it.
-
-    Args:
-        settings: the options.
-        reading: the model with the texts.
-        claims: heads with their patterns.
-        gold: what is known of the texts.
-
-    Raises:
-        InputError: no row of the texts can meet a pattern.
-    """
-
-    def __init__(
-        self,
-        settings: ClaimSettings,
-        reading: Reading,
-        claims: Sequence[tuple[Head, Pattern]],
-        gold: Gold,
-    ) -> None:
-        self.settings, self.reading, self.claims = settings, reading, claims
-        texts = reading.sentences.texts
-        self.gold = _gold_of_read(gold, reading)
-        counts = reading.loaded.type_counts
-        self.type_counts = counts or counted_types(reading.loaded.both_tokenizers, texts)
-        self.notes: list[Note] = []
-        names = {name for _, pattern in claims for name in pattern.names}
-        if RAREST in names and counts is None:
-            self.notes.append(RareInTheseTexts())
-        self.known, reasons = self._known(self.gold, reading)
-        if reasons:
-            self.notes.append(WordsUnaligned(len(reasons), *next(iter(reasons.items()))))
-        for head, pattern in claims:
-            unmet = unmet_need(pattern, head.site, self.known, _special(reading, head.site))
-            if unmet is not None:
-                msg = f"No row can meet '{pattern.text}' at {head}: {unmet}."
-                raise InputError(msg)
-
-    def _known(self, gold: Gold, reading: Reading) -> tuple[PatternTexts, dict[str, str]]:
-        """What is known of the texts, and why some of them are not aligned with their words."""
-        texts, both = reading.sentences.texts, reading.loaded.both_tokenizers
-        paired, reasons = reading.sentences.paired, dict[str, str]()
-
-        def side(tokenizer: Any, own: Sequence[GoldSentence], tokens: Sequence[Tokens]) -> TextSide:
-            counts = self.type_counts[-1 if own is gold.target else 0]
-            trees, seconds = own if gold.trees else (), [text.second for text in tokens]
-            if not any(pattern.needs_words for _, pattern in self.claims):
-                return TextSide(counts, trees, seconds=seconds)
-            aligned = align_corpus(tokenizer, own, tokens)
-            reasons.update(aligned.reasons)
-            return TextSide(counts, trees, aligned.alignments, seconds)
-
-        targets = [text.target for text in texts if text.target is not None]
-        known = PatternTexts(
-            [text.text for text in texts],
-            side(both.source, gold.source, [text.source for text in texts]),
-            side(both.target, gold.target, targets) if paired and gold.target is not None else None,
-            gold.pairs if paired else (),
-        )
-        return known, reasons
-
-    def count(
-        self, what: str, reading: Reading, known: PatternTexts, *, keeps_rows: bool = False
-    ) -> ClaimCounts:
-        """Counts of all heads at the sites of the claims."""
-        found = ClaimCounts(known, self.claims, keeps_rows=keeps_rows)
-        tell = self.settings.progress
-        reading.feed(
-            [found],
-            batch_size=self.settings.batch_size,
-            progress=None if tell is None else lambda done, total: tell(what, done, total),
-        )
-        return found
-
-    def controls(self) -> dict[str, ClaimCounts]:
-        """The same counts of an untrained model, and on shuffled words where a claim is about words."""
-        reading, seed = self.reading, self.settings.seed
-        twin = reading.by(untrained_twin(reading.model, seed))
-        counts = {UNTRAINED: self.count("Control: untrained model", twin, self.known)}
-        if any(pattern.names & OF_RELATIONS for _, pattern in self.claims):
-            gold = shuffled(self.gold, seed)
-            mixed = replace(reading.of_texts(gold.texts), sites=reading.sites)
-            counts[SHUFFLED] = self.count(
-                "Control: shuffled words", mixed, self._known(gold, mixed)[0]
-            )
-        return counts
-
-
-UNTRAINED, SHUFFLED = "untrained", "shuffled"
-
-
-def _gold_of_read(gold: Gold, reading: Reading) -> Gold:
-    """What is known of the texts as the model reads them: pairs of one stack as one text."""
-    texts = [text.text for text in reading.sentences.texts]
-    if reading.sentences.paired:
-        return gold
-    if isinstance(texts[0], tuple):
-        return gold_of_texts([" ".join(text) for text in texts])
-    return gold.without_target()
-
-
-def _special(reading: Reading, site: str) -> set[str]:
-    """The special tokens in the texts that are keys at a site."""
-    sentences = reading.sentences
-    target = site == "decoder" and sentences.paired
-    vocabulary = sentences.target if target else sentences.source
-    ids = {
-        token
-        for sentence in sentences.usable
-        for token in (sentence.target if target and sentence.target else sentence.source)
-    }
-    return set(vocabulary.tokens(sorted(ids & vocabulary.special)))
-
-
-def _check_met(found: ClaimCounts, head: Head, pattern: Pattern) -> None:
-    """Raises InputError where no row was counted."""
-    if not found.rows.get((head, pattern)):
-        msg = (
-            f"No row of the texts can meet '{pattern.text}' at {head}: there is no such key that a query may "
-            "look at and one outside the pattern beside it; give other texts or another pattern."
-        )
-        raise InputError(msg)
-
-
-@dataclass(frozen=True)
 class _Row:
     """A claim with what was counted.
 
@@ -394,46 +193,30 @@ class _Row:
         claims: number of claims of the call.
     """
 
-    found: ClaimCounts
-    controls: Mapping[str, ClaimCounts]
+    found: PatternCounts
+    controls: Mapping[str, PatternCounts]
     head: Head
     pattern: Pattern
     claims: int
 
-    @property
-    def level(self) -> float:
-        """Of its interval, such that those of all claims hold together (Bonferroni)."""
-        return 1 - 0.05 / self.claims
-
-    @property
-    def _at(self) -> tuple[Pattern, str, int]:
-        return self.pattern, self.head.site, self.head.layer
+    @cached_property
+    def figures(self) -> PatternFigures:
+        """Those of the heads of its site; intervals of all claims hold together (Bonferroni)."""
+        level = 1 - 0.05 / self.claims
+        return PatternFigures(self.pattern, self.head.site, self.found, self.controls, level)
 
     @property
     def cells(self) -> dict[str, Any]:
         """Its row."""
-        hits = self.found.hits[self._at].whole()
-        estimate = self._estimate(hits, 0, self.head.head)
-        controls, cells = self._controls()
-        bars = bars_of(controls)
-        hit, low, high = estimate
+        cells, bars = self.figures.cells(self.head)
+        low, high = HIT.ends(cells)
         grade = grade_of(low, high, bars)
-        texts, rows = (
-            int(values[0, self.head.head]) for values in (hits.sentences, hits.denominator)
-        )
-        eligible = self.found.of_site["eligible", self.pattern, self.head.site]
-        needed = texts_to_decide(hit, low, high, bars, texts) if grade == UNDECIDED else None
+        needed = None
+        if grade == UNDECIDED:
+            needed = texts_to_decide(cells[HIT.name], low, high, bars, cells["sentences"])
         best, _, chosen = self._by_choice()[0]
-        return {
-            **self.named,
+        return cells | {
             "grade": grade,
-            **HIT.cells(*estimate),
-            "mass": float(self.found.masses[self._at].whole().ratio[0, self.head.head]),
-            "rows_counted": rows,
-            "rows_without": eligible - rows,
-            "sentences": texts,
-            "bar": bars.above,
-            **cells,
             "best_head": str(best),
             **BEST_HIT.cells(*chosen),
             "texts_needed": needed,
@@ -444,58 +227,14 @@ class _Row:
         """The cells that say which claim it is."""
         return {**self.head._asdict(), "pattern": self.pattern.text}
 
-    def _estimate(self, counts: RatioCounts, half: int, index: int) -> tuple[float, float, float]:
-        """A share with its interval."""
-        ratio, (low, high) = counts.ratio, counts.share_interval(self.level)
-        # Without rows the interval is all that there is.
-        low, high = (end.masked_fill(ratio.isnan(), math.nan) for end in (low, high))
-        return tuple(float(values[half, index]) for values in (ratio, low, high))  # type: ignore[return-value]  # three
-
-    def _controls(self) -> tuple[list[tuple[float, float]], dict[str, Any]]:
-        """Figure and upper end of each control, and their cells."""
-        site = self.head.site
-        chance = self.found.of_site["chance", self.pattern, site].whole()
-        value = float(chance.ratio[0, 0])
-        ends = [(value, float(chance.interval(self.level)[1][0, 0]))]
-        cells: dict[str, Any] = {"chance_hit": value}
-        if not self.pattern.is_offset:
-            offsets = self.found.of_site["offsets", self.pattern, site].by_half()
-            best = int(offsets.ratio[CHOOSING].nan_to_num(-1).argmax())
-            value, _, high = self._estimate(offsets, REPORTED, best)
-            # One text is of one half: it can choose an offset or show what that hits, not both.
-            if offsets.ratio[:, best].isnan().any():
-                cells |= {"offset_hit": math.nan, "best_offset": math.nan}
-            else:
-                ends.append((value, high))
-                cells |= {"offset_hit": value, "best_offset": CONTROL_OFFSETS[best]}
-        if UNTRAINED in self.controls:
-            layers = self._hits_by_layer(self.controls[UNTRAINED])
-            most = max(float(hits.whole().ratio.max()) for hits in layers.values())
-            value = float(layers[self.head.layer].whole().ratio[0, self.head.head])
-            ends.append((value, most))
-            cells |= {"untrained_hit": value, "untrained_most": most}
-        if SHUFFLED in self.controls and self.pattern.names & OF_RELATIONS:
-            hits = self.controls[SHUFFLED].hits
-            value, _, high = self._estimate(hits[self._at].whole(), 0, self.head.head)
-            ends += [] if math.isnan(value) else [(value, high)]
-            cells |= {"shuffled_hit": value}
-        return ends, cells
-
-    def _hits_by_layer(self, counts: ClaimCounts) -> dict[int, RatioCounts]:
-        return {
-            layer: hits
-            for (pattern, site, layer), hits in counts.hits.items()
-            if (pattern, site) == (self.pattern, self.head.site)
-        }
-
     def _by_choice(self) -> list[tuple[Head, float, tuple[float, float, float]]]:
         """The heads by their hit in the choosing half, the highest first, with that in the other half."""
-        halves = {layer: hits.by_half() for layer, hits in self._hits_by_layer(self.found).items()}
+        halves = {layer: hits.by_half() for layer, hits in self.figures.hits.items()}
         heads = [
             (
                 Head(self.head.site, layer, number),
                 float(hits.ratio[CHOOSING, number].nan_to_num()),
-                self._estimate(hits, REPORTED, number),
+                self.figures.estimate(hits, REPORTED, number),
             )
             for layer, hits in halves.items()
             for number in range(hits.ratio.shape[1])

@@ -1,32 +1,11 @@
 """What an interval of a hit allows to say, beside the figures of controls."""
 
 import math
-from collections.abc import Iterable
-from typing import NamedTuple
 
+from attnlab.labels import Bars
 from attnlab.questions.claim.question import ALWAYS, MORE, MOSTLY, NO_MORE, UNDECIDED
 
 OF_ALWAYS, OF_MOSTLY = 0.9, 0.5
-# A head must be so far above what controls reach.
-MARGIN = 0.1
-
-
-class Bars(NamedTuple):
-    """Above which hit a head does more than controls, and below which no more."""
-
-    above: float
-    below: float
-
-
-def bars_of(controls: Iterable[tuple[float, float]]) -> Bars:
-    """The bars, given the figure and the upper end of each control.
-
-    >>> bars_of([(0.2, 0.25), (0.25, 0.5)])
-    Bars(above=0.5, below=0.35)
-    """
-    figures, ends = zip(*controls, strict=True)
-    below = max(figures) + MARGIN
-    return Bars(max([below, *(end for end in ends if not math.isnan(end))]), below)
 
 
 def grade_of(low: float, high: float, bars: Bars) -> str:

@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,18 +23,24 @@ from attnlab.core import (
     briefly,
     check_file_exists,
     check_site_names,
+    path_label,
     read_columns,
     read_text,
     reason,
 )
-from attnlab.evaluation import (
-    HELD_OUT,
-    MEMORY,
-    SEED,
-    CorpusTextSettings,
-    TextsAsked,
+from attnlab.evaluation import HELD_OUT, PatternTextSettings, TextsAsked, nothing_left
+from attnlab.labels import (
+    BAR,
+    CONTROLS_OF_HIT,
+    HIT,
+    MASS,
+    PATTERN,
+    PHRASES,
+    ROWS_COUNTED,
+    Pattern,
+    check_distinct,
+    pattern_of,
 )
-from attnlab.labels import PHRASES, Pattern, pattern_of
 from attnlab.questions.claim import LISTED
 from attnlab.reading import ATTENTION, WEIGHTS_OPTION
 from attnlab.results import Question
@@ -46,22 +52,22 @@ MORE, NO_MORE, UNDECIDED = "more than controls", "no more than controls", "undec
 GRADES = (ALWAYS, MOSTLY, MORE, NO_MORE, UNDECIDED)
 FOR, AGAINST = "for", "against"
 
-_TOGETHER = "over texts, simultaneous for all claims of a call"
-HIT = Estimate(COLUMNS["hit"], _TOGETHER)
-BEST_HIT = Estimate(COLUMNS["best_hit"], _TOGETHER)
-BETTER_HIT = Estimate(COLUMNS["better_hit"], _TOGETHER)
+BEST_HIT = Estimate(COLUMNS["best_hit"], HIT.interval)
+BETTER_HIT = Estimate(COLUMNS["better_hit"], HIT.interval)
 CLAIMS = Table(
     "claims.csv",
     "claim",
     (
         *HEAD,
-        *COLUMNS.of("pattern grade"),
+        PATTERN,
+        COLUMNS["grade"],
         *HIT,
-        *COLUMNS.of("mass rows_counted rows_without"),
+        MASS,
+        *ROWS_COUNTED,
         SENTENCE_COUNT,
-        *COLUMNS.of(
-            "bar chance_hit offset_hit best_offset untrained_hit untrained_most shuffled_hit best_head"
-        ),
+        BAR,
+        *CONTROLS_OF_HIT,
+        COLUMNS["best_head"],
         *BEST_HIT,
         COLUMNS["texts_needed"],
     ),
@@ -71,7 +77,7 @@ CLAIMS = Table(
 BETTER = Table(
     "better_heads.csv",
     "claim and head that satisfies it better",
-    (*HEAD, *COLUMNS.of("pattern better_head"), *BETTER_HIT, COLUMNS["better_mass"]),
+    (*HEAD, PATTERN, COLUMNS["better_head"], *BETTER_HIT, COLUMNS["better_mass"]),
     keys=(*HEAD_KEYS, "pattern", "better_head"),
     heading="Heads that satisfy a claim better",
 )
@@ -80,33 +86,14 @@ SENTENCES = Table(
     "claim and sentence",
     (
         *HEAD,
-        *COLUMNS.of("pattern speaks"),
+        PATTERN,
+        COLUMNS["speaks"],
         SHARED_COLUMNS["sentence"],
         *COLUMNS.of("sentence_hit sentence_rows looks"),
     ),
     keys=(*HEAD_KEYS, "pattern", "sentence"),
     heading="Sentences for and against",
 )
-
-
-@dataclass(frozen=True)
-class WordsUnaligned(Note):
-    """Texts whose tokens do not match their words, so that patterns of words count nothing in them.
-
-    Attributes:
-        texts: how many.
-        first: the first of them by its identifier.
-        reason: why.
-    """
-
-    words = (
-        "{texts} of the texts are not aligned with their words, and claims about words leave them out (the "
-        "first: {first}, {reason})."
-    )
-
-    texts: int
-    first: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -120,15 +107,6 @@ class WithoutControls(Note):
 
 
 @dataclass(frozen=True)
-class RareInTheseTexts(Note):
-    """Which tokens are rare is counted in the texts themselves."""
-
-    words = (
-        "Which tokens are the rarest is counted in these texts, since the training text is unknown."
-    )
-
-
-@dataclass(frozen=True)
 class Claim:
     """What somebody says of a head.
 
@@ -137,12 +115,14 @@ class Claim:
         layer: from 0.
         head: from 0.
         pattern: the keys that it attends to.
+        told_as: as it was given, with its place in a file.
     """
 
     site: str
     layer: int
     head: int
     pattern: Pattern
+    told_as: str = field(default="", compare=False)
 
     def at(self, site: str) -> Head:
         """The head, where its site is known."""
@@ -165,9 +145,6 @@ def claim_of(given: str | tuple[str, Any], *, first: int = 0) -> Claim:
         InputError: it is none.
     """
     address, pattern = (given, None) if isinstance(given, str) else given
-    if pattern is not None and not isinstance(pattern, str) and not callable(pattern):
-        msg = f"{briefly(given)} is no claim; give a head with a pattern or a function."
-        raise InputError(msg)
     found = _ADDRESS.match(address)
     behind = _BEHIND.fullmatch(address, found.end()) if found and pattern is None else None
     if found is None or (behind is None if pattern is None else found.end() < len(address)):
@@ -184,6 +161,12 @@ def claim_of(given: str | tuple[str, Any], *, first: int = 0) -> Claim:
     return Claim(site, layer, head, pattern_of(behind["pattern"] if behind else pattern))  # type: ignore[arg-type]  # one of them is there
 
 
+def _told(given: str | tuple[str, Any]) -> str:
+    """A claim as a message calls it."""
+    parts = (given,) if isinstance(given, str) else given
+    return briefly(": ".join(str(getattr(part, "__name__", part)) for part in parts))
+
+
 def _phrased(words: str) -> Pattern:
     if " ".join(words.split()).lower() not in PHRASES:
         msg = (
@@ -194,8 +177,8 @@ def _phrased(words: str) -> Pattern:
     return pattern_of(words)
 
 
-def _claims_in(path: str | Path) -> Iterator[tuple[str, str]]:
-    """Heads and patterns of a file."""
+def _claims_in(path: str | Path) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Heads and patterns of a file with their places; what is missing is empty."""
     check_file_exists(path, "name a file in CSV with the columns head and pattern")
     rows = csv.DictReader(io.StringIO(read_text(Path(path))))
     try:
@@ -203,23 +186,21 @@ def _claims_in(path: str | Path) -> Iterator[tuple[str, str]]:
             msg = f"{path} lacks the columns head and pattern; name them in its first line."
             raise InputError(msg)
         for row in rows:
-            if not row["head"] or not row["pattern"]:
-                msg = (
-                    f"{path}, line {rows.line_num}: the head or the pattern is missing; give both."
-                )
-                raise InputError(msg)
-            yield row["head"], row["pattern"]
+            yield (
+                f"{path_label(path)}, line {rows.line_num}",
+                (row["head"] or "", row["pattern"] or ""),
+            )
     except csv.Error as error:
         msg = f"{path}, line {rows.reader.line_num} cannot be read as CSV: {reason(error)}."
         raise InputError(msg) from error
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClaimSettings(CorpusTextSettings):
+class ClaimSettings(PatternTextSettings):
     """What `attnlab claim` can be told.
 
     Raises:
-        InputError: there is no claim, or one cannot be read.
+        InputError: there is no claim that can be read.
     """
 
     claims: Annotated[
@@ -237,12 +218,6 @@ class ClaimSettings(CorpusTextSettings):
         bool, Option("Layers and heads of the claims count from 1.", ("--from-1",))
     ] = False
     sentences: Annotated[TextsAsked, HELD_OUT] = 200
-    treebank: Annotated[
-        str | Path | None,
-        Option(
-            "File of sentences with gold trees (.conllu or .conllu.gz), for pos, dep and coref."
-        ),
-    ] = None
     controls: Annotated[
         bool,
         Option(
@@ -254,27 +229,33 @@ class ClaimSettings(CorpusTextSettings):
         int, Option("Number of sentences to list for each claim, and against it.", least=0)
     ] = 5
     weights: Annotated[str, WEIGHTS_OPTION] = ATTENTION
-    memory: Annotated[float | None, MEMORY] = None
-    seed: Annotated[int, SEED] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.claimed:
+        claims, refused = self.read
+        if not claims and not refused:
             msg = f"Give a claim, such as {_EXAMPLES}, or a file of claims."
             raise InputError(msg)
-        named: dict[str, Pattern] = {}
-        for pattern in (one.pattern for one in self.claimed):
-            if named.setdefault(pattern.text, pattern) != pattern:
-                msg = (
-                    f"Two patterns are called {pattern.text}; give each function a name of its own."
-                )
-                raise InputError(msg)
+        if not claims:
+            raise nothing_left(refused)
+        check_distinct(one.pattern for one in claims)
 
     @cached_property
-    def claimed(self) -> tuple[Claim, ...]:
-        """The claims, each once."""
-        given = [*self.claims, *(() if self.file is None else _claims_in(self.file))]
-        return tuple(dict.fromkeys(claim_of(one, first=int(self.from_1)) for one in given))
+    def read(self) -> tuple[tuple[Claim, ...], tuple[tuple[str, InputError], ...]]:
+        """The claims, each once; and those that cannot be read, as they are given, with the reason."""
+        given = [("", one) for one in self.claims]
+        given += () if self.file is None else _claims_in(self.file)
+        claims, refused = dict[Claim, None](), list[tuple[str, InputError]]()
+        for place, one in given:
+            try:
+                claim = claim_of(one, first=int(self.from_1))
+            except InputError as error:
+                at_place = InputError(f"{place}: {error}", options=error.options)
+                refused.append((_told(one), at_place if place else error))
+            else:
+                told_as = f"{_told(one)} ({place})" if place else _told(one)
+                claims.setdefault(replace(claim, told_as=told_as))
+        return tuple(claims), tuple(refused)
 
 
 QUESTION = Question(

@@ -13,8 +13,10 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 import attnlab
 from attnlab.attention import use
 from attnlab.core.errors import InputError
+from attnlab.evaluation import LeftOut, RareInTheseTexts
+from attnlab.labels.pattern_counts import MARGIN, Bars, bars_of
 from attnlab.labels.patterns import pattern_of
-from attnlab.questions.claim.grading import MARGIN, Bars, bars_of, grade_of, texts_to_decide
+from attnlab.questions.claim.grading import grade_of, texts_to_decide
 from attnlab.questions.claim.question import (
     ALWAYS,
     CLAIMS,
@@ -24,7 +26,6 @@ from attnlab.questions.claim.question import (
     UNDECIDED,
     Claim,
     ClaimSettings,
-    RareInTheseTexts,
     WithoutControls,
     claim_of,
 )
@@ -228,7 +229,7 @@ def test_two_functions_of_one_name_are_refused() -> None:
 
 
 def test_what_is_neither_pattern_nor_function_is_refused() -> None:
-    with pytest.raises(InputError, match="is no claim; give a head with a pattern or a function"):
+    with pytest.raises(InputError, match="is no pattern; write one, or give a function"):
         ClaimSettings([("2.4", [1])])
 
 
@@ -258,13 +259,13 @@ def test_what_is_no_claim_is_refused(written: str, told: str) -> None:
 def test_claims_of_a_file(tmp_path: Path) -> None:
     file = tmp_path / "claims.csv"
     file.write_text('head,pattern,who\n2.10,"offset -1","a, b"\n2.10,the previous token,c\n')
-    assert ClaimSettings(file=file).claimed == (Claim("", 2, 10, pattern_of("offset -1")),)
-    assert len(ClaimSettings(["1.1: first"], file=file).claimed) == 2
+    assert ClaimSettings(file=file).read == ((Claim("", 2, 10, pattern_of("offset -1")),), ())
+    assert len(ClaimSettings(["1.1: first"], file=file).read[0]) == 2
     file.write_text("head,what\n1.2,first\n")
     with pytest.raises(InputError, match="lacks the columns head and pattern"):
         ClaimSettings(file=file)
     file.write_text("head,pattern\n1.2,\n")
-    with pytest.raises(InputError, match="line 2: the head or the pattern is missing"):
+    with pytest.raises(InputError, match=r"claims.csv, line 2: The pattern '' cannot be read"):
         ClaimSettings(file=file)
     file.write_text(f"head,pattern\n1.2,{'x' * 140_000}\n")
     with pytest.raises(InputError, match="csv, line 2 cannot be read as CSV: "):
@@ -292,6 +293,36 @@ def test_claims_of_a_file(tmp_path: Path) -> None:
 def test_what_cannot_be_met_is_refused(bert: tuple[Any, Any], claimed: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
         attnlab.claim(bert, [claimed], sentences=SENTENCES, controls=False)
+
+
+def test_bad_claims_are_left_out_with_their_places_and_the_others_checked(
+    bert: tuple[Any, Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "claims.csv"
+    file.write_text("head,pattern\n0.1,offset -1\n0.1,frist\n0.9,first\n,first\n")
+    bad = ["0.0: aligned", '0.0: token "moon"', "0.0 first"]
+    found = attnlab.claim(bert, bad, file=file, sentences=SENTENCES, controls=False)
+    alone = attnlab.claim(bert, "0.1: offset -1", sentences=SENTENCES, controls=False)
+    pd.testing.assert_frame_equal(found.claims, alone.claims)
+    left_out = {note.what: note.reason for note in found.notes if isinstance(note, LeftOut)}
+    assert set(left_out) == {
+        "'0.0: aligned'", "'0.0: token \"moon\"'", "'0.0 first'", "'0.1: frist'",
+        "'0.9: first' (claims.csv, line 4)", "': first'",
+    }  # fmt: skip
+    assert left_out["'0.1: frist'"].startswith("claims.csv, line 3: The pattern 'frist' cannot be")
+    assert "There is no head encoder.0.9" in left_out["'0.9: first' (claims.csv, line 4)"]
+    assert not any(isinstance(note, LeftOut) for note in alone.notes)
+
+
+@pytest.mark.parametrize(
+    "bad", [["7.0: first", "0.0: aligned"], ["0.0: aligned", '0.0: token "m"']]
+)
+def test_where_no_claim_is_left_all_are_named(bert: tuple[Any, Any], bad: list[str]) -> None:
+    with pytest.raises(InputError, match="^None of the 2 can be counted") as refused:
+        attnlab.claim(bert, bad, sentences=SENTENCES, controls=False)
+    assert all(f"'{one}': " in str(refused.value) for one in bad)
+    with pytest.raises(InputError, match="'a': 'a' is no claim.* 'b': 'b' is no claim"):
+        ClaimSettings(["a", "b"])
 
 
 def test_heads_of_several_sites_need_one() -> None:
