@@ -54,6 +54,7 @@ ASKED: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("compare", "recurrent"): COMPARED,
     ("detect", "run"): {"sentences": 12, "sequences": 2, "context": 40},
     ("detect", "language"): {"sentences": 12, "sequences": 2, "context": 40},
+    ("detect", "marian"): {"patterns": ["offset -1", "rarest"], **PAIRS},
     ("detect", "recurrent"): {"sentences": 30, "sequences": 2, "context": 40, "controls": False},
     ("importance", "run"): {"sentences": 12, "calibration": 6, "points": 2, "bleu": ["zero"]},
     ("importance", "language"): {"sentences": 6, "calibration": 6},

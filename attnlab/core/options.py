@@ -50,12 +50,13 @@ Keywords = ParamSpec("Keywords")
 
 # Stands in docstrings where the options are listed.
 SETTINGS_LINE = "    settings: as keyword arguments."
-KIND_NAMES: dict[type, tuple[str, type]] = {
+KIND_NAMES: dict[Any, tuple[str, Any]] = {
     bool: ("true or false", bool),
     int: ("a whole number", Integral),
     float: ("a number", Real),
     str: ("a text", str),
     Path: ("a path", PurePath),
+    Callable[..., Any]: ("a function", Callable),
 }
 
 

@@ -48,8 +48,8 @@ _LACKING = {
     Need.SPECIAL_TOKEN: "{part} is no special token of the texts, which have {special}",
 }
 _NO_KEY = (
-    "there is no such key that a query may look at and one outside the pattern beside it; give other texts or "
-    "another pattern"
+    "there is no such key that a query may look at and one outside the pattern beside it; give other texts "
+    "or another pattern"
 )
 # By site.
 Patterns = Mapping[str, Sequence[Pattern]]

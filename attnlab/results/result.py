@@ -17,6 +17,7 @@ from attnlab.core import (
     Note,
     Progress,
     Settings,
+    Table,
     briefly,
     is_terminal,
     read_tensors,
@@ -65,8 +66,7 @@ class Result:
         making: when and on what it was made.
 
     Raises:
-        InputError: there is no such question, it declares no table or array of a name, or the first table is
-            missing.
+        InputError: there is no such question, it declares no table or array of a name, or there is no table.
     """
 
     question: str
@@ -89,7 +89,7 @@ class Result:
             if unknown:
                 msg = f"The question '{self.question}' declares no {briefly(min(unknown))} of its result."
                 raise InputError(msg)
-        if tables[0] not in self.tables:
+        if not self.tables:
             msg = f"A result of the question '{self.question}' needs the table '{tables[0]}'."
             raise InputError(msg)
 
@@ -145,7 +145,12 @@ class Result:
     @property
     def table(self) -> pd.DataFrame:
         """The table that matters most to a reader."""
-        return self.tables[self.asked.tables[0].name]
+        return self.tables[self.first.name]
+
+    @property
+    def first(self) -> Table:
+        """What is declared of that table, the first one of its question that it has."""
+        return next(table for table in self.asked.tables if table.name in self.tables)
 
     @property
     def figures(self) -> dict[str, Figure]:
@@ -290,7 +295,7 @@ class Result:
             yield table if number else replace(table, answers=self.answers or table.answers)
 
     def _first_rows(self, most: int | None = None) -> TerminalTable:
-        table = self.asked.tables[0]
+        table = self.first
         shown = [name for name in self.asked.shows or map(str, self.table) if name in self.table]
         if not self.asked.shows and set(HEAD_COLUMNS) <= set(shown):
             # The address of a head takes the place of its three parts.
@@ -365,7 +370,7 @@ class Result:
     def _columns(
         self, table: str | None = None, chosen: Sequence[str] | None = None
     ) -> tuple[Column, ...]:
-        name = self.asked.tables[0].name if table is None else table
+        name = self.first.name if table is None else table
         frame = self.tables[name]
         if chosen is not None:
             frame = frame[columns_chosen(frame, chosen)]

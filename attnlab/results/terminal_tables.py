@@ -31,6 +31,7 @@ MOST_COLUMNS = 8
 _MARKED = {
     "significant": f"{MARK} significant at 5 % after Holm's correction",
     "above_controls": f"{MARK} above controls, by however little",
+    "above_bar": f"{MARK} above controls, by 0.1 or more",
 }
 
 

@@ -180,7 +180,7 @@ def _print_tables(result: "Result", folder: Path | None, form: str, **others: An
             extra = [folder / name for name in result.extra]
             written = {"folder": folder} | ({"extra": extra} if extra else {})
         print_json(
-            **{name: result.tables[name] for name in tables},
+            **{name: result.tables[name] for name in tables if name in result.tables},
             notes=list(map(str, result.notes)),
             **written,
             **others,

@@ -19,10 +19,11 @@ from attnlab.evaluation import (
     notes_on_training,
     notes_on_unknown,
 )
-from attnlab.labels import untrained_twin
+from attnlab.labels import MODEL, SHUFFLED, UNTRAINED, untrained_twin
 from attnlab.models import Model, Run, Source, model_of
 from attnlab.questions.detect.head_scores import Scores, emitted, figures, only_emitted
 from attnlab.questions.detect.learned_gates import learned_gates
+from attnlab.questions.detect.pattern_scores import score_patterns
 from attnlab.questions.detect.planted import (
     Planted,
     Side,
@@ -59,12 +60,14 @@ from attnlab.results import Result
 
 @options_of(DetectSettings)
 def detect(source: Source, settings: DetectSettings) -> Result:
-    """Scores of every head of the model at `source` as what the literature calls heads.
+    """Scores of every head of the model at `source` as what the literature calls heads, or for patterns.
 
     Self-attention is scored on random tokens that are read twice (previous token, duplicate token, induction;
     Olsson et al. 2022), decoders on texts with a needle (weight outside first and recent keys, after Xiao et
     al. 2024; retrieval, Wu et al. 2024), cross-attention on words that a translation takes over unchanged.
-    Beside each score stand those of an untrained model and of shuffled texts.
+    Beside each score stand those of an untrained model and of shuffled texts. With patterns, sets of keys for
+    each query, it is counted on sentences how often a head's largest weight lies in each, beside the controls
+    of `attnlab.claim`.
 
     Args:
         source: a run or its folder, a transformers folder, the name of a model on the hub, or a pair (model,
@@ -74,12 +77,15 @@ def detect(source: Source, settings: DetectSettings) -> Result:
     Returns:
         The tables `detectors` (a row per head; NaN where a detector does not apply at its site) and
         `agreement` (a row per pair of detectors of a site: rank correlation over heads). It takes a pass
-        over each text for the model, one for the untrained twin and one for shuffled texts.
+        over each text for the model, one for the untrained twin and one for shuffled texts. With patterns
+        the table `patterns` alone (a row per head and pattern).
 
     Raises:
-        InputError: no such model or sentences, sentences for an encoder, which has no use for them, or no
-            head to score.
+        InputError: no such model or sentences, sentences for an encoder, which has no use for them without
+            patterns, no head to score, or no pattern that some row of the texts can meet.
     """
+    if settings.patterns:
+        return score_patterns(source, settings)
     loaded = model_of(source)
     loaded.move_to_named(settings.device, source)
     asked = _Asked(loaded, settings)
@@ -145,7 +151,8 @@ class _Asked:
 
     def reading(self, planted: Planted) -> Reading:
         """The model ready to read planted texts."""
-        return prepare(self.model, planted.sentences, list(planted.targets), whole=False)
+        memory, sites = self.settings.memory, list(planted.targets)
+        return prepare(self.model, planted.sentences, sites, memory=memory, whole=False)
 
     def scored(
         self,
@@ -167,16 +174,11 @@ class _Asked:
         return found
 
     def _score(self, what: str, reading: Reading, targets: Targets) -> Scores:
-        found, tell = Scores(targets), self.settings.progress
-        reading.feed(
-            [found],
-            batch_size=self.settings.batch_size,
-            progress=None if tell is None else lambda done, total: tell(what, done, total),
-        )
+        found, settings = Scores(targets), self.settings
+        reading.feed([found], batch_size=settings.batch_size, progress=settings.telling(what))
         return found
 
 
-MODEL, UNTRAINED, SHUFFLED = "model", "untrained", "shuffled"
 # Of the model, and of the controls that there are.
 _Scored = dict[str, Scores]
 

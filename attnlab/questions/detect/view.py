@@ -1,5 +1,7 @@
 """Detectors drawn as maps of heads, and on a terminal."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 import torch
@@ -7,10 +9,13 @@ from matplotlib.figure import Figure
 
 from attnlab.core import HEAD_KEYS, SITES, Column, InputError, counted, layer_name
 from attnlab.figures import PAGE, WIDE, check_table, draw_heads
+from attnlab.labels import HIT, PATTERN
 from attnlab.questions.detect.question import (
+    ABOVE_BAR,
     DETECTORS,
     GATE,
     GATE_UNTRAINED,
+    PATTERNS,
     Detector,
 )
 from attnlab.results import (
@@ -21,11 +26,18 @@ from attnlab.results import (
     head_names,
 )
 
-_LEGEND = "score; rows: layers, columns: heads"
+_LEGEND = "rows: layers, columns: heads"
 
 
 def contents(result: Result) -> Contents:
     """What the page of detectors shows."""
+    if PATTERNS.name in result.tables:
+        text = (
+            "Hit of each head for the pattern that the panel names, the share of rows whose largest weight "
+            "lies in it; a row a layer."
+        )
+        figure = draw_patterns(result.patterns, width=WIDE)
+        return Contents([DrawnFigure(PATTERNS.name, figure, text)])
     # Of cross-attention that had nothing to copy there is no score.
     if not _columns(result.detectors):
         return Contents()
@@ -36,11 +48,14 @@ def contents(result: Result) -> Contents:
 
 
 def rows(result: Result) -> pd.DataFrame:
-    """All heads; where a model has many those first that stand highest in any detector."""
-    heads = result.detectors
+    """All heads; where a model has many those first that stand highest in any detector, or for a pattern."""
+    heads = result.table
     if len(heads) <= MOST_ROWS:
         return heads
-    ranks = heads[[one.name for one in _there(heads)]].rank(ascending=False).min(axis=1)
+    if PATTERNS.name in result.tables:
+        ranks = heads.groupby(PATTERN.name)[HIT.name].rank(ascending=False)
+    else:
+        ranks = heads[[one.name for one in _there(heads)]].rank(ascending=False).min(axis=1)
     return heads.loc[ranks.sort_values(kind="stable").index]
 
 
@@ -54,7 +69,11 @@ def _columns(heads: pd.DataFrame) -> list[Column]:
 
 
 def answers(result: Result) -> list[str]:
-    """How many heads are above their controls, and the first of each detector, as sentences."""
+    """How many heads are above their controls, and the first of each detector or pattern, as sentences."""
+    if PATTERNS.name in result.tables:
+        return list(
+            map(_answer, (rows for _, rows in result.patterns.groupby(PATTERN.name, sort=False)))
+        )
     found = []
     heads = result.detectors
     for one in _there(heads):
@@ -100,24 +119,67 @@ def draw_detectors(heads: pd.DataFrame, *, width: float = PAGE) -> Figure:
     if not there:
         msg = "No head has a score, so there is nothing to draw; detect in other sentences."
         raise InputError(msg)
+    return _drawn(
+        heads, {one.heading: heads.set_index(_AT)[one.name] for one in there},
+        "Scores of heads", f"score; {_LEGEND}", width,
+    )  # fmt: skip
+
+
+def draw_patterns(table: pd.DataFrame, *, width: float = PAGE) -> Figure:
+    """A map of layers and heads for each pattern; where none can be met nothing is drawn.
+
+    Args:
+        table: a row per head and pattern, as `detect(..., patterns=[...]).patterns` and `patterns.csv`.
+        width: of the figure in inches; both columns of a paper by default.
+
+    Raises:
+        InputError: it is no table, or lacks a column.
+    """
+    check_table(table, [*HEAD_KEYS, PATTERN.name, HIT.name], PATTERNS.file)
+    maps = {
+        str(name): rows.set_index(_AT)[HIT.name]
+        for name, rows in table.groupby(PATTERN.name, sort=False)
+    }
+    return _drawn(table, maps, "Hits of heads", f"hit; {_LEGEND}", width)
+
+
+_AT = list(HEAD_KEYS)
+
+
+def _drawn(
+    heads: pd.DataFrame,
+    maps: Mapping[str, "pd.Series[float]"],
+    title: str,
+    legend: str,
+    width: float,
+) -> Figure:
+    """A map for each series of figures by head."""
     numbers, sites = range(int(heads["head"].max()) + 1), heads["site"].unique()
     layers = [
         (site, layer)
         for site in (site for site in SITES if site in sites)
         for layer in sorted(heads.loc[heads["site"] == site, "layer"].unique())
     ]
-    maps = [
-        heads.pivot(index=["site", "layer"], columns="head", values=one.name).reindex(
-            index=layers, columns=numbers
-        )
-        for one in there
-    ]
+    drawn = [one.unstack().reindex(index=layers, columns=numbers) for one in maps.values()]
     return draw_heads(
-        torch.from_numpy(np.stack([one.to_numpy(dtype=np.float32) for one in maps])),
+        torch.from_numpy(np.stack([one.to_numpy(dtype=np.float32) for one in drawn])),
         [layer_name(site, int(layer)) for site, layer in layers],
         [str(number) for number in numbers],
-        title=f"Scores of heads, {', '.join(sites)}",
-        names=[one.heading for one in there],
-        legend=_LEGEND,
+        title=f"{title}, {', '.join(sites)}",
+        names=list(maps),
+        legend=legend,
         width=width,
+    )
+
+
+def _answer(rows: pd.DataFrame) -> str:
+    """How many heads are above the bar of a pattern, and the first of them."""
+    marked = rows[rows[ABOVE_BAR.name] == True]  # noqa: E712 - may be missing
+    own = (marked if len(marked) else rows).sort_values(HIT.name, ascending=False, kind="stable")
+    best = own.iloc[0].to_dict()
+    reached = f"{HIT.column.shown(best['bar'])}"
+    return (
+        f"{best[PATTERN.name]}: {len(marked)} of {counted(len(rows), 'head')} above controls, "
+        f"{'of these the ' if len(marked) else ''}highest {head_names(own)[0]} (hit {HIT.shown(best)}; above "
+        f"controls from {reached})."
     )
