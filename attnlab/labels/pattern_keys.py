@@ -259,13 +259,16 @@ class PatternRows:
 def pattern_rows(pattern: Pattern, batch: PatternBatch) -> PatternRows:
     """The keys of a pattern for each query of a batch.
 
-    Keys that count are those that the query may look at; special tokens only where the pattern names some.
+    Keys that count are those that the query may look at; special tokens only where the pattern names some,
+    and not the word itself where the pattern is of relations to other words, as in the label `syntactic`.
     Queries are content tokens, of cross-attention those that predict one, or words.
     """
     layer = batch.layer
     every = _keys(pattern.tree, batch, words=pattern.of_words)
     if pattern.of_words:
         among, eligible = batch.visible_words, batch.units[0].of_tokens
+        if pattern.of_other_words:
+            among = among & (_word_offsets(batch) != 0)
     else:
         among, eligible = layer.visible, layer.counted_queries
         if not pattern.names_special:

@@ -144,6 +144,11 @@ class Pattern:
         return all(isinstance(leaf, Atom) and leaf.name in _OF_WORDS for leaf in self.leaves)
 
     @property
+    def of_other_words(self) -> bool:
+        """Whether all its parts are relations of a word to others, so that the word itself is no key."""
+        return self.of_words and not self.names & {WORD_OFFSET, ALIGNED}
+
+    @property
     def needs_words(self) -> bool:
         """Whether some part needs to know which tokens are of one word."""
         return bool(self.names & (_OF_WORDS | {SAME_WORD}))

@@ -63,7 +63,7 @@ def plain_hit(pattern: str, texts: Sequence[PlainText], matrices: Sequence[Any])
             among = [
                 key
                 for key in range(query + 1 if text.causal else len(row))
-                if words or with_special or not text.special[key]
+                if (key != query if words else with_special or not text.special[key])
             ]
             keys = _keys(pattern, text, query, among)
             if 0 < len(keys) < len(among):

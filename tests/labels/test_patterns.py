@@ -13,6 +13,7 @@ from oracles.patterns import Text
 
 from attnlab.core.errors import InputError
 from attnlab.labels.counting import TextSide
+from attnlab.labels.label import TO_HEAD, count_links, possible_links, tree_kinds, tree_links
 from attnlab.labels.pattern_keys import (
     CONTROL_OFFSETS,
     Need,
@@ -27,7 +28,7 @@ from attnlab.labels.pattern_keys import (
 )
 from attnlab.labels.patterns import PHRASES, Atom, Joined, Not, pattern_of
 from attnlab.labels.treebank import Arc, GoldSentence
-from attnlab.labels.word_tokens import Alignment
+from attnlab.labels.word_tokens import Alignment, merge_tokens
 from attnlab.reading.vocabulary import Axis
 from attnlab.reading.weights import LayerWeights
 
@@ -173,9 +174,10 @@ OF_SPECIAL = {"first", "last", "special", "special [SEP]", "special separator", 
 
 def expected(made: Made, written: str):
     words = written in WORD_RULES or written == "pos ADJ -> NOUN | dep amod"
-    special = written in OF_SPECIAL
+    special, itself = written in OF_SPECIAL, not words or written.startswith("word offset")
     return [
-        loops.rows_of(text, RULES[written], words=words, special=special) for text in made.texts
+        loops.rows_of(text, RULES[written], words=words, special=special, itself=itself)
+        for text in made.texts
     ], words
 
 
@@ -201,6 +203,35 @@ def test_patterns_are_those_of_loops(written: str, *, causal: bool) -> None:
                 for values, plain in zip((hits.hit, hits.mass), both, strict=True):
                     mine = values[text, head][found.rows[text]]
                     torch.testing.assert_close(mine, torch.tensor(plain, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["both ways", "causal"])
+def test_relations_are_counted_as_the_label_counts_them(*, causal: bool) -> None:
+    followed = 0
+    for seed in range(6):
+        one = made(seed, causal=causal)
+        scores = torch.randn(one.layer.weights.shape, generator=torch.Generator().manual_seed(seed))
+        hidden = one.layer.weights == 0
+        weights = scores.double().exp().masked_fill(hidden, 0)
+        # Of equal weights the label takes the first.
+        layer = replace(one.layer, weights=weights / weights.sum(-1, keepdim=True).clamp_min(1e-9))
+        batch = one.known.batch(layer)
+        kinds = tree_kinds(batch.trees)
+        possible = possible_links(
+            tree_links(batch.trees, batch.alignments[0], kinds), batch.units[1].words,
+            batch.scope.groups, self_attention=True, causal=causal,
+        )  # fmt: skip
+        label = count_links(merge_tokens(layer.wide, *batch.units), possible)
+        for index, kind in enumerate(kinds):
+            if kind.direction != TO_HEAD or kind.relation not in {"nsubj", "amod"}:
+                continue
+            pattern = pattern_of(f"dep {kind.relation}")
+            rows = pattern_rows(pattern, batch)
+            hits = count_rows(pattern_hits(pattern, batch, rows, layer).hit, rows, batch.scope)
+            assert torch.equal(hits.numerator.sum(0), label.followed.numerator[:, index].sum(0))
+            assert hits.denominator.sum(0).tolist() == [int(label.links[:, index].sum())] * 3
+            followed += int(hits.numerator.sum())
+    assert followed
 
 
 def test_coreference_does_not_run_through_words_of_two_entities() -> None:

@@ -113,9 +113,9 @@ def as_tokens(rule: Rule) -> Rule:
 
 
 def rows_of(
-    text: Text, rule: Rule, *, words: bool, special: bool
+    text: Text, rule: Rule, *, words: bool, special: bool, itself: bool
 ) -> dict[int, tuple[set[int], set[int]]]:
-    """For each row that counts the keys of the pattern, and the keys that count."""
+    """For each row that counts the keys of the pattern, and those that count, `itself` if that may."""
     side = range(len(text.tags)) if words else range(len(text.tokens))
     found = {}
     for query in side:
@@ -124,7 +124,9 @@ def rows_of(
         among = {
             key
             for key in side
-            if text.visible(query, key) and (words or special or not text.special[key])
+            if text.visible(query, key)
+            and (words or special or not text.special[key])
+            and (itself or key != query)
         }
         keys = {key for key in among if rule(text, query, key)}
         if keys and among - keys:
