@@ -56,7 +56,6 @@ from attnlab.labels.patterns import (
     Pattern,
     Tree,
 )
-from attnlab.labels.rare import frequency_ranks
 from attnlab.labels.syntactic import COREFERENCE_KINDS, word_links
 from attnlab.labels.treebank import GoldSentence
 from attnlab.labels.word_tokens import (
@@ -146,13 +145,13 @@ class PatternBatch:
         return [side.trees[number] for number in self.layer.sentences]
 
     @cached_property
-    def ranks(self) -> Int[Tensor, "batch key"]:
-        """The frequency rank of each key, 0 for the most frequent type."""
+    def type_counts(self) -> Int[Tensor, "batch key"]:
+        """How often the type of each key stands in the training text."""
         side = self.known.source
         if self.layer.site == "decoder" and self.known.target is not None:
             side = self.known.target
         ids = self.layer.keys.ids
-        return frequency_ranks(side.type_counts).to(ids.device)[ids]
+        return side.type_counts.to(ids.device)[ids]
 
     @cached_property
     def visible_words(self) -> Bool[Tensor, "batch query_word key_word"]:
@@ -371,12 +370,11 @@ def _after_same(batch: PatternBatch) -> Bool[Tensor, "batch query key"]:
 
 
 def _rarest(atom: Atom, batch: PatternBatch) -> Bool[Tensor, "batch 1 key"]:
-    count, content = (*atom.numbers, 1)[0], batch.layer.keys.content
-    ranks = batch.ranks.masked_fill(~content, -1)
-    rarer = ranks[:, None] > ranks[:, :, None]
-    # Of a type that stands in a text several times the first counts.
-    twice = (ranks[:, None] == ranks[:, :, None]).tril(-1).any(-1)
-    return (content & ((rarer & ~twice[:, None]).sum(-1) < count))[:, None]
+    # Of a type that stands in a text several times the first counts; types that are as rare share a rank.
+    keys, counts = batch.layer.keys, batch.type_counts
+    again = ((keys.ids[:, :, None] == keys.ids[:, None]) & keys.content[:, None]).tril(-1).any(-1)
+    rarer = (counts[:, None] < counts[:, :, None]) & (keys.content & ~again)[:, None]
+    return (keys.content & (rarer.sum(-1) < (*atom.numbers, 1)[0]))[:, None]
 
 
 def _same_word(batch: PatternBatch) -> Bool[Tensor, "batch query key"]:

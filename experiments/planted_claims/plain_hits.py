@@ -17,7 +17,7 @@ class PlainText:
         special: True for marks of the tokenizer.
         pieces: the tokens of each word.
         tree: its words.
-        ranks: by token, 0 for the most frequent of all sentences.
+        counts: how often each token stands in all sentences.
         causal: whether keys behind the query are hidden.
     """
 
@@ -25,7 +25,7 @@ class PlainText:
     special: list[bool]
     pieces: list[list[int]]
     tree: tuple[Word, ...]
-    ranks: dict[str, int]
+    counts: dict[str, int]
     causal: bool
 
 
@@ -33,9 +33,7 @@ def plain_texts(pairs: Sequence[GrammarPair], tokenizer: Any, *, causal: bool) -
     """The sentences, tokenized one by one."""
     given = [tokenizer(pair.source, return_offsets_mapping=True) for pair in pairs]
     every = [number for one in given for number in one["input_ids"]]
-    counts = {number: every.count(number) for number in set(every)}
-    order = sorted(counts, key=lambda number: (-counts[number], number))
-    ranks = {tokenizer.convert_ids_to_tokens(number): rank for rank, number in enumerate(order)}
+    counts = {tokenizer.convert_ids_to_tokens(number): every.count(number) for number in set(every)}
     texts = []
     for pair, one in zip(pairs, given, strict=True):
         special = [start == end for start, end in one["offset_mapping"]]
@@ -46,7 +44,7 @@ def plain_texts(pairs: Sequence[GrammarPair], tokenizer: Any, *, causal: bool) -
             pieces.append([at for at, (low, high) in spans if place <= low < high <= end])
             place = end + word.space_after
         tokens = tokenizer.convert_ids_to_tokens(one["input_ids"])
-        texts.append(PlainText(tokens, special, pieces, pair.source_tree, ranks, causal))
+        texts.append(PlainText(tokens, special, pieces, pair.source_tree, counts, causal))
     return texts
 
 
@@ -103,9 +101,11 @@ def _keys(  # noqa: C901, PLR0912 - a case a pattern
             return {key for key in among if key != query and tokens[key] == tokens[query]}
         case ["rarest", *count]:
             content = {token for token, mark in zip(tokens, text.special, strict=True) if not mark}
-            rare = sorted(content, key=lambda token: -text.ranks[token])[
-                : int(count[0]) if count else 1
-            ]
+            most = int(count[0]) if count else 1
+            rare = {
+                token for token in content
+                if sum(text.counts[other] < text.counts[token] for other in content) < most
+            }  # fmt: skip
             return {key for key in among if tokens[key] in rare}
         case ["last", "&", "punctuation", "|", "offset", "1"]:
             ends = {query + 1}

@@ -33,7 +33,8 @@ from attnlab.reading.vocabulary import Axis
 from attnlab.reading.weights import LayerWeights
 
 TOKENS = ["[PAD]", "[CLS]", "[SEP]", "the", "cat", "##s", ",", ".", "sat"]
-COUNTS = dict(zip(TOKENS, (0, 9, 9, 8, 3, 5, 7, 6, 2), strict=True))
+# Two are as rare as each other.
+COUNTS = dict(zip(TOKENS, (0, 9, 9, 8, 3, 3, 7, 6, 2), strict=True))
 TAGS, RELATIONS = ("ADJ", "NOUN", "DET"), ("nsubj", "nsubj:pass", "amod")
 
 

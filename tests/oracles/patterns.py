@@ -52,10 +52,11 @@ def after_same_token(text: Text, query: int, key: int) -> bool:
 
 def rarest(most: int) -> Rule:
     def rule(text: Text, _: int, key: int) -> bool:
-        content = [t for t, special in zip(text.tokens, text.special, strict=True) if not special]
-        names = sorted(text.counts, key=lambda name: -text.counts[name])
-        types = sorted(set(content), key=names.index, reverse=True)
-        return text.tokens[key] in types[:most] and not text.special[key]
+        if text.special[key]:
+            return False
+        content = {t for t, special in zip(text.tokens, text.special, strict=True) if not special}
+        own = text.counts[text.tokens[key]]
+        return sum(text.counts[token] < own for token in content) < most
 
     return rule
 
