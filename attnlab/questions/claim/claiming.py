@@ -1,5 +1,6 @@
 """Claims about heads checked on texts: how often heads hit patterns, beside controls."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -214,39 +215,41 @@ class _Row:
         needed = None
         if grade == UNDECIDED:
             needed = texts_to_decide(cells[HIT.name], low, high, bars, cells["sentences"])
-        best, _, chosen = self._by_choice()[0]
-        return cells | {
-            "grade": grade,
-            "best_head": str(best),
-            **BEST_HIT.cells(*chosen),
-            "texts_needed": needed,
-        }
+        best = {"best_head": None, **BEST_HIT.cells(math.nan)}
+        if self._by_choice:
+            head, _, reported = self._by_choice[0]
+            best = {"best_head": str(head), **BEST_HIT.cells(*reported)}
+        return cells | {"grade": grade, "texts_needed": needed} | best
 
     @property
     def named(self) -> dict[str, Any]:
         """The cells that say which claim it is."""
         return {**self.head._asdict(), "pattern": self.pattern.text}
 
+    @cached_property
     def _by_choice(self) -> list[tuple[Head, float, tuple[float, float, float]]]:
-        """The heads by their hit in the choosing half, the highest first, with that in the other half."""
+        """The heads by their hit in the choosing half, the highest first, with that in the other half.
+
+        None where a half has no rows, as of one text: it can choose a head or show what that hits, not both.
+        """
         halves = {layer: hits.by_half() for layer, hits in self.figures.hits.items()}
         heads = [
             (
                 Head(self.head.site, layer, number),
-                float(hits.ratio[CHOOSING, number].nan_to_num()),
+                float(hits.ratio[CHOOSING, number]),
                 self.figures.estimate(hits, REPORTED, number),
             )
             for layer, hits in halves.items()
             for number in range(hits.ratio.shape[1])
+            if hits.ratio[:, number].isfinite().all()
         ]
         return sorted(heads, key=lambda one: -one[1])
 
     @property
     def better(self) -> Iterator[dict[str, Any]]:
         """Rows of the heads that hit more often than this one in the choosing half, the first few."""
-        heads = self._by_choice()
-        own = next(chosen for head, chosen, _ in heads if head == self.head)
-        better = [(head, estimate) for head, chosen, estimate in heads if chosen > own]
+        own = {head: chosen for head, chosen, _ in self._by_choice}.get(self.head, math.nan)
+        better = [(head, estimate) for head, chosen, estimate in self._by_choice if chosen > own]
         for head, estimate in better[:MOST_BETTER]:
             masses = self.found.masses[self.pattern, head.site, head.layer].by_half()
             yield {

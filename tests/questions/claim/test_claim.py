@@ -207,9 +207,14 @@ def test_how_many_texts_would_decide() -> None:
     assert texts_to_decide(0.3, np.nan, np.nan, Bars(0.2, 0.2), 1) is None
 
 
-def test_one_text_cannot_choose_an_offset_and_show_its_hit(bert: tuple[Any, Any]) -> None:
-    found = attnlab.claim(bert, ["0.0: rarest"], sentences=SENTENCES[:1], controls=False).claims
-    assert found[["offset_hit", "best_offset"]].isna().all(axis=None)
+def test_one_text_cannot_choose_an_offset_or_a_head_and_show_its_hit(
+    bert: tuple[Any, Any], tmp_path: Path, no_page: None
+) -> None:
+    found = attnlab.claim(bert, ["0.0: rarest"], sentences=SENTENCES[:1], controls=False)
+    empty = ["offset_hit", "best_offset", "best_head", "best_hit"]
+    assert found.claims[empty].isna().all(axis=None)
+    assert found.better_heads.empty
+    assert Result.load(found.save(tmp_path / "one")).claims[empty].isna().all(axis=None)
 
 
 def test_what_controls_reach_is_said_beside_a_hit_that_is_not_above_them() -> None:
