@@ -37,7 +37,7 @@ from attnlab.attention import (
     PerHead,
     TopKAttention,
 )
-from attnlab.core import AttnlabError, Head, InputError, layer_name
+from attnlab.core import AttnlabError, Head, InputError, no_such_head
 
 Means = dict[Layer, Tensor]
 # What T5, MPNet and BLOOM call the numbers that they add to scores.
@@ -89,18 +89,14 @@ def _heads_by_layer(projections: Projections, heads: Iterable[Head]) -> dict[Lay
     for head in heads:
         layer = (head.site, head.layer)
         if layer not in projections or not 0 <= head.head < projections[layer].heads:
-            msg = (
-                f"The model has no head {head}; sites and layers: {', '.join(_names(projections))}."
-            )
-            raise InputError(msg)
+            raise no_such_head(head, _heads(projections))
         by_layer.setdefault(layer, []).append(head.head)
     return by_layer
 
 
-def _names(projections: Projections) -> list[str]:
-    return [
-        f"{layer_name(site, layer)} ({p.heads} heads)" for (site, layer), p in projections.items()
-    ]
+def _heads(projections: Projections) -> Iterator[Head]:
+    for (site, layer), projection in projections.items():
+        yield from (Head(site, layer, number) for number in range(projection.heads))
 
 
 def _replaced(heads: list[int], mean: Float[Tensor, "head dim"] | None) -> Change:

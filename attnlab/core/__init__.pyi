@@ -9,6 +9,7 @@ from .addresses import address_of as address_of
 from .addresses import check_site_names as check_site_names
 from .addresses import layer_name as layer_name
 from .addresses import layers_in_words as layers_in_words
+from .addresses import no_such_head as no_such_head
 from .addresses import sides_of as sides_of
 from .addresses import site_order as site_order
 from .addresses import sites_named as sites_named

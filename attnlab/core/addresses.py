@@ -1,6 +1,7 @@
 """Addresses of attention heads: site, layer and index, from 0."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Literal, NamedTuple, TypeVar
 
 from attnlab.core.errors import InputError
@@ -52,6 +53,22 @@ def address_of(name: object, known: Iterable[str]) -> str:
         msg = f"{address} is at several sites; write one of: {', '.join(meant)}."
         raise InputError(msg)
     return meant[0] if meant else address
+
+
+def no_such_head(head: object, there: Iterable[object]) -> InputError:
+    """What refuses a head that is not among those that are there.
+
+    Args:
+        head: what was asked for.
+        there: the heads, those of a site one after another.
+
+    >>> str(no_such_head("encoder.3.0", [Head("encoder", 0, number) for number in range(3)]))
+    'There is no head encoder.3.0; choose from encoder.0.0 to encoder.0.2.'
+    """
+    names = map(str, there)
+    sites = [list(heads) for _, heads in groupby(names, lambda name: name.partition(".")[0])]
+    listed = ", ".join(f"{heads[0]} to {heads[-1]}" for heads in sites)
+    return InputError(f"There is no head {head}; choose from {listed}.")
 
 
 def layer_name(site: str, layer: int) -> str:

@@ -18,7 +18,7 @@ from attnlab.attention import (
     mechanisms_in,
     watching,
 )
-from attnlab.core import AttnlabError, InputError, Site
+from attnlab.core import AttnlabError, Head, InputError, Site
 
 Receiver = Callable[[Site, int, Tensor], None]
 CallReceiver = Callable[[Site, int, AttentionCall], None]
@@ -89,6 +89,15 @@ class AttentionSites:
     watched_as: str = ""
     biased: bool = False
     unread: tuple[Site, ...] = ()
+
+    def heads_at(self, sites: Sequence[Site]) -> list[Head]:
+        """The heads of some sites, site by site."""
+        return [
+            Head(site, layer, number)
+            for site in sites
+            for layer in sorted(self.layers.get(site, ()))
+            for number in range(self.heads_of[site, layer])
+        ]
 
     def has_sink(self, site: Site, layer: int) -> bool:
         """Whether rows of a layer sum to less than 1, since a learned sink takes the rest."""

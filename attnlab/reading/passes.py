@@ -13,12 +13,14 @@ from attnlab.attention import AttentionCall
 from attnlab.core import (
     BATCH_SIZE,
     AttnlabError,
+    Head,
     InputError,
     Note,
     Side,
     Site,
     input_device,
     layers_in_words,
+    no_such_head,
     sides_of,
 )
 from attnlab.models import Model, Source, model_of
@@ -132,14 +134,10 @@ class Selection:
                 raise InputError(msg)
 
     def _check_heads(self, sites: AttentionSites, chosen: Sequence[Site]) -> None:
-        for (site, layer), count in sites.heads_of.items():
-            read = site in chosen and self.has_layer(layer)
-            if read and self.heads and self.heads[-1] >= count:
-                msg = (
-                    f"Head {self.heads[-1]} does not exist in {site} layer {layer}, which has {count} "
-                    f"heads (0 to {count - 1}); choose others, or other layers or sites."
-                )
-                raise InputError(msg)
+        there = sites.heads_at(chosen)
+        for site, layer in dict.fromkeys(head[:2] for head in there if self.has_layer(head.layer)):
+            if self.heads and (last := Head(site, layer, self.heads[-1])) not in there:
+                raise no_such_head(last, there)
 
 
 EVERYTHING = Selection()

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeGuard, cast
 
@@ -20,6 +19,7 @@ from attnlab.core import (
     counted,
     holds_result,
     layer_name,
+    no_such_head,
     versions,
     write_text,
 )
@@ -356,12 +356,6 @@ def _of_kept(
     return _viewer(title, {}, viewer, head=head, sentence=number, height=height, texts=texts)
 
 
-def _heads_in_words(names: Sequence[str]) -> str:
-    """The first and the last head of each site."""
-    sites = [list(heads) for _, heads in groupby(names, lambda name: name.partition(".")[0])]
-    return ", ".join(f"{heads[0]} to {heads[-1]}" for heads in sites)
-
-
 def _viewer(
     title: str,
     about: Mapping[str, str],
@@ -374,8 +368,7 @@ def _viewer(
 ) -> HeadViewer:
     name = None if head is None else address_of(head, viewer.heads)
     if name is not None and name not in viewer.heads:
-        msg = f"There is no head {name}; choose from {_heads_in_words(viewer.heads)}."
-        raise InputError(msg)
+        raise no_such_head(name, viewer.heads)
     start = "" if name is None else f"head={name}&"
     page = render_page(
         title, about, [], [],

@@ -256,7 +256,7 @@ def test_bad_requests_are_refused() -> None:
     projections = case.projections()
     for head in (Head("encoder", 0, 3), Head("decoder", 0, 0), Head("encoder", 2, 0)):
         with (
-            pytest.raises(InputError, match=rf"no head {head}; .*encoder.1 \(3 heads\)"),
+            pytest.raises(InputError, match=rf"no head {head}; choose from encoder.0.0 to "),
             ablated(projections, [head], "zero"),
         ):
             pass

@@ -393,7 +393,7 @@ def test_of_selected_rows_too_the_first_are_kept_that_fit() -> None:
     ("options", "message"),
     [
         ({"layers": [2]}, r"no attention in layer 2 to read; choose from encoder: layers 0, 1\."),
-        ({"heads": [1, 3]}, r"Head 3 does not exist in encoder layer 0, which has 3 heads"),
+        ({"heads": [1, 3]}, r"There is no head encoder.0.3; choose from encoder.0.0 to encoder"),
         ({"rows": [0, 6]}, r"Row 6 does not exist in text 2, which has 6 rows \(0 to 5\)"),
         ({"rows": 0}, "At least 1 row is drawn of each text, not 0"),
         ({"rows": [-1]}, r"rows must be numbers from 0, such as \[0, 3\], not \[-1\]"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.core import Head, InputError, layers_in_words, options_of
+from attnlab.core import Head, InputError, no_such_head, options_of
 from attnlab.evaluation import (
     LeftOut,
     PatternReading,
@@ -161,25 +161,11 @@ def _head(claimed: Claim, reading: Reading) -> Head:
         written = ", ".join(f"{site}.{name}" for site in reading.sites)
         msg = f"There are several heads {name}; write one of: {written}."
         raise InputError(msg)
-    site = claimed.site or reading.sites[0]
-    counts = {
-        layer: heads
-        for (own, layer), heads in reading.attention_sites.heads_of.items()
-        if own == site and site in reading.sites
-    }
-    if not counts:
-        msg = f"There is no {site} attention to read; choose from: {', '.join(reading.sites)}."
-        raise InputError(msg)
-    if claimed.head >= counts.get(claimed.layer, 0):
-        heads = counts.get(claimed.layer)
-        there = (
-            f"{site} has {layers_in_words(sorted(counts))}"
-            if heads is None
-            else f"the layer has {heads} heads (0 to {heads - 1})"
-        )
-        msg = f"There is no head {site}.{name}: {there}, counted from 0."
-        raise InputError(msg)
-    return claimed.at(site)
+    head = claimed.at(claimed.site or reading.sites[0])
+    there = reading.attention_sites.heads_at(reading.sites)
+    if head not in there:
+        raise no_such_head(head, there)
+    return head
 
 
 @dataclass(frozen=True)

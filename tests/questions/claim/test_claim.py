@@ -284,9 +284,9 @@ def test_claims_of_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("claimed", "told"),
     [
-        ("7.0: first", "There is no head encoder.7.0: encoder has layers|encoder has layer"),
-        ("0.3: first", r"the layer has 3 heads \(0 to 2\), counted from 0"),
-        ("cross.0.0: first", "There is no cross attention to read; choose from: encoder"),
+        ("7.0: first", "There is no head encoder.7.0; choose from encoder.0.0 to encoder.1.2."),
+        ("0.3: first", "There is no head encoder.0.3; choose from encoder.0.0 to encoder.1.2."),
+        ("cross.0.0: first", "There is no head cross.0.0; choose from encoder.0.0 to encoder.1.2."),
         ("0.0: aligned", "aligned is for cross-attention"),
         ("0.0: pos ADJ -> NOUN", "pos needs gold trees; give a treebank"),
         ("0.0: special [SEP]", r"\[SEP\] is no special token of the texts, which have </s>, <s>"),
