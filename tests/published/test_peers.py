@@ -55,6 +55,14 @@ def test_weights_of_all_heads(side: str, case: str, tmp_path: Path, peers: Path)
 
 
 @pytest.mark.slow
+def test_what_transformer_lens_detects_heads_by(tmp_path: Path, peers: Path) -> None:
+    write_models(tmp_path, layers=LAYERS, dim=48, sentences=SENTENCES)
+    ours = outputs("attnlab", "detect", tmp_path, peers)
+    assert all(scores.shape[0] == LAYERS and (scores > 0).all() for scores in ours.values())
+    assert_equal(ours, outputs("transformer_lens", "detect", tmp_path, peers))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("side", "case"), [("pytorch", "mask"), ("pytorch", "flex"), ("local_attention", "band")]
 )

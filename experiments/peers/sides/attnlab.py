@@ -25,7 +25,7 @@ from experiments.peers.inputs import (
     page_text,
 )
 from experiments.peers.serving import Describe, Prepare, Work, serve
-from experiments.peers.sides.loading import load_ids, load_model, load_tokenizer
+from experiments.peers.sides.loading import load_ids, load_model, load_tokenizer, read_twice
 from experiments.shared.steps import step_ends
 
 
@@ -48,6 +48,25 @@ def capture(*, batched: bool, keep: bool = False) -> Prepare:
         return work
 
     return prepare
+
+
+def detect(folder: Path) -> Work:
+    """The figure of TransformerLens of each head, [layer, head], for its three detectors."""
+    source = load_model(folder / "gpt2"), load_tokenizer(folder / "gpt2")
+    texts = [source[1].decode(read_twice(row)[1:-1]) for row in load_ids(folder)]
+    patterns = {
+        "previous_token_head": "offset -1", "duplicate_token_head": "same token",
+        "induction_head": "after same token",
+    }  # fmt: skip
+
+    def work() -> Describe:
+        table = attnlab.detect(
+            source, patterns=[*patterns.values()], sentences=texts, controls=False
+        ).patterns
+        scores = table.pivot(index=["pattern", "layer"], columns="head", values="transformer_lens")
+        return lambda: {name: scores.loc[pattern].to_numpy() for name, pattern in patterns.items()}
+
+    return work
 
 
 def kept(found: Any, count: int) -> dict[str, Any]:
@@ -192,6 +211,7 @@ if __name__ == "__main__":
                 "one_by_one": capture(batched=False),
                 "batch": capture(batched=True),
                 "matrices": capture(batched=True, keep=True),
+                "detect": detect,
                 "losses": losses,
                 "greedy": decoding(1),
                 "beam": decoding(5),

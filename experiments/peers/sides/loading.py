@@ -47,6 +47,11 @@ def load_ids(folder: Path) -> Texts:
     return ids
 
 
+def read_twice(row: list[int]) -> list[int]:
+    """A sentence whose ordinary tokens stand there twice, between the same first and last token."""
+    return [row[0], *row[1:-1], *row[1:-1], row[-1]]
+
+
 def padded(ids: Texts) -> Any:
     """One batch, padded behind: causal rows of real tokens do not see it."""
     import torch

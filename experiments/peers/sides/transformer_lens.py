@@ -1,6 +1,7 @@
-"""TransformerLens: the weights of all heads from its cache."""
+"""TransformerLens: the weights of all heads from its cache, and what it detects heads by."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -12,19 +13,25 @@ from experiments.peers.sides.loading import (
     load_model,
     load_tokenizer,
     padded,
+    read_twice,
 )
+
+
+def bridge(folder: Path) -> Any:
+    """The model of the folder."""
+    from transformer_lens.model_bridge import TransformerBridge
+
+    return TransformerBridge.boot_transformers(
+        "gpt2", hf_model=load_model(folder / "gpt2"), tokenizer=load_tokenizer(folder / "gpt2"),
+        device="cpu",
+    )  # fmt: skip
 
 
 def capture(*, batched: bool) -> Prepare:
     """All weights, of each sentence or of one batch."""
 
     def prepare(folder: Path) -> Work:
-        from transformer_lens.model_bridge import TransformerBridge
-
-        model = TransformerBridge.boot_transformers(
-            "gpt2", hf_model=load_model(folder / "gpt2"), tokenizer=load_tokenizer(folder / "gpt2"),
-            device="cpu",
-        )  # fmt: skip
+        model = bridge(folder)
         batches = batches_of(load_ids(folder), batched=batched)
         names = [f"blocks.{layer}.attn.hook_pattern" for layer in range(model.cfg.n_layers)]
 
@@ -41,5 +48,26 @@ def capture(*, batched: bool) -> Prepare:
     return prepare
 
 
+def detect(folder: Path) -> Work:
+    """The score of each head, [layer, head], for its three detectors."""
+    from transformer_lens.head_detector import HEAD_NAMES, detect_head
+
+    model, rows = bridge(folder), [read_twice(row) for row in load_ids(folder)]
+    # The same tokens as attnlab reads, whatever it would put in front of them.
+    model.to_tokens = lambda number: torch.tensor([rows[int(number)]])
+
+    @torch.inference_mode()
+    def work() -> Describe:
+        found = {
+            name: [detect_head(model, str(number), name) for number in range(len(rows))]
+            for name in HEAD_NAMES
+        }
+        return lambda: {name: torch.stack(one).mean(0).numpy() for name, one in found.items()}
+
+    return work
+
+
 if __name__ == "__main__":
-    serve({"one_by_one": capture(batched=False), "batch": capture(batched=True)})
+    serve({
+        "one_by_one": capture(batched=False), "batch": capture(batched=True), "detect": detect,
+    })  # fmt: skip
