@@ -145,12 +145,12 @@ class Result:
     @property
     def table(self) -> pd.DataFrame:
         """The table that matters most to a reader."""
-        return self.tables[self.first.name]
+        return self.tables[self.declared[0].name]
 
     @property
-    def first(self) -> Table:
-        """What is declared of that table, the first one of its question that it has."""
-        return next(table for table in self.asked.tables if table.name in self.tables)
+    def declared(self) -> tuple[Table, ...]:
+        """What its question declares of its tables, that which matters most first."""
+        return tuple(table for table in self.asked.tables if table.name in self.tables)
 
     @property
     def figures(self) -> dict[str, Figure]:
@@ -245,7 +245,7 @@ class Result:
             self._record(),
             self._tables_by_file(),
             found,
-            declared=self.asked.tables,
+            declared=self.declared,
             first=self._first_rows() if made_of_tables else None,
             figures=FIGURES,
             progress=progress,
@@ -295,7 +295,7 @@ class Result:
             yield table if number else replace(table, answers=self.answers or table.answers)
 
     def _first_rows(self, most: int | None = None) -> TerminalTable:
-        table = self.first
+        table = self.declared[0]
         shown = [name for name in self.asked.shows or map(str, self.table) if name in self.table]
         if not self.asked.shows and set(HEAD_COLUMNS) <= set(shown):
             # The address of a head takes the place of its three parts.
@@ -370,7 +370,7 @@ class Result:
     def _columns(
         self, table: str | None = None, chosen: Sequence[str] | None = None
     ) -> tuple[Column, ...]:
-        name = self.first.name if table is None else table
+        name = self.declared[0].name if table is None else table
         frame = self.tables[name]
         if chosen is not None:
             frame = frame[columns_chosen(frame, chosen)]
@@ -395,9 +395,7 @@ class Result:
     def _explanation(self) -> str:
         notes = (f"Note: {note}\n" for note in self.notes)
         tables = (
-            table.explained(set(map(str, self.tables[table.name])))
-            for table in self.asked.tables
-            if table.name in self.tables
+            table.explained(set(map(str, self.tables[table.name]))) for table in self.declared
         )
         arrays = [f"- `{name}`: {meaning}" for name, meaning in self.asked.arrays.items()]
         array_lines = [f"## {ARRAYS}", "", *arrays, ""] if arrays else []

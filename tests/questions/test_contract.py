@@ -193,7 +193,7 @@ def test_the_command_answers_the_same(
 
 
 def test_its_table_is_printed_in_any_form(asked: Answered) -> None:
-    name = asked.result.first.file
+    name = asked.result.declared[0].file
     words = ["table", str(asked.folder / name), "--format", "csv"]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     assert done.exit_code == 0

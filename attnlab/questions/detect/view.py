@@ -177,9 +177,8 @@ def _answer(rows: pd.DataFrame) -> str:
     marked = rows[rows[ABOVE_BAR.name] == True]  # noqa: E712 - may be missing
     own = (marked if len(marked) else rows).sort_values(HIT.name, ascending=False, kind="stable")
     best = own.iloc[0].to_dict()
-    reached = f"{HIT.column.shown(best['bar'])}"
+    which = "of these the highest" if len(marked) else "highest"
     return (
-        f"{best[PATTERN.name]}: {len(marked)} of {counted(len(rows), 'head')} above controls, "
-        f"{'of these the ' if len(marked) else ''}highest {head_names(own)[0]} (hit {HIT.shown(best)}; above "
-        f"controls from {reached})."
+        f"{best[PATTERN.name]}: {len(marked)} of {counted(len(rows), 'head')} above controls, {which} "
+        f"{head_names(own)[0]} (hit {HIT.shown(best)}, bar {HIT.column.shown(best['bar'])})."
     )
