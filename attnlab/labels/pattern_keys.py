@@ -531,12 +531,13 @@ def count_transformer_lens(
     if layer.site == "cross":
         return None
     same = (layer.queries.ids[:, :, None] == layer.keys.ids[:, None]) & (layer.offsets < 0)
-    marked = {
+    marked_by: dict[Tree, Bool[Tensor, ...]] = {
         Atom(OFFSET, numbers=(-1,)): layer.offsets[None] == -1,
         Atom(SAME_TOKEN): same,
         # No query has the last key before it, which is rolled to the front.
         Atom(AFTER_SAME): same.roll(1, -1),
-    }.get(pattern.tree)  # type: ignore[call-overload]  # other trees are none of these
+    }
+    marked = marked_by.get(pattern.tree)
     if marked is None:
         return None
     real = layer.queries.real[:, :, None] & layer.keys.real[:, None]

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from attnlab.core import InputError, briefly, shown
+from attnlab.core import InputError, shown
 
 OFFSET, WORD_OFFSET, FIRST, LAST, SPECIAL = "offset", "word offset", "first", "last", "special"
 PUNCTUATION, TOKEN, SAME_TOKEN, AFTER_SAME = (
@@ -178,7 +178,7 @@ def pattern_of(written: str | Callable[[Any], Any]) -> Pattern:
     """The pattern of a text in the language of this module, of a phrase, or of a function.
 
     Raises:
-        InputError: it is no pattern; of a text the message says where it stops being one. Or it is too long.
+        InputError: the text is no pattern; the message says where it stops being one. Or it is too long.
 
     >>> pattern_of("the previous word").text, pattern_of("first token").text
     ('word offset -1', 'first')
@@ -186,9 +186,6 @@ def pattern_of(written: str | Callable[[Any], Any]) -> Pattern:
     True
     """
     if not isinstance(written, str):
-        if not callable(written):
-            msg = f"{briefly(written)} is no pattern; write one, or give a function."
-            raise InputError(msg)
         return Pattern(getattr(written, "__name__", "function"), Computed(written))
     words = " ".join(written.split()).lower()
     phrase = words if words in PHRASES or words == SAME_WORD else f"the {words}"

@@ -75,7 +75,10 @@ def claim(source: Source, settings: ClaimSettings) -> Result:
         [one for row in rows for one in _sentences(row, settings.examples)], columns=[*SENTENCES]
     )
     table = pd.DataFrame([row.cells for row in rows])
-    read, sites = reading.sentences, tuple(_by_site(claims))
+    read, sites = (
+        reading.sentences,
+        tuple(site for site in reading.sites if site in _by_site(claims)),
+    )
     return Result(
         QUESTION.name,
         f"Claims about heads of {model.label}",
@@ -201,7 +204,7 @@ class _Row:
         needed = None
         if grade == UNDECIDED:
             needed = texts_to_decide(cells[HIT.name], low, high, bars, cells["sentences"])
-        best = {"best_head": None, **BEST_HIT.cells(math.nan)}
+        best: dict[str, Any] = {"best_head": None, **BEST_HIT.cells(math.nan)}
         if self._by_choice:
             head, _, reported = self._by_choice[0]
             best = {"best_head": str(head), **BEST_HIT.cells(*reported)}

@@ -145,6 +145,9 @@ def claim_of(given: str | tuple[str, Any], *, first: int = 0) -> Claim:
         InputError: it is none.
     """
     address, pattern = (given, None) if isinstance(given, str) else given
+    if pattern is not None and not isinstance(pattern, str) and not callable(pattern):
+        msg = f"{briefly(given)} is no claim; give a head with a pattern or a function."
+        raise InputError(msg)
     found = _ADDRESS.match(address)
     behind = _BEHIND.fullmatch(address, found.end()) if found and pattern is None else None
     if found is None or (behind is None if pattern is None else found.end() < len(address)):

@@ -9,8 +9,9 @@ from matplotlib.figure import Figure
 
 from attnlab.core import Head, counted
 from attnlab.figures import INK, PAGE, WIDE, blank, check_table, colour, panel, style
+from attnlab.labels import HIT
 from attnlab.questions.claim.grading import OF_ALWAYS, OF_MOSTLY
-from attnlab.questions.claim.question import CLAIMS, GRADES, HIT, UNDECIDED
+from attnlab.questions.claim.question import CLAIMS, GRADES, UNDECIDED
 from attnlab.results import Contents, DrawnFigure, Result, kept_viewer, plain_heads
 
 _CONTROLS = {

@@ -30,7 +30,7 @@ def score_patterns(source: Source, settings: DetectSettings) -> Result:
     model, texts, reading = gold_texts(source, settings)
     asked = PatternReading(settings, reading, texts, settings.read[0])
     refused: list[tuple[str, InputError]] = [*settings.read[1]]
-    every = dict.fromkeys(reading.sites, settings.read[0])
+    every: Patterns = dict.fromkeys(map(str, reading.sites), settings.read[0])
     possible = _met(every, asked.unmet, refused)
     found = asked.counts(possible)
     met = _met(possible, partial(asked.unmet_in, found), refused)

@@ -234,7 +234,7 @@ def test_two_functions_of_one_name_are_refused() -> None:
 
 
 def test_what_is_neither_pattern_nor_function_is_refused() -> None:
-    with pytest.raises(InputError, match="is no pattern; write one, or give a function"):
+    with pytest.raises(InputError, match="is no claim; give a head with a pattern or a function"):
         ClaimSettings([("2.4", [1])])
 
 
