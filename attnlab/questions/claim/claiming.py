@@ -61,7 +61,8 @@ def claim(source: Source, settings: ClaimSettings) -> Result:
         pass over the texts, one for the untrained twin and one for shuffled words.
 
     Raises:
-        InputError: no such model, sentences or head, or a pattern that no row of the texts can meet.
+        InputError: no such model or sentences, or every claim is of no head, or of a pattern that no row of
+            the texts can meet; where only some are, notes say which are left out.
     """
     model, texts, reading = gold_texts(source, settings, weights=settings.weights)
     claims, refused = _claims_at(settings, reading)
