@@ -1,6 +1,7 @@
 from .budget_settings import BudgetSettings as BudgetSettings
 from .changes import Change as Change
 from .changes import Quality as Quality
+from .changes import changes_without_heads as changes_without_heads
 from .evaluator import Evaluator as Evaluator
 from .evaluator import ScoredBatch as ScoredBatch
 from .evaluator import evaluator_of as evaluator_of

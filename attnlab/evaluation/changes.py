@@ -7,8 +7,25 @@ import pandas as pd
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.ablation import Difference, add_significance, bleu_differences, loss_differences
-from attnlab.core import BLEU, BLEU_CHANGE, LOSS, LOSS_CHANGE, Estimate
+from attnlab.ablation import (
+    Difference,
+    add_significance,
+    all_heads,
+    bleu_differences,
+    loss_differences,
+)
+from attnlab.core import (
+    BLEU,
+    BLEU_CHANGE,
+    LOSS,
+    LOSS_CHANGE,
+    SITES,
+    Estimate,
+    Processes,
+    Progress,
+)
+from attnlab.evaluation.evaluator import Evaluator
+from attnlab.evaluation.shared_settings import Steps
 
 
 @dataclass(frozen=True)
@@ -75,3 +92,38 @@ class Change:
     def cells(self, loss: Estimate = LOSS_CHANGE, bleu: Estimate = BLEU_CHANGE) -> dict[str, float]:
         """The cells of both changes, with p-values where the estimates are tested."""
         return self.loss.cells(loss) | ({} if self.bleu is None else self.bleu.cells(bleu))
+
+
+def changes_without_heads(
+    evaluator: Evaluator,
+    sites: Sequence[str] = SITES,
+    *,
+    progress: Progress | None = None,
+    processes: Processes | None = None,
+) -> pd.DataFrame:
+    """The loss without each head, one at a time, its output before the projection set to zero.
+
+    One row per head: `site, layer, head` and the columns of `LOSS_CHANGE`, in nats per target token (loss
+    without the head minus loss with it), with its interval over sentences.
+
+    Args:
+        evaluator: the model with sentences to evaluate it on.
+        sites: where the heads are.
+        progress: called with (what is being done, heads done, heads in all).
+        processes: who share the heads; None: this one alone.
+
+    Cost: a forward pass over the evaluator's sentences for each head.
+    """
+    chosen_heads = [head for head in all_heads(evaluator.projections) if head.site in sites]
+    processes = processes or Processes()
+    mine = chosen_heads[processes.index :: processes.count]
+    before = Quality(evaluator.whole_losses(), evaluator.tokens)
+    losses = evaluator.losses_without(mine, "zero", Steps("Taking heads away", len(mine), progress))
+    changes = Change.each(before, [Quality(after, before.tokens) for after in losses.values()])
+    rows = [head._asdict() | change.cells() for head, change in zip(losses, changes, strict=True)]
+    shares = processes.gather(rows)
+    # The heads were dealt out in turn.
+    dealt = [
+        shares[index % len(shares)][index // len(shares)] for index in range(len(chosen_heads))
+    ]
+    return pd.DataFrame(dealt)

@@ -58,6 +58,7 @@ from .label_tables import strongest_functions as strongest_functions
 from .label_tables import with_strength as with_strength
 from .label_tables import without_controls as without_controls
 from .label_tables import without_label as without_label
+from .labeller import Labeller as Labeller
 from .pattern_counts import MARGIN as MARGIN
 from .pattern_counts import Bars as Bars
 from .pattern_counts import PatternCounts as PatternCounts

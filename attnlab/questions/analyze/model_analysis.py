@@ -25,11 +25,12 @@ from attnlab.evaluation import (
     ABLATION_SENTENCES,
     Evaluator,
     Texts,
+    changes_without_heads,
     evaluator_of,
     model_and_texts,
     notes_on_texts,
 )
-from attnlab.labels import HeadStructure
+from attnlab.labels import HeadStructure, Labeller
 from attnlab.models import Model, Run, Source
 from attnlab.questions.analyze.analysis_notes import (
     ClosedHeads,
@@ -40,7 +41,7 @@ from attnlab.questions.analyze.analysis_notes import (
     TrainingSentences,
 )
 from attnlab.questions.analyze.generation import compare_generated
-from attnlab.questions.analyze.labelling import Labeller, ablate_for_labels
+from attnlab.questions.analyze.labelling import notes_on_labels
 from attnlab.questions.analyze.measuring import KEPT_BYTES, measure, result_of
 from attnlab.questions.analyze.question import MOST_HEADS_ABLATED, ROWS, AnalysisSettings
 from attnlab.reading import (
@@ -150,9 +151,8 @@ def analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View,
     if settings.generation:
         tables["generated"] = _generated(reading, forced, run, settings)
     if labeller is not None:
-        labelled, label_notes = labeller.label(
-            run, seed=seed, available=texts.available, controls=not settings.quick
-        )
+        labelled = labeller.label(run, seed=seed, controls=not settings.quick)
+        label_notes = notes_on_labels(labeller, texts.available, controls=not settings.quick)
         sinks = tables["heads"][[*HEAD_COLUMNS, SINK_SHARE]]
         labels, unmeasured = _beside_ablation(labelled["labels"], evaluator, settings, processes)
         labels = labels.merge(sinks, on=HEAD_COLUMNS, how="left", validate="m:1")
@@ -340,7 +340,7 @@ def _beside_ablation(
     if settings.ablated is None and len(heads) > MOST_HEADS_ABLATED:
         return labels, [TooManyToAblate(len(heads), MOST_HEADS_ABLATED)]
     try:
-        changes = ablate_for_labels(
+        changes = changes_without_heads(
             evaluator,
             heads["site"].unique().tolist(),
             progress=settings.progress,

@@ -16,6 +16,7 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 from attnlab.core import LOSS_CHANGE
 from attnlab.core.errors import InputError
 from attnlab.core.processes import Processes
+from attnlab.evaluation.changes import changes_without_heads
 from attnlab.evaluation.evaluator import Evaluator, evaluator_of
 from attnlab.models.loaded import Model
 from attnlab.models.run import load
@@ -23,7 +24,6 @@ from attnlab.models.run_folder import SETTINGS
 from attnlab.questions.analyze import model_analysis
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.analysis_notes import NotAblated
-from attnlab.questions.analyze.labelling import ablate_for_labels
 from attnlab.questions.importance.importance import importance
 from attnlab.reading.sentences import read_sentences
 from attnlab.reading.weights import rows_of_view
@@ -120,7 +120,7 @@ def test_labels_and_importance_leave_out_the_same_pairs(
 
 def test_processes_deal_out_the_heads() -> None:
     evaluator = evaluated(random_models.gpt2().double(), SENTENCES)
-    alone = ablate_for_labels(evaluator)
+    alone = changes_without_heads(evaluator)
 
     class Two(Processes):
         """The second of two, which meets what the first would have sent."""
@@ -128,7 +128,7 @@ def test_processes_deal_out_the_heads() -> None:
         def gather(self, value):
             return [alone.iloc[0::2].to_dict("records"), value]
 
-    shared = ablate_for_labels(evaluator, processes=Two(1, 2))
+    shared = changes_without_heads(evaluator, processes=Two(1, 2))
     assert shared.equals(alone)
 
 

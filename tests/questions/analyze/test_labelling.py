@@ -19,6 +19,7 @@ from attnlab.cli.app import app
 from attnlab.core.errors import InputError
 from attnlab.grammar.embedded import draw_pairs
 from attnlab.labels.gold import gold_of_embedded
+from attnlab.labels.labeller import Labeller
 from attnlab.labels.structure import HeadStructure
 from attnlab.labels.verdict import least_status
 from attnlab.matrices.families import CODED
@@ -30,7 +31,6 @@ from attnlab.questions.analyze.analysis_notes import (
     UndecidedLabel,
     VocabularyTooSmall,
 )
-from attnlab.questions.analyze.labelling import Labeller
 from attnlab.questions.analyze.view import label_sections
 from attnlab.reading.coverage import Consumer, Coverage
 from attnlab.reading.passes import Reading, prepare
@@ -228,7 +228,7 @@ def test_one_tokenizer_for_both_languages_is_aligned_as_two_are() -> None:
         )
         for both in (one, SimpleNamespace(source=one, target=one))
     ]
-    found = [labeller.label(run_once, seed=0)[0]["relations"] for labeller in fed(labellers)]
+    found = [labeller.label(run_once, seed=0)["relations"] for labeller in fed(labellers)]
     relations = found[0]
     pd.testing.assert_frame_equal(relations, found[1])
     assert relations.loc[relations.site == "cross", "links"].min() > 20
