@@ -23,6 +23,8 @@ from .notebook import first_screen as first_screen
 from .notebook import frame_html as frame_html
 from .notebook import table_html as table_html
 from .notebook import together as together
+from .page.head_maps import head_map as head_map
+from .page.head_maps import style_class as style_class
 from .page.kept_sentences import MOST_PAGE_BYTES as MOST_PAGE_BYTES
 from .page.kept_sentences import MOST_SENTENCE_BYTES as MOST_SENTENCE_BYTES
 from .page.kept_sentences import kept_viewer as kept_viewer

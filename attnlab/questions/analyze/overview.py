@@ -1,13 +1,11 @@
 """The first screen of a page: maps of roles and shapes, and the heads most worth a look."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
-from attnlab.core import HEAD_COLUMNS, Head, counted, layer_name
-from attnlab.figures import marks_of_names
+from attnlab.core import HEAD_COLUMNS, Head, counted
 from attnlab.labels import LABELS, NO_STRUCTURE, NO_STRUCTURE_MEANS, SINK_LABEL
 from attnlab.matrices import NO_FAMILY
 from attnlab.questions.analyze.head_table import head_rows, legend
@@ -31,7 +29,9 @@ from attnlab.results import (
     Overview,
     Result,
     family_words,
+    head_map,
     readable,
+    style_class,
 )
 
 # How much of what a cell names can be said: it fills the cell, frames it, or lies in it as a bar.
@@ -79,11 +79,11 @@ def _maps(result: Result, keys: View) -> tuple[HeadMap, ...]:
     if not roles.empty:
         cells = [(_role_cell(row), row["role"]) for row in head_rows(roles).to_dict("records")]
         caption = f"Closest role of each head{view}, in these {_sentences_of(result)}"
-        maps.append(_map(caption, cells, ROLE_STYLES))
+        maps.append(head_map(caption, cells, ROLE_STYLES))
     if not structure.empty:
         rows = structure_of_heads(structure).to_dict("records")
         cells = [(_shape_cell(row), row["structure"]) for row in rows]
-        maps.append(_map(f"Shape of each head{view}", cells, SHAPE_STYLES))
+        maps.append(head_map(f"Shape of each head{view}", cells, SHAPE_STYLES))
     return tuple(maps)
 
 
@@ -100,7 +100,7 @@ def _role_cell(row: Mapping[Any, Any]) -> Cell:
     control = row["control_figure"] and f"; control: {row['control_figure']}"
     return Cell(
         row["head_name"],
-        _style_class(row["role"]),
+        style_class(row["role"]),
         _role_style(row),
         "·" if row["role"] == NO_ROLE else row["role"],
         detail.removeprefix("offset ").partition(" head>")[0].partition(" dependent>")[0],
@@ -123,7 +123,7 @@ def _shape_cell(row: Mapping[Any, Any]) -> Cell:
     style = FRAMED if row["structure_tie"] else FILLED
     return Cell(
         str(head),
-        _style_class(shape),
+        style_class(shape),
         EMPTY if row["structure"] == NO_FAMILY else style,
         "·" if row["structure"] == NO_FAMILY else shape,
         "",
@@ -142,47 +142,6 @@ def _shape_words(row: Mapping[Any, Any]) -> str:
 
 def _head(row: Mapping[Any, Any]) -> Head:
     return Head(*(row[name] for name in HEAD_COLUMNS))
-
-
-def _style_class(kind: str) -> str:
-    return kind.replace(" + ", "-").replace(" ", "-")
-
-
-def _map(caption: str, cells: Iterable[tuple[Cell, str]], styles: Mapping[str, str]) -> HeadMap:
-    cells = list(cells)
-    layers: dict[str, dict[int, Cell]] = {}
-    for cell, _ in cells:
-        site, layer, head = cell.head.rsplit(".", 2)
-        layers.setdefault(layer_name(site, int(layer)), {})[int(head)] = cell
-    heads = range(1 + max((max(row) for row in layers.values()), default=-1))
-    counts = Counter(kind for _, kind in cells)
-    letters = marks_of_names(counts)
-    marks = Counter((kind, cell.mark) for cell, kind in cells if cell.mark)
-    used = {cell.style for cell, _ in cells}
-    return HeadMap(
-        caption,
-        heads,
-        tuple(
-            (name.replace(".", " "), tuple(row.get(head) for head in heads))
-            for name, row in layers.items()
-        ),
-        tuple(
-            (
-                _style_class(family_words(kind)),
-                family_words(kind),
-                letters[kind].letter,
-                count,
-                _marked(kind, marks),
-            )
-            for kind, count in counts.most_common()
-        ),
-        tuple((style, meaning) for style, meaning in styles.items() if style in used),
-    )
-
-
-def _marked(kind: str, marks: Mapping[tuple[str, str], int]) -> str:
-    """How many heads of this kind have a mark, such as `2 ✓`; empty where none has."""
-    return ", ".join(f"{count} {mark}" for (name, mark), count in marks.items() if name == kind)
 
 
 def highlights_of(result: Result) -> dict[Head, Highlight]:

@@ -12,8 +12,9 @@ from attnlab.matrices.families import CODED
 from attnlab.questions.analyze.figures import draw_heads
 from attnlab.questions.analyze.fits import BITS
 from attnlab.questions.analyze.head_table import first_table
-from attnlab.questions.analyze.overview import SHAPE_STYLES, _map, _shape_cell
+from attnlab.questions.analyze.overview import SHAPE_STYLES, _shape_cell
 from attnlab.results.export import cell, family_words
+from attnlab.results.page.head_maps import head_map
 from attnlab.results.page.rendering import Cell, kind_styles
 
 
@@ -27,7 +28,7 @@ def head(family: str, runner_up: str = "diffuse", *, tie: bool = False) -> dict[
 @pytest.mark.parametrize("family", CODED)
 def test_cells_and_legend_of_a_family_have_its_colour(family: str) -> None:
     cell = _shape_cell(head(family))
-    ((kind, words, *_),) = _map("", [(cell, family)], {}).kinds
+    ((kind, words, *_),) = head_map("", [(cell, family)], {}).kinds
     assert (kind, words) == (cell.kind, family_words(family))
     assert f".k-{cell.kind} {{" in kind_styles()
     assert f"--kind: {STRUCTURES[family].colour}" in kind_styles()
@@ -46,7 +47,7 @@ def test_a_name_has_one_letter_in_figures_and_on_the_page(value: str) -> None:
         (Cell(f"encoder.0.{number}", f"kind{number}", "filled", name, "", name), name)
         for number, name in enumerate(names)
     ]
-    kinds = _map("", cells, {}).kinds
+    kinds = head_map("", cells, {}).kinds
     assert {f"{letter} {words}".strip() for _, words, letter, *_ in kinds} == drawn
     letters = [letter for _, _, letter, *_ in kinds if letter]
     assert len({*letters}) == len(letters) == len(names) - 1
@@ -58,7 +59,7 @@ def test_a_head_that_no_family_describes_has_the_structure_none(tie: bool) -> No
     """Rows with peaks at random keys have it too, so nothing is said of how even they are."""
     rows = head("diffuse", "column", tie=tie), head("column")
     cells = [(_shape_cell(row), row["structure"]) for row in rows]
-    shown = _map("", cells, SHAPE_STYLES)
+    shown = head_map("", cells, SHAPE_STYLES)
     assert [name for _, name, *_ in shown.kinds] == ["none", "column"]
     assert dict(shown.styles)["empty"] == f"none: {NO_STRUCTURE_MEANS}"
     assert cells[1][0].meaning == "encoder.0.1: column; equal weights need 0.50 bits per row more"
