@@ -23,8 +23,10 @@ from attnlab.core import (
     duration,
     write_text,
 )
+from attnlab.models.checkpoints import save_model
 from attnlab.models.metrics import METRICS, read_metrics
-from attnlab.models.run_folder import checkpoint_path
+from attnlab.models.model import OwnModel
+from attnlab.models.run_folder import checkpoint_path, kept_path
 from attnlab.models.trainer import CHOICE, choice
 
 LogRow = dict[str, Any]
@@ -194,6 +196,53 @@ class Metrics(TrainerCallback):
     def on_save(self, *_: Any, **__: Any) -> None:
         """Leaves out the time that saving took."""
         self.clock.start()
+
+
+# The first step after the start of which weights are kept, while the learning rate still rises.
+FIRST_KEPT = 8
+
+
+def log_spaced_steps(count: int, total: int) -> list[int]:
+    """The start of a training, and steps whose logarithms are evenly spaced up to the last.
+
+    Args:
+        count: how many; of a short training fewer, since no step comes twice.
+        total: the last step.
+
+    >>> log_spaced_steps(5, 1000), log_spaced_steps(2, 1000), log_spaced_steps(5, 4)
+    ([0, 8, 40, 200, 1000], [0, 1000], [0, 4])
+    """
+    first = min(FIRST_KEPT, total) if count > 2 else total
+    ratio = (total / first) ** (1 / max(count - 2, 1))
+    steps = [0, *(round(first * ratio**power) for power in range(count - 1))]
+    return sorted({*steps[:count]})
+
+
+class KeptCheckpoints(TrainerCallback):
+    """Keeps the weights of some steps in a folder of the run each.
+
+    The steps follow from the settings alone, so that a training which goes on keeps those of a whole one.
+    """
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self.folder = folder
+        self.count = count
+        self.steps: list[int] = []
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **rest: Any) -> None:
+        """Keeps the first weights."""
+        self.steps = log_spaced_steps(self.count, state.max_steps)
+        self._keep(state, rest["model"])
+
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **rest: Any) -> None:
+        """Keeps those of a chosen step."""
+        self._keep(state, rest["model"])
+
+    def _keep(self, state: TrainerState, model: OwnModel) -> None:
+        if state.global_step in self.steps:
+            path = kept_path(self.folder, state.global_step)
+            path.mkdir(parents=True, exist_ok=True)
+            save_model(model, path)
 
 
 class Patience(EarlyStoppingCallback):

@@ -37,6 +37,8 @@ from attnlab.models.run_folder import (
     WEIGHTS,
     LocalPaths,
     check_task,
+    kept_path,
+    kept_steps,
     read_local,
     read_record,
     replaced_run,
@@ -220,6 +222,21 @@ class Run(Model):
         if isinstance(self.model, LanguageModel):
             return score_language_model(self, split=split, progress=progress)
         return score_run(self, split=split, beams=beams, progress=progress)[0]
+
+    @property
+    def kept_steps(self) -> list[int]:
+        """The steps of its training of which it keeps weights, see `keep_checkpoints`."""
+        return kept_steps(self.folder)
+
+    def at_step(self, step: int) -> "Run":
+        """The run with the weights that it keeps of a step.
+
+        Raises:
+            Exception: one of `UNREADABLE`, where they are not there or damaged.
+        """
+        folder = kept_path(self.folder, step)
+        model = load_model(folder, self.settings.model, self.tokenizers).to(self.model.device)
+        return replace(self, model=model, weights=file_checksum(folder / WEIGHTS))
 
     def metrics(self) -> list[dict[str, Any]]:
         """Losses and scores of each evaluation during training, oldest first."""

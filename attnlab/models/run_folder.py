@@ -320,6 +320,8 @@ def ways_on(folder: str | Path) -> str:
 
 
 CHECKPOINTS = "checkpoints"
+# Weights of chosen steps, which no training goes on from.
+KEPT = "kept_checkpoints"
 TOKENIZERS = ("source_tokenizer", "target_tokenizer")
 # A result in the folder of a run, which training deletes with the run alone.
 ANALYSIS = "analysis"
@@ -327,7 +329,7 @@ ANALYSIS = "analysis"
 RUN_FILES = (
     SETTINGS, LOCAL, "config.json", "generation_config.json", "model.safetensors", "metrics.jsonl",
     "tokenizer.json", "tokenizer_config.json", "token_counts.json", CHECKPOINTS,
-    *TOKENIZERS, ANALYSIS,
+    KEPT, *TOKENIZERS, ANALYSIS,
 )  # fmt: skip
 STATE = "trainer_state.json"
 # The Trainer begins with a new optimizer where either of the last two is missing.
@@ -335,6 +337,7 @@ COMPLETE = ("model.safetensors", "optimizer.pt", "scheduler.pt")
 # A checkpoint that is being written; a killed process leaves it behind.
 UNFINISHED = ".unfinished"
 _CHECKPOINT = re.compile(r"checkpoint-([0-9]+)")
+_KEPT_STEP = re.compile(r"step-([0-9]+)")
 
 
 def run_paths(folder: Path) -> list[Path]:
@@ -422,6 +425,19 @@ def checkpoints_by_step(folder: Path) -> dict[int, Path]:
     """The checkpoints of the run in `folder`, the oldest first, whether complete or not."""
     steps = {path: checkpoint_step(path) for path in (folder / CHECKPOINTS).glob("checkpoint-*")}
     return dict(sorted((step, path) for path, step in steps.items() if step is not None))
+
+
+def kept_path(folder: Path, step: int) -> Path:
+    """The path of the weights that the run in `folder` keeps of an optimizer step."""
+    return folder / KEPT / f"step-{step:06}"
+
+
+def kept_steps(folder: Path) -> list[int]:
+    """The steps of which the run in `folder` keeps weights, whether they can be read or not."""
+    found = (
+        _KEPT_STEP.fullmatch(path.parent.name) for path in (folder / KEPT).glob(f"*/{WEIGHTS}")
+    )
+    return sorted(int(match[1]) for match in found if match is not None)
 
 
 def complete_checkpoints(folder: Path) -> list[Path]:

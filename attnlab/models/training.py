@@ -23,7 +23,7 @@ from attnlab.core import (
     write_json,
 )
 from attnlab.corpora import ParallelCorpus, corpus_paths
-from attnlab.models.callbacks import Metrics, Patience, ProgressBar
+from attnlab.models.callbacks import KeptCheckpoints, Metrics, Patience, ProgressBar
 from attnlab.models.checkpoints import Beginning, beginning, check_epochs, save_model
 from attnlab.models.first_embeddings import check_embeddings
 from attnlab.models.preparing import (
@@ -316,6 +316,8 @@ def _fit(
     optimizer = settings.optimizer
     metrics = Metrics(folder, int(prepared.pairs.target_lengths.sum()))
     interruption = Interruption(processes)
+    keeps = optimizer.keep_checkpoints > 0 and processes.first
+    keeping = [KeptCheckpoints(folder, optimizer.keep_checkpoints)] if keeps else []
     bar = ProgressBar(metrics, console) if console is not None and processes.first else None
     with seeded(optimizer.seed), interruption.watching(), processes.on_its_own():
         trainer = TranslationTrainer(
@@ -333,6 +335,7 @@ def _fit(
                 interruption,
                 StepSeeds(processes, optimizer.seed),
                 Patience(optimizer.patience, warmup=prepared.steps.warmup),
+                *keeping,
                 *callbacks,
             ],
         )

@@ -367,6 +367,15 @@ class OptimizerSettings(Settings):
     validation_sentences: Annotated[
         int, Option("Number of validation pairs to measure on.", above=0, most=1_000_000)
     ] = 1000
+    keep_checkpoints: Annotated[
+        int,
+        Option(
+            "Number of checkpoints to keep, the first before training and the others evenly spaced by the "
+            "logarithm of their step, for attnlab across --checkpoints.",
+            least=0,
+            most=10_000,
+        ),
+    ] = 0
     seed: Annotated[int, SEED] = 0
 
 
