@@ -34,8 +34,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         questions.append("hub")
         return False
 
-    def absent(name: str, *, local_files_only: bool) -> str:
+    def absent(name: str, *, revision: str | None, local_files_only: bool) -> str:
         assert local_files_only
+        assert revision is None
         questions.append(name)
         msg = "not there"
         raise LocalEntryNotFoundError(msg)
@@ -92,6 +93,36 @@ def test_what_was_downloaded_is_used_without_a_network(
     assert hub.model_source("owner/model") == str(tmp_path)
     monkeypatch.setattr(hub, "hub_answers", lambda: True)
     assert hub.model_source("owner/model") == "owner/model"
+
+
+@pytest.mark.parametrize("online", [True, False])
+def test_a_revision_is_the_folder_that_it_is_downloaded_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, online: bool
+) -> None:
+    told = []
+
+    def downloaded(name: str, *, revision: str, **options: object) -> str:
+        told.append((name, revision, options.get("local_files_only", False)))
+        return str(tmp_path)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", downloaded)
+    monkeypatch.setattr(hub, "hub_answers", lambda: online)
+    assert hub.model_source("owner/model@step-1.0") == str(tmp_path)
+    assert told == [("owner/model", "step-1.0", not online)]
+    for name in ("owner/model@", "owner/model@a b", "@main", "a@b@c"):
+        with pytest.raises(InputError, match="is no name of a model on the hub"):
+            hub.model_source(name)
+
+
+def test_a_revision_that_the_hub_lacks_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(*_: object, **__: object) -> str:
+        msg = "no such revision"
+        raise OSError(msg)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", absent)
+    monkeypatch.setattr(hub, "hub_answers", lambda: True)
+    with pytest.raises(InputError, match="cannot be downloaded from the hub"):
+        hub.model_source("owner/model@nothing")
 
 
 @pytest.mark.parametrize("reader", READERS)
