@@ -14,6 +14,7 @@ from attnlab.core.installed import __version__
 if TYPE_CHECKING:
     from attnlab import attention, matrices, plot
     from attnlab.models import embed, resume, train
+    from attnlab.questions.across.comparing import across
     from attnlab.questions.align.aligning import align
     from attnlab.questions.analyze.analysis import analyze
     from attnlab.questions.approximate.approximation import approximate
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Result",
     "__version__",
+    "across",
     "align",
     "analyze",
     "approximate",

@@ -24,6 +24,8 @@ NEEDED: Mapping[str, Mapping[str, Any]] = {
 }  # fmt: skip
 LEARNING = {"calibration": 4, "validation": 4}
 PAIRS = {"text": "pairs.tsv", "batch_size": 3}
+# A model beside itself.
+ITSELF = {"others": ["itself"]}
 COMPARED = {"budgets": [5], "mechanisms": ["band", "top-k"], "sentences": 6, **LEARNING}
 PLANNED = {"budgets": [5], "families": ["none", "band"], "sentences": 6, **LEARNING}
 PRUNED = {"penalties": [0.1], "steps": 1, "sentences": 4}
@@ -37,6 +39,9 @@ CLAIMS = [
 ]
 # By question and kind of its source, what keeps it short.
 ASKED: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    ("across", "run"): {**ITSELF, "sentences": 12, "patterns": ["offset -1"], "ablation": True},
+    ("across", "language"): {**ITSELF, "sentences": 12},
+    ("across", "marian"): {**ITSELF, **PAIRS, "seeds": ["itself"]},
     ("align", "run"): {"sentences": 12},
     ("align", "marian"): {"pairs": "pairs.tsv", "quick": True},
     ("analyze", "run"): {**ANALYZED, "keep_fits": True, "labels": True, "ablation": True, "generation": True},
@@ -108,7 +113,11 @@ def answered(question: str, kind: str, source: Path, folder: Path) -> Answered:
     asked = own_question(question)
     names = {field.name: field for field in option_fields(asked.settings)}
     options = {
-        name: str(source.with_name(value)) if value == "pairs.tsv" else value
+        name: str(source.with_name(value))
+        if value == "pairs.tsv"
+        else [str(source)]
+        if value == ["itself"]
+        else value
         for name, value in ASKED[question, kind].items()
     }
     words = {name: value for name, value in options.items() if names[name].option.argument}

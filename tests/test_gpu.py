@@ -96,6 +96,7 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "align": ("align", {"sentences": 20, "quick": True}),
     "detect": ("detect", FEW),
     "claim": ("claim", FEW | {"claims": ["encoder.0.0: dep nsubj", "cross.0.0: aligned"]}),
+    "across": ("across", FEW | {"others": ["itself"], "patterns": ["aligned"], "match": "number"}),
     "rollout": ("rollout", TEXT),
     "inspect": ("inspect", TEXT),
 }
@@ -105,6 +106,8 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
 def test_tables_of_questions_about_a_run(name: str, small_run: Path, gpu: str) -> None:
     question, options = QUESTIONS[name]
     ask = getattr(attnlab, question)
+    if options.get("others") == ["itself"]:
+        options = options | {"others": [small_run]}
     run = attnlab.load(small_run)
     found: Result = ask(run, device=gpu, **options)
     assert devices(run.model) == {gpu}

@@ -180,7 +180,8 @@ class Command(_PlainHelp, TyperCommand):
             return
         source, *values = (ctx.params[name] for name in names)
         listed = (value if isinstance(value, list | tuple) else (value,) for value in values)
-        texts = [str(word) for word in chain.from_iterable(listed) if word is not None]
+        # Further models are paths.
+        texts = [word for word in chain.from_iterable(listed) if isinstance(word, str)]
         folder = next(filter(_holds_model, texts), None)
         if folder and isinstance(source, str | Path) and not os.path.lexists(source):
             texts[texts.index(folder)] = str(source)

@@ -191,6 +191,7 @@ _MODEL_FILES = (*PRETRAINED_MARKS, RUN_MARK)
 _PLANS = "write one with: attnlab plan RUN --budget N --out FOLDER"
 # Fields of settings that name files.
 _TEXTS = ("text", "calibration_text")
+_MODELS = ("others", "seeds")
 
 
 def check_source_exists(source: str, *, matrices: bool = False) -> None:
@@ -273,7 +274,10 @@ def check_corpus(name: str | None) -> None:
 
 
 def check_texts_exist(settings: Settings) -> None:
-    """Raises InputError where settings name sentences, trees, plans or a corpus that are not there."""
+    """Raises InputError where settings name models, sentences, trees, plans or a corpus that are missing."""
+    for name in _MODELS:
+        for model in getattr(settings, name, ()):
+            check_source_exists(str(model))
     for name in _TEXTS:
         if (path := getattr(settings, name, None)) is not None:
             check_has_lines(path)

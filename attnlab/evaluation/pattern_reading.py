@@ -82,12 +82,14 @@ class PatternReading:
         reading: the model with the texts.
         texts: where these come from, with what is known of them.
         asked: the patterns.
+        words: whether tokens are aligned with words although no pattern may ask for it.
     """
 
     settings: PatternTextSettings
     reading: Reading
     texts: Texts
     asked: Collection[Pattern]
+    words: bool = False
 
     @cached_property
     def gold(self) -> Gold:
@@ -104,6 +106,11 @@ class PatternReading:
     def _known(self) -> tuple[PatternTexts, dict[str, str]]:
         return self._knowledge(self.gold, self.reading)
 
+    @property
+    def known(self) -> PatternTexts:
+        """What is known of the texts, by their sides."""
+        return self._known[0]
+
     @cached_property
     def _type_counts(self) -> Sequence[Int[Tensor, "_"]]:
         loaded = self.reading.loaded
@@ -119,7 +126,7 @@ class PatternReading:
         def side(tokenizer: Any, own: Sequence[GoldSentence], tokens: Sequence[Tokens]) -> TextSide:
             counts = self._type_counts[-1 if own is gold.target else 0]
             trees, seconds = own if gold.trees else (), [text.second for text in tokens]
-            if not any(pattern.needs_words for pattern in self.asked):
+            if not (self.words or any(pattern.needs_words for pattern in self.asked)):
                 return TextSide(counts, trees, seconds=seconds)
             aligned = align_corpus(tokenizer, own, tokens)
             reasons.update(aligned.reasons)

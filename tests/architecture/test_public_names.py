@@ -13,7 +13,7 @@ import attnlab
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = {
     "attnlab": {
-        "Result", "__version__", "align", "analyze", "approximate", "assert_attends", "attention",
+        "Result", "__version__", "across", "align", "analyze", "approximate", "assert_attends", "attention",
         "capture", "check", "claim", "compare",
         "detect", "embed", "export", "importance", "inspect", "load", "matrices", "neighbours",
         "plan", "plot", "prune", "resume", "rollout",

@@ -31,6 +31,7 @@ COMMANDS = (
     "rollout RUN cat",
     "show RUN cat --out OUT",
     "check RUN",
+    "across RUN RUN",
     "claim RUN encoder.0.0:first",
     "detect RUN",
     "train RUN --resume",

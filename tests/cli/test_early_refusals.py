@@ -64,7 +64,10 @@ COMMANDS = {
     "score run --out test.txt": "test.txt",
 }
 # What a question cannot be asked without.
-WORDS = {"claim": ("0.0:first",), "inspect": ("a",), "neighbours": ("a",), "rollout": ("a",)}
+WORDS = {
+    "across": ("run",), "claim": ("0.0:first",), "inspect": ("a",), "neighbours": ("a",),
+    "rollout": ("a",),
+}  # fmt: skip
 # Commands that write a folder of results.
 WRITERS = (
     "prune run",

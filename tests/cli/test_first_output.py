@@ -49,7 +49,9 @@ def shown(words):
 
 print(json.dumps([shown(words) for words in json.loads(sys.argv[1])]))
 """
-WORDS = {"claim": ["0.0:first"], "inspect": ["a"], "neighbours": ["a"], "rollout": ["a"]}
+WORDS = {
+    "across": ["run"], "claim": ["0.0:first"], "inspect": ["a"], "neighbours": ["a"], "rollout": ["a"],
+}  # fmt: skip
 # That load libraries; of a question any source that it can be asked about.
 LOADING = {
     **{

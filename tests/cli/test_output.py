@@ -26,7 +26,7 @@ from attnlab.evaluation.shared_settings import Steps
 NO_TABLES = {"train", "embed", "translate", "generate", "show", "export"}
 ON_A_DEVICE = {
     "demo", "train", "translate", "score", "analyze", "importance", "compare", "plan",
-    "prune", "inspect", "rollout", "generate", "align", "check", "claim", "detect", "show",
+    "prune", "inspect", "rollout", "generate", "across", "align", "check", "claim", "detect", "show",
 }  # fmt: skip
 
 

@@ -128,6 +128,7 @@ PARTIAL = ({"WORLD_SIZE": "2", "MASTER_PORT": "1"}, {"WORLD_SIZE": "abc"})
 COMPLETE = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
 # All but analyze and train, whose work several processes share.
 ALONE = {
+    "across": "across RUN RUN",
     "align": "align RUN --out OUT",
     "approximate": "approximate a.npy",
     "check": "check RUN",

@@ -29,6 +29,7 @@ PASSWORD = "hunter2"
 ADDRESS = f"https://me:{PASSWORD}@host/pairs.tsv"
 # HOME stands for an absolute path; how each question is asked briefly.
 ASKED = {
+    "across": f"HOME/run HOME/model --seeds HOME/run --text {ADDRESS} --pattern first -n 4",
     "align": "HOME/run --pairs HOME/pairs.tsv --quick --links HOME/out/links.jsonl",
     "align with heads": "HOME/run --pairs HOME/pairs.tsv --heads HOME/out/align/heads.json "
     "--links HOME/out/links.pharaoh",

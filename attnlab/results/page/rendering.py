@@ -137,6 +137,7 @@ class Overview:
         answers: what was found, in a sentence.
         more: what else was found, a sentence each.
         words: the words of the maps, each with what it means.
+        steps: maps of which a slider shows one at a time, such as of several models.
     """
 
     maps: tuple[HeadMap, ...] = ()
@@ -146,6 +147,7 @@ class Overview:
     answers: tuple[str, ...] = ()
     more: tuple[str, ...] = ()
     words: tuple[tuple[str, str], ...] = ()
+    steps: tuple[HeadMap, ...] = ()
 
 
 def page_table(frame: pd.DataFrame, columns: Sequence[Column], caption: str = "") -> PageTable:
@@ -334,6 +336,7 @@ SCRIPTS = (
     "evidence",
     "tables",
     "links",
+    "steps",
     "saving",
     "keyboard",
     "picker",

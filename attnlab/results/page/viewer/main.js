@@ -9,6 +9,7 @@ import { neighbour, watchKeys } from "./keyboard.js";
 import { linksOfHeads } from "./links.js";
 import { Picker } from "./picker.js";
 import { saveCsv, savePng, saveSvg } from "./saving.js";
+import { sliderOfSteps } from "./steps.js";
 import { enhanceTables } from "./tables.js";
 import { themeOfTables, ThemeButton } from "./theme.js";
 import { readData, Weights } from "./weights.js";
@@ -198,6 +199,7 @@ function unfoldInPrint() {
 for (const row of document.querySelectorAll('[id^="head="]')) row.removeAttribute("id");
 document.documentElement.classList.add("scripted");
 enhanceTables();
+sliderOfSteps();
 unfoldInPrint();
 if (document.getElementById("attnlab-data")) new Page(readData("attnlab-data"));
 else {

@@ -1,0 +1,378 @@
+"""The heads of several models, or of the checkpoints of one, read on the same sentences."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any
+
+import pandas as pd
+from torch import nn
+
+from attnlab.core import HEAD_COLUMNS, SITES, InputError, Note, options_of, reason, site_order
+from attnlab.evaluation import (
+    ABLATION_SENTENCES,
+    PatternReading,
+    Texts,
+    changes_without_heads,
+    evaluator_of,
+    model_and_texts,
+    notes_on_texts,
+)
+from attnlab.labels import (
+    BORDERLINE,
+    CONFIRMED,
+    MASS,
+    HeadFunctions,
+    HeadStructure,
+    Labeller,
+    Pattern,
+    PatternCounts,
+    strongest_functions,
+    untrained_twin,
+    with_strength,
+)
+from attnlab.models import UNREADABLE, Model, Run, Source, model_of
+from attnlab.questions.across.degree_tables import differences, formation
+from attnlab.questions.across.matching import KeptTexts, head_distances, matched
+from attnlab.questions.across.question import (
+    ACROSS,
+    DEGREES,
+    DIFFERENCES,
+    FORMATION,
+    MATCHING,
+    NO_ROLE,
+    QUESTION,
+    AcrossSettings,
+    ComparedByWords,
+    DamagedCheckpoint,
+    NoSeeds,
+    OtherShape,
+)
+from attnlab.reading import ALL, Coverage, Reading, Sentences, prepare, read_sentences, source_of
+from attnlab.results import Result
+
+MODEL, SEED, UNTRAINED = "model", "seed", "untrained"
+# Controls are drawn with other seeds than the first weights of what is read.
+CONTROL_SEED, TWINS = 1000, 3
+
+
+def _taking_lists(ask: Callable[..., Result]) -> Callable[..., Result]:
+    """Lets the models be one list."""
+
+    @wraps(ask)
+    def call(source: Any, /, *others: Any, **options: Any) -> Result:
+        if isinstance(source, list) and source and not isinstance(source[0], nn.Module):
+            more = others[0] if others else options.pop("others", ())
+            return ask(source[0], [*source[1:], *more], *others[1:], **options)
+        return ask(source, *others, **options)
+
+    return call
+
+
+@_taking_lists
+@options_of(AcrossSettings)
+def across(source: Source, settings: AcrossSettings) -> Result:
+    """What the heads of several models do on the same sentences, and which head of one is which of another.
+
+    Args:
+        source: the first model: a run or its folder, a transformers folder, the name of a model on the hub
+            (of a revision: name@revision), or a pair (model, tokenizer); or a list of models. A loaded run or
+            a pair is used on the device where it is.
+        settings: as keyword arguments.
+
+    Returns:
+        The tables `across` (a row per model and head), `degrees` (per model, head, and label or pattern),
+        `matching` (a row per head of each model but the first), `differences` from the first model, and of
+        checkpoints instead `formation` (a row per site, and label or pattern). Each model takes a pass over
+        the sentences, one for its untrained twin, one for shuffled words, and one for patterns.
+
+    Raises:
+        InputError: a single model, one that cannot be loaded, fewer than two checkpoints, sentences that
+            cannot be used, or a pattern that no row of the texts can meet in a model.
+    """
+    settings.check_source(source)
+    first, texts = model_and_texts(
+        source, sentences=settings.sentences, text=settings.text, corpus=settings.corpus,
+        pair=settings.pair, treebank=settings.treebank, gold=True, scores=settings.ablation,
+    )  # fmt: skip
+    first.move_to_named(settings.device, source)
+    asked = _Asked(settings, texts, translations=first.model.config.is_encoder_decoder)
+    models = asked.checkpoints(first) if settings.checkpoints else asked.models(first)
+    reference, *others = map(asked.heads_of, models)
+    compared = [one for one in others if one.kind != UNTRAINED]
+    every = sorted([reference, *compared], key=lambda one: one.step or 0)
+    heads, degrees = (
+        pd.concat(tables) for tables in zip(*(one.tables for one in every), strict=True)
+    )
+    matching = pd.concat([one.matching for one in compared])
+    tables = {ACROSS: heads, DEGREES: degrees, MATCHING: matching}
+    seeds = [one.name for one in compared if one.kind == SEED]
+    read = {"" if settings.checkpoints else one.name: one.sentences for one in every}
+    if settings.checkpoints:
+        twins = pd.concat([one.degrees for one in others if one.kind == UNTRAINED])
+        tables[FORMATION] = formation(degrees, twins)
+    else:
+        tables[DIFFERENCES] = differences(degrees, matching, reference.name, seeds)
+        asked.notes += [] if seeds else [NoSeeds()]
+    return Result(
+        QUESTION.name,
+        f"Heads of {first.label} over its training"
+        if settings.checkpoints
+        else f"Heads of {', '.join(one.name for one in every)}",
+        {
+            declared.name: table.reset_index(drop=True)[
+                [name for name in declared if name in table]
+            ]
+            for declared, table in tables.items()
+        },
+        {
+            **first.facts,
+            **first.history,
+            "Texts": f"{len(reference.sentences)} from {texts.origin}",
+            "Matched": f"by {settings.match}, distances on {asked.texts_matched} texts",
+        },
+        (
+            *notes_on_texts(first, texts, read, settings.sentences, settings.sites),
+            *dict.fromkeys(note for one in every for note in one.sentences.dropped),
+            *asked.notes,
+        ),
+        {"first": reference.name, "seeds": seeds},
+        weights=first.weights,
+    )
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A model that is compared.
+
+    Attributes:
+        name: in tables.
+        model: with its tokenizer.
+        step: of its training, of a checkpoint.
+        kind: a model, one of another seed, or an untrained one.
+    """
+
+    name: str
+    model: Model
+    step: int | None = None
+    kind: str = MODEL
+
+
+@dataclass(frozen=True)
+class _HeadsRead:
+    """What was read of the heads of a model; the model itself may be gone.
+
+    Attributes:
+        name: in tables.
+        step: of its training, of a checkpoint.
+        kind: as of `_Compared`.
+        sentences: what it read.
+        heads: a row per head.
+        degrees: a row per head and label or pattern.
+        matching: a row per head, with the head of the first model that it is matched with.
+    """
+
+    name: str
+    step: int | None
+    kind: str
+    sentences: Sentences
+    heads: pd.DataFrame
+    degrees: pd.DataFrame
+    matching: pd.DataFrame
+
+    @property
+    def tables(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """A row per head, and one per head and label or pattern."""
+        return self.heads, self.degrees
+
+
+class _Asked:
+    """Reads models on the same texts.
+
+    Args:
+        settings: the options.
+        texts: what is read.
+        translations: whether pairs of texts are translations, which a model of one stack does not read.
+    """
+
+    def __init__(self, settings: AcrossSettings, texts: Texts, *, translations: bool) -> None:
+        assert texts.gold is not None  # noqa: S101 - it was asked for
+        self.settings, self.texts = settings, texts
+        self.notes: list[Note] = []
+        self._gold, self._translations = texts.gold, translations
+        self._names: Counter[str] = Counter()
+        # Checkpoints have one untrained twin.
+        self._untrained: HeadFunctions | None = None
+        # The matrices of the first model.
+        self._first: KeptTexts | None = None
+
+    def models(self, first: Model) -> Iterator[_Compared]:
+        """The models that are named, each loaded when it is its turn."""
+        yield _Compared(self._named(first.label), first)
+        given = [(one, MODEL) for one in self.settings.others]
+        for source, kind in [*given, *((one, SEED) for one in self.settings.seeds)]:
+            model = model_of(source, scores=self.settings.ablation)
+            model.move_to_named(self.settings.device, source)
+            yield _Compared(self._named(model.label), model, kind=kind)
+
+    def _named(self, label: str) -> str:
+        """The name of a model, with a number where another one has it."""
+        self._names[label] += 1
+        return label if self._names[label] == 1 else f"{label} ({self._names[label]})"
+
+    def checkpoints(self, run: Model) -> Iterator[_Compared]:
+        """The last checkpoint that a run keeps, then the others, then untrained models.
+
+        Raises:
+            InputError: it is no run, or fewer than two can be read.
+        """
+        if not isinstance(run, Run):
+            msg = (
+                f"{run.label} is no run of attnlab, which alone keeps checkpoints; name its models."
+            )
+            raise InputError(msg)
+        steps = run.kept_steps
+        found = 0
+        for step in (*steps[-1:], *steps[:-1]):
+            try:
+                model = run.at_step(step)
+            except UNREADABLE as error:
+                self.notes.append(DamagedCheckpoint(step, reason(error)))
+                continue
+            found += 1
+            yield _Compared(f"step {step}", model, step)
+        if found < 2:
+            msg = (
+                f"{run.label} has {found} checkpoints that can be read, and it takes two; a training keeps "
+                "as many as its setting keep_checkpoints says."
+            )
+            raise InputError(msg)
+        for seed in range(1, TWINS + 1):
+            twin = untrained_twin(run.model, self.settings.seed + CONTROL_SEED + seed)
+            yield _Compared(f"untrained {seed}", replace(run, model=twin), kind=UNTRAINED)
+
+    def heads_of(self, one: _Compared) -> _HeadsRead:
+        """What the heads of a model do."""
+        settings, reading = self.settings, self._reading(one.model)
+        asked = PatternReading(settings, reading, self.texts, settings.parsed, words=True)
+        kept = KeptTexts(asked.known)
+        labeller = Labeller(
+            reading, self._gold, one.model.type_counts, HeadStructure(0), views=(ALL,)
+        )
+        labeller.untrained = self._untrained
+
+        def run(what: str, read: Reading, consumers: Sequence[Any]) -> Coverage:
+            tell = settings.telling(f"{one.name}: {what}")
+            return read.feed(consumers, batch_size=settings.batch_size, progress=tell)
+
+        run("heads", reading, [labeller.functions, kept])
+        controls = labeller.label(run, seed=settings.seed + CONTROL_SEED)["controls"]
+        if settings.checkpoints:
+            self._untrained = labeller.untrained
+        heads = _roles(controls)
+        if settings.ablation:
+            heads = heads.merge(self._losses(one, reading), on=HEAD_COLUMNS, how="left")
+        degrees = pd.concat([_degrees(controls), *self._patterns(asked)])
+        tables = (heads, degrees, self._matching(one, kept))
+        return _HeadsRead(
+            one.name,
+            one.step,
+            one.kind,
+            reading.sentences,
+            *(_of_model(own, one) for own in tables),
+        )
+
+    @property
+    def texts_matched(self) -> int:
+        """On how many texts heads are matched."""
+        return 0 if self._first is None else self._first.count
+
+    def _reading(self, model: Model) -> Reading:
+        both = model.model.config.is_encoder_decoder or not self._translations
+        texts = self.texts.texts if both else [*map(source_of, self.texts.texts)]
+        read = read_sentences(model, texts, self.texts.origin)
+        return prepare(model, read, self.settings.sites, memory=self.settings.memory)
+
+    def _losses(self, one: _Compared, reading: Reading) -> pd.DataFrame:
+        """The loss without each head."""
+        settings = self.settings
+        evaluator = evaluator_of(
+            one.model, reading.sentences.first(ABLATION_SENTENCES), settings.batch_size,
+            seed=settings.seed,
+        )  # fmt: skip
+        evaluator.check_finite()
+        return changes_without_heads(evaluator, reading.sites, progress=settings.progress)
+
+    def _patterns(self, asked: PatternReading) -> Iterator[pd.DataFrame]:
+        """The hit and the mass of all heads for each pattern that rows can meet.
+
+        Raises:
+            InputError: no row can meet one of them at any site.
+        """
+        met: dict[str, list[Pattern]] = {}
+        for pattern in self.settings.parsed:
+            unmet = {site: asked.unmet(pattern, site) for site in asked.reading.sites}
+            for own in (one for one, error in unmet.items() if error is None):
+                met.setdefault(own, []).append(pattern)
+            errors = [error for error in unmet.values() if error is not None]
+            if len(errors) == len(unmet):
+                raise errors[0]
+        counts = asked.counts(met) if met else PatternCounts(asked.known, {})
+        for (pattern, site, layer), hits in counts.hits.items():
+            found = {"degree": hits, MASS.name: counts.masses[pattern, site, layer]}
+            table = pd.DataFrame(
+                {name: one.whole().ratio[0].tolist() for name, one in found.items()}
+            )
+            yield table.assign(site=site, layer=layer, head=table.index, what=pattern.text)
+
+    def _matching(self, one: _Compared, kept: KeptTexts) -> pd.DataFrame:
+        """A row per head of a model but the first, with the head of that which it is matched with."""
+        empty = pd.DataFrame(columns=[name for name in MATCHING if name != "training_step"])
+        if self._first is None or one.kind == UNTRAINED:
+            self._first = self._first or kept
+            return empty
+        by_tokens = self._first.has_tokens_of(kept)
+        if not by_tokens:
+            self.notes.append(ComparedByWords(one.name))
+        for site in SITES:
+            counts = self._first.heads_of(site), kept.heads_of(site)
+            if counts[0] != counts[1]:
+                self.notes.append(OtherShape(one.name, site, shared=all(counts)))
+        found = head_distances(self._first, kept, by_tokens=by_tokens)
+        return pd.concat([empty, *(matched(own, self.settings.match) for own in found)])
+
+
+def _of_model(table: pd.DataFrame, of: _Compared) -> pd.DataFrame:
+    """The table with the name of its model, and the step of a checkpoint."""
+    step = {} if of.step is None else {"training_step": of.step}
+    return table.assign(model=of.name, **step)
+
+
+def _degrees(controls: pd.DataFrame) -> pd.DataFrame:
+    """The strength of each head for each label, of the model and on shuffled words.
+
+    On shuffled words the first figure of a label counts, on the same scale: on them any preference for a kind
+    of word exceeds the best offset, so that what decides labels there is no status.
+    """
+    mixed = controls.assign(
+        value=controls["shuffled_value"], significance=BORDERLINE, second_statistic=""
+    )
+    table = controls.assign(shuffled_degree=with_strength(mixed)["strength"])
+    table = table.rename(columns={"label": "what", "strength": "degree"})
+    return table[[*HEAD_COLUMNS, "what", "detail", "degree", "shuffled_degree", "value"]]
+
+
+def _roles(controls: pd.DataFrame) -> pd.DataFrame:
+    """The closest role of each head, as in the first table of an analysis."""
+    best = strongest_functions(controls).sort_values(
+        HEAD_COLUMNS, key=lambda own: own.map(site_order) if own.name == "site" else own
+    )
+    has = (best["status"] == CONFIRMED) | (best["strength"] > 0)
+    return best[HEAD_COLUMNS].assign(
+        role=best["function"].where(has, NO_ROLE),
+        detail=best["detail"].where(has, ""),
+        value=best["value"].where(has),
+        strength=best["strength"],
+        significant=best["significance"] == CONFIRMED,
+    )

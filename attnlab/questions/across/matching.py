@@ -1,0 +1,225 @@
+"""Heads of two models matched by what they attend to on the same texts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+from attnlab.core import SITES, Head, Site
+from attnlab.labels import PatternBatch, PatternTexts
+from attnlab.questions.across.question import ATTENTION
+from attnlab.reading import LayerWeights
+
+# Of so many of the first texts matrices are compared, while they take no more bytes than this.
+MOST_TEXTS, MOST_BYTES = 100, 512 * 2**20
+Words = tuple[Float[Tensor, "query word"], Float[Tensor, "key other"], Bool[Tensor, "word other"]]
+
+
+@dataclass(frozen=True)
+class TextMatrices:
+    """The matrices of a text at a site.
+
+    Attributes:
+        tokens: of the queries and of the keys.
+        visible: True where a query that counts may look at a key.
+        words: which word each query and each key is of, and which words see which; None where not known.
+        layers: by number.
+    """
+
+    tokens: tuple[list[str], list[str]]
+    visible: Bool[Tensor, "query key"]
+    words: Words | None
+    layers: dict[int, Float[Tensor, "head query key"]] = field(default_factory=dict)
+
+    def rows(
+        self, layers: Sequence[int], *, by_tokens: bool
+    ) -> Float[Tensor, "head row key"] | None:
+        """The rows of all heads that have two keys to choose from, each summing to 1; None without words.
+
+        Rows are of tokens, or of words: then a key has the sum over its tokens, a query the mean.
+        """
+        weights, visible = (
+            torch.cat([self.layers[layer] for layer in layers]).double(),
+            self.visible,
+        )
+        if not by_tokens:
+            if self.words is None:
+                return None
+            queries, keys, visible = self.words
+            weights = (queries.double().mT @ weights @ keys.double()).masked_fill(~visible, 0)
+        rows = weights[:, visible.sum(-1) >= 2]
+        return rows / rows.sum(-1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
+
+
+class KeptTexts:
+    """The matrices of the first texts, fed layer by layer.
+
+    Args:
+        known: what is known of the texts.
+    """
+
+    def __init__(self, known: PatternTexts) -> None:
+        self.known = known
+        self.texts: dict[tuple[int, Site], TextMatrices] = {}
+        self._bytes = 0
+
+    def update(self, layer: LayerWeights) -> None:
+        """Keeps one layer's weights for one batch, of the texts that are wanted."""
+        batch: PatternBatch | None = None
+        for place, number in enumerate(layer.sentences):
+            if number >= MOST_TEXTS:
+                continue
+            at = (number, layer.site)
+            if at not in self.texts:
+                if self._bytes > MOST_BYTES:
+                    continue
+                batch = batch or self.known.batch(layer)
+                self.texts[at] = _text(batch, place)
+            queries, keys = (axis.real[place] for axis in (layer.queries, layer.keys))
+            weights = layer.weights[place][:, queries][:, :, keys].float().cpu()
+            self.texts[at].layers[layer.layer] = weights
+            self._bytes += weights.nbytes
+
+    def heads_of(self, site: Site) -> dict[int, int]:
+        """How many heads each layer of a site has; empty where there is no such site."""
+        texts = (text for (_, own), text in self.texts.items() if own == site)
+        layers = next((text.layers for text in texts), {})
+        return {layer: len(weights) for layer, weights in layers.items()}
+
+    @property
+    def count(self) -> int:
+        """How many texts are kept."""
+        return len({number for number, _ in self.texts})
+
+    def has_tokens_of(self, other: "KeptTexts") -> bool:
+        """Whether the tokens of all texts that both have are the same."""
+        shared = self.texts.keys() & other.texts.keys()
+        return all(self.texts[at].tokens == other.texts[at].tokens for at in shared)
+
+
+def _text(batch: PatternBatch, place: int) -> TextMatrices:
+    """What is known of one text of a batch at a site, without its matrices."""
+    layer = batch.layer
+    real = layer.queries.real[place], layer.keys.real[place]
+    visible = layer.visible[place] & layer.counted_queries[place][:, None]
+    words: Words | None = None
+    if batch.aligned[place]:
+        queries, keys = (
+            side.membership[place, own, : side.words.shape[1]].cpu()
+            for side, own in zip(batch.units, real, strict=True)
+        )
+        sees = batch.visible_words[place].cpu()
+        words = queries / queries.sum(0).clamp_min(1), keys, sees
+    tokens = tuple(
+        vocabulary.tokens(axis.ids[place][own].tolist())
+        for vocabulary, axis, own in zip(
+            layer.vocabularies, (layer.queries, layer.keys), real, strict=True
+        )
+    )
+    return TextMatrices((tokens[0], tokens[1]), visible[real[0]][:, real[1]].cpu(), words)
+
+
+def js_distances(
+    first: Float[Tensor, "head row key"], other: Float[Tensor, "other_head row key"]
+) -> Float[Tensor, "head other_head"]:
+    """Mean Jensen-Shannon distance between the rows of each pair of heads, from 0 to 1.
+
+    ::
+
+        mean over rows of   sqrt( H((p + q) / 2) - (H(p) + H(q)) / 2 ),   H(p) = -sum p log p
+
+    with logarithms to base 2. A row without weight is at sqrt(1/2) from one that sums to 1.
+    Source: Endres and Schindelin 2003, IEEE Transactions on Information Theory 49 (7).
+    """
+    own = [torch.xlogy(rows, rows).sum(-1) for rows in (first, other)]
+    found = []
+    for rows, entropy in zip(first, own[0], strict=True):
+        middle = (rows + other) / 2
+        divergence = (entropy + own[1]) / 2 - torch.xlogy(middle, middle).sum(-1)
+        found.append((divergence / torch.log(torch.tensor(2.0))).clamp(0, 1).sqrt().mean(-1))
+    return torch.stack(found)
+
+
+@dataclass(frozen=True)
+class HeadDistances:
+    """The distances of heads that can be matched with each other.
+
+    Attributes:
+        first: heads of the first model.
+        other: heads of the other.
+        values: mean over the texts.
+    """
+
+    first: list[Head]
+    other: list[Head]
+    values: Float[Tensor, "head other_head"]
+
+
+def head_distances(
+    first: KeptTexts, other: KeptTexts, *, by_tokens: bool
+) -> Iterator[HeadDistances]:
+    """The distances of the heads of each layer, or of all layers of a site where these differ in number."""
+    for site in SITES:
+        counts = first.heads_of(site), other.heads_of(site)
+        if not all(counts):
+            continue
+        alike = counts[0] == counts[1]
+        groups = [([layer], [layer]) for layer in counts[0]] if alike else [(*map(list, counts),)]
+        for layers in groups:
+            heads = [
+                [Head(site, layer, head) for layer in own for head in range(count[layer])]
+                for own, count in zip(layers, counts, strict=True)
+            ]
+            values = [
+                js_distances(*rows)
+                for at in sorted(first.texts.keys() & other.texts.keys())
+                if at[1] == site
+                and (rows := _rows_of_both(first.texts[at], other.texts[at], layers, by_tokens))
+            ]
+            if values:
+                yield HeadDistances(heads[0], heads[1], torch.stack(values).mean(0))
+
+
+def _rows_of_both(
+    first: TextMatrices, other: TextMatrices, layers: Sequence[Sequence[int]], by_tokens: bool
+) -> tuple[Tensor, Tensor] | None:
+    """The rows of a text in both models; None where it has none, or words that do not match."""
+    rows = [
+        text.rows(own, by_tokens=by_tokens)
+        for text, own in zip((first, other), layers, strict=True)
+    ]
+    if rows[0] is None or rows[1] is None or rows[0].shape[1:] != rows[1].shape[1:]:
+        return None
+    return (rows[0], rows[1]) if rows[0].shape[1] else None
+
+
+def matched(distances: HeadDistances, by: str) -> pd.DataFrame:
+    """A row per head of the other model, with the head of the first that it is matched with.
+
+    By attention, the sum of the distances of matched heads is the least of any assignment.
+    """
+    values = distances.values
+    pairs = {
+        column: row
+        for column, head in enumerate(distances.other)
+        for row, own in enumerate(distances.first)
+        if own == head
+    }
+    same = {column: float(values[row, column]) for column, row in pairs.items()}
+    if by == ATTENTION:
+        rows, columns = linear_sum_assignment(values.numpy())
+        pairs = dict(zip(columns.tolist(), rows.tolist(), strict=True))
+    return pd.DataFrame(
+        {
+            **head._asdict(),
+            "matched": str(distances.first[pairs[column]]) if column in pairs else "",
+            "matched_distance": float(values[pairs[column], column]) if column in pairs else None,
+            "number_distance": same.get(column),
+            "moved": column in pairs and distances.first[pairs[column]] != head,
+        }
+        for column, head in enumerate(distances.other)
+    )

@@ -1,0 +1,218 @@
+"""Heads of several models drawn: a map of each, the strongest head of each label, and what was found."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from attnlab.core import counted
+from attnlab.figures import FUNCTIONS, INK, PAGE, WIDE, blank, check_table, panel, style
+from attnlab.questions.across.question import ACROSS, COLUMNS, DEGREES, FORMATION, NO_ROLE
+from attnlab.results import (
+    Cell,
+    Contents,
+    DrawnFigure,
+    HeadMap,
+    Overview,
+    Result,
+    TerminalTable,
+    head_map,
+    head_names,
+    rows_shown,
+    style_class,
+)
+
+_FILLED, _PARTIAL, _EMPTY = "filled", "partial", "empty"
+_STYLES = {
+    _FILLED: "confirmed against controls",
+    _PARTIAL: "not confirmed; the bar is the strength",
+}
+# Heads whose rows are no further apart are the same, but for rounding.
+_SAME = 0.01
+_MOST_SAID = 6
+# Models beside the first one, on a terminal.
+_MOST_BESIDE = 2
+# Inches.
+_LEFT, _TOP, _ACROSS, _HIGH, _GAP, _BELOW = 0.4, 0.3, 1.3, 0.95, 0.42, 0.35
+_BAND = "#d5d9de"
+
+
+def contents(result: Result) -> Contents:
+    """What the page shows."""
+    models = list(dict.fromkeys(result.across["model"]))
+    formation = result.tables.get("formation")
+    numbered = ", ".join(f"{number} {name}" for number, name in enumerate(models, start=1))
+    caption = f"Degree of the strongest head of each site, by model: {numbered}."
+    if formation is not None:
+        caption = "Degree of the strongest head of each site by step; grey: untrained models."
+    degrees = result.degrees
+    figures = [DrawnFigure("degrees", draw_degrees(degrees, formation, width=WIDE), caption)]
+    drawn = figures if _panels(degrees) else []
+    return Contents(drawn, overview=Overview(steps=tuple(_maps(result.across))))
+
+
+def _maps(heads: pd.DataFrame) -> Iterator[HeadMap]:
+    for model, own in heads.groupby("model", sort=False):
+        rows = own.assign(name=head_names(own)).to_dict("records")
+        cells = [(_cell(row), str(row["role"])) for row in rows]
+        yield head_map(f"Closest role of each head: {model}", cells, _STYLES)
+
+
+def _cell(row: Any) -> Cell:
+    known = row["role"] != NO_ROLE
+    strength = 0.0 if pd.isna(row["strength"]) else float(row["strength"])
+    detail = f", {row['detail']}" if row["detail"] else ""
+    return Cell(
+        row["name"],
+        style_class(row["role"]),
+        (_FILLED if row["significant"] else _PARTIAL) if known else _EMPTY,
+        row["role"] if known else "·",
+        "",
+        f"{row['name']}: {row['role']}{detail}, strength {strength:.2f}",
+        strength,
+    )
+
+
+def answers(result: Result) -> list[str]:
+    """How far heads are apart, and how many differ beyond seeds; of checkpoints what forms when."""
+    return list(_formed(result.formation) if "formation" in result.tables else _compared(result))
+
+
+def _compared(result: Result) -> Iterator[str]:
+    first, seeds = result.details["first"], result.details["seeds"]
+    for name, own in list(result.matching.groupby("model", sort=False))[:_MOST_SAID]:
+        yield _matched(str(name), first, own[own["matched"] != ""])
+    known = result.differences.get("beyond_seeds", pd.Series(dtype=bool)).dropna()
+    if len(known):
+        yield (
+            f"{known.sum()} of {len(known)} degrees differ by more than between seeds; by chance it would be "
+            f"about {len(known) / (len(seeds) + 1):.0f}, with {counted(len(seeds), 'further seed')}."
+        )
+
+
+def _matched(name: str, first: str, own: pd.DataFrame) -> str:
+    distance, moved = COLUMNS["matched_distance"], int(own["moved"].sum())
+    if own.empty:
+        return f"No head of {name} is matched with one of {first}."
+    if own["matched_distance"].max() < _SAME:
+        where = f"{moved} of {len(own)} at another number" if moved else "each at its number"
+        return f"The heads of {name} are those of {first}, {where}."
+    by_number = distance.shown(own["number_distance"].mean())
+    beside = (
+        f"; {moved} of {len(own)} are at another number ({by_number} by number)" if moved else ""
+    )
+    return (
+        f"Matched heads of {name} and {first} are {distance.shown(own['matched_distance'].mean())} apart on "
+        f"average, where 0 is alike and 1 has no key in common{beside}."
+    )
+
+
+def _formed(formation: pd.DataFrame) -> Iterator[str]:
+    when = formation[formation["half_step"].notna()].sort_values("half_step", kind="stable")
+    shown = [
+        f"{row['what']} ({row['site']}) at step {row['half_step']:.0f}"
+        for row in when.head(_MOST_SAID).to_dict("records")
+    ]
+    if shown:
+        yield f"Halfway between start and end: {', '.join(shown)}."
+    if len(when) < len(formation):
+        yield (
+            f"{len(formation) - len(when)} of {len(formation)} (labels and patterns by site) do not end 0.1 "
+            "above untrained models."
+        )
+
+
+def terminal(result: Result) -> Iterator[TerminalTable]:
+    """Heads of the first model beside those that they are matched with; of checkpoints what forms when."""
+    if "formation" in result.tables:
+        rows = result.formation
+        done = (rows["first_degree"] > 0) | (rows["last_degree"] > 0)
+        yield rows_shown(rows[done], FORMATION.columns)
+        return
+    first, *others = list(dict.fromkeys(result.across["model"]))
+    heads = result.across.assign(name=head_names(result.across), told=_told(result.across))
+    by_model = {str(model): own.set_index("name")["told"] for model, own in heads.groupby("model")}
+    rows = pd.DataFrame({"head": by_model[first].index, first: by_model[first].tolist()})
+    for name in others[:_MOST_BESIDE]:
+        own = result.matching[result.matching["model"] == name]
+        told = {
+            row["matched"]: f"{head} ({row['matched_distance']:.2f}) {by_model[name][head]}"
+            for head, row in zip(head_names(own), own.to_dict("records"), strict=True)
+        }
+        rows[name] = [told.get(head, "") for head in rows["head"]]
+    own_names = (first, *others[:_MOST_BESIDE])
+    yield TerminalTable(
+        ("head", *own_names),
+        tuple(rows.itertuples(index=False, name=None)),
+        prose=own_names,
+        caption=f"and the heads of {more} more in {ACROSS.file}"
+        if (more := len(others) - _MOST_BESIDE) > 0
+        else None,
+        legend="closest role with its strength; in brackets the distance to the first model's head.",
+    )
+
+
+def _told(heads: pd.DataFrame) -> list[str]:
+    """The closest role of each head, what was picked, and its strength."""
+    return [
+        NO_ROLE
+        if row["role"] == NO_ROLE
+        else f"{row['detail'] or row['role']} {row['strength']:.2f}"
+        for row in heads.to_dict("records")
+    ]
+
+
+def _panels(degrees: pd.DataFrame) -> list[tuple[str, str]]:
+    """Sites with the labels and patterns that any head there does."""
+    most = degrees.groupby(["site", "what"], sort=False, as_index=False)["degree"].max()
+    done = most[most["degree"] > 0]
+    return list(zip(done["site"], done["what"], strict=True))
+
+
+def draw_degrees(
+    degrees: pd.DataFrame, formation: pd.DataFrame | None = None, *, width: float = PAGE
+) -> Figure:
+    """A panel per site and label or pattern: the degree of its strongest head, model by model.
+
+    Args:
+        degrees: a row per model, head, and label or pattern, such as `across(...).degrees`.
+        formation: of checkpoints, such as `across(...).formation`: what untrained models reach is grey.
+        width: of the figure in inches; both columns of a paper by default.
+
+    Raises:
+        InputError: it is no table, a column is missing, or there are no rows.
+    """
+    check_table(degrees, ["model", "site", "what", "degree"], DEGREES.file)
+    panels = _panels(degrees)
+    columns = max(1, int((width - _LEFT) / (_ACROSS + _GAP)))
+    down = _HIGH + _TOP + _BELOW
+    with style():
+        figure = blank(width, max(1, -(-len(panels) // columns)) * down)
+        for number, (site, what) in enumerate(panels):
+            row, column = divmod(number, columns)
+            axes = panel(
+                figure, _LEFT + column * (_ACROSS + _GAP), _TOP + row * down, _ACROSS, _HIGH
+            )
+            own = degrees[(degrees["site"] == site) & (degrees["what"] == what)]
+            values = own.groupby("model", sort=False)["degree"].max()
+            places = range(len(values))
+            if formation is not None:
+                band = formation[(formation["site"] == site) & (formation["what"] == what)].iloc[0]
+                axes.axhspan(
+                    band["untrained_low"], band["untrained_high"], color=_BAND, linewidth=0
+                )
+            mark = FUNCTIONS[what].colour if what in FUNCTIONS else INK
+            axes.plot(places, values, "o" if formation is None else "-o", color=mark, markersize=3)
+            names = [str(place + 1) for place in places]
+            if formation is not None:
+                names = [
+                    f"{step:.0f}"
+                    for step in own.groupby("model", sort=False)["training_step"].first()
+                ]
+            shown = sorted({0, len(values) // 2, len(values) - 1})
+            axes.set_xticks(shown, [names[place] for place in shown])
+            axes.set(ylim=(-0.05, 1.05), yticks=[0, 0.5, 1])
+            axes.set_title(f"{site}: {what}", loc="left", color=INK, fontsize=7)
+            axes.spines[["top", "right"]].set_visible(False)
+    return figure
