@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from attnlab.ablation import contrasts, over_models
+from attnlab.questions.across.degree_tables import halfway, reached
 from experiments.heads_over_training.readings import INDUCTION_HEAD, PREVIOUS_TOKEN
 
 # A label has formed where the strongest head ends so much above the strongest before training.
@@ -95,34 +96,6 @@ def measured(quality: pd.DataFrame, heads: pd.DataFrame, study: Study) -> pd.Dat
     if ABOVE in study.measures:
         quality = quality.assign(**{ABOVE: quality[LOSS] - quality[COUNTED]})
     return quality
-
-
-def reached(steps: Sequence[float], values: Sequence[float], level: float) -> float:
-    """The first step at which the values have come from the first of them to a level.
-
-    Between two steps the values lie on a line. NaN where they never reach it.
-
-    >>> reached([0, 8, 16], [4.0, 4.0, 2.0], 2.5)
-    14.0
-    """
-    sign = np.sign(level - values[0])
-    there = sign * (np.asarray(values) - level) >= 0
-    if sign == 0 or not there.any():
-        return np.nan
-    after = int(there.argmax())
-    part = (level - values[after - 1]) / (values[after] - values[after - 1])
-    return float(steps[after - 1] + part * (steps[after] - steps[after - 1]))
-
-
-def halfway(steps: Sequence[float], values: Sequence[float]) -> float:
-    """The first step at which half of what changes from the first value to the last is reached.
-
-    Between two steps the values lie on a line. NaN where the two are equal.
-
-    >>> halfway([0, 8, 16], [4.0, 4.0, 2.0])
-    12.0
-    """
-    return reached(steps, values, (values[0] + values[-1]) / 2)
 
 
 def halves(heads: pd.DataFrame, quality: pd.DataFrame, study: Study) -> pd.DataFrame:

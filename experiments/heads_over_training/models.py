@@ -1,25 +1,12 @@
 """Small translation and language models, trained with their weights kept at chosen steps."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_model
-from transformers import TrainerCallback
+from attnlab.models import WEIGHTS, Run, RunSettings, load, settings_from, train
 
-from attnlab.models import (
-    WEIGHTS,
-    OwnModel,
-    Run,
-    RunSettings,
-    load,
-    save_model,
-    settings_from,
-    train,
-)
-
-# The first step after the start, when the learning rate is still rising, up to the last.
-CHECKPOINTS, FIRST = 20, 8
-KEPT = "kept_steps"
+CHECKPOINTS = 20
 # Verses: on texts of eight joined ones a model of these sizes attended to nothing after 1,264 steps.
 LANGUAGE_MODEL: dict[str, Any] = {
     "corpus": {"pair": "en-it", "lowercase": True, "max_tokens": 64},
@@ -35,38 +22,6 @@ LANGUAGE_MODEL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def chosen_steps(total: int) -> list[int]:
-    """The start, and steps whose logarithms are evenly spaced from the first chosen one to the last.
-
-    >>> chosen_steps(1000)[:4], chosen_steps(1000)[-2:], len(chosen_steps(1000))
-    ([0, 8, 10, 14], [765, 1000], 20)
-    """
-    ratio = (total / FIRST) ** (1 / (CHECKPOINTS - 2))
-    return [0, *(round(FIRST * ratio**power) for power in range(CHECKPOINTS - 1))]
-
-
-class KeepSteps(TrainerCallback):
-    """Keeps the weights at the chosen steps, in a folder of the run each."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def on_train_begin(self, _: Any, state: Any, *__: Any, **rest: Any) -> None:
-        """Keeps the first weights."""
-        self.steps = chosen_steps(state.max_steps)
-        self._keep(state.global_step, rest["model"])
-
-    def on_step_end(self, _: Any, state: Any, *__: Any, **rest: Any) -> None:
-        """Keeps the weights of a chosen step."""
-        self._keep(state.global_step, rest["model"])
-
-    def _keep(self, step: int, model: OwnModel) -> None:
-        if step in self.steps:
-            path = self.folder / KEPT / str(step)
-            path.mkdir(parents=True, exist_ok=True)
-            save_model(model, path)
-
-
 def language_model_settings(seed: int, data: Path) -> RunSettings:
     """Those of a language model of two layers on English verses; `data` is the folder of the corpora."""
     chosen = LANGUAGE_MODEL
@@ -78,18 +33,13 @@ def language_model_settings(seed: int, data: Path) -> RunSettings:
 
 
 def model_of(folder: Path, settings: RunSettings) -> Run:
-    """The run in a folder, trained where not all of its steps are there."""
-    if not (folder / WEIGHTS).exists() or len(steps_of(folder)) < CHECKPOINTS:
-        train(folder, settings, overwrite=True, callbacks=[KeepSteps(folder)])
+    """The run in a folder with its checkpoints, trained where not all of them are there."""
+    optimizer = replace(settings.optimizer, keep_checkpoints=CHECKPOINTS)
+    if not (folder / WEIGHTS).exists() or len(load(folder).kept_steps) < CHECKPOINTS:
+        train(folder, replace(settings, optimizer=optimizer), overwrite=True)
     return load(folder)
 
 
-def steps_of(folder: Path) -> list[int]:
-    """The steps whose weights are kept."""
-    return sorted(int(path.parent.name) for path in (folder / KEPT).glob(f"*/{WEIGHTS}"))
-
-
-def at_step(run: Run, step: int) -> Run:
-    """The run, whose model now has the weights of a step."""
-    load_model(run.model, run.folder / KEPT / str(step) / WEIGHTS)
-    return run
+def set_step(run: Run, step: int) -> None:
+    """Gives the model of a run the weights of a checkpoint."""
+    run.model.load_state_dict(run.at_step(step).model.state_dict())

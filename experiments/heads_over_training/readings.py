@@ -7,15 +7,14 @@ import pandas as pd
 
 from attnlab.core import HEAD_COLUMNS
 from attnlab.evaluation import Evaluator
-from attnlab.labels import BORDERLINE, with_strength
 from attnlab.models import Run
-from attnlab.questions.analyze.analysis import analyze
+from attnlab.questions.across.comparing import CONTROL_SEED, across
 from attnlab.questions.detect.detecting import detect
 from attnlab.questions.detect.question import DUPLICATE, INDUCTION, PREVIOUS
-from experiments.shared.labels import with_all_keys
 
-# Controls are drawn with another seed than the models, whose own first weights are among what is read.
-CONTROLS_SEED = 1000
+COLUMNS = [
+    "step", *HEAD_COLUMNS, "label", "strength", "shuffled_strength", "value", "detail",
+]  # fmt: skip
 # Random tokens that are read twice: together no longer than the verses of training.
 RANDOM_TOKENS, CONTEXT = 30, 60
 ON_RANDOM = " (random)"
@@ -27,21 +26,16 @@ DETECTED = {PREVIOUS: PREVIOUS_TOKEN, DUPLICATE: DUPLICATE_TOKEN, INDUCTION: IND
 
 
 def strengths(run: Run, sentences: int, treebank: Path | None = None) -> pd.DataFrame:
-    """How near every head comes to every label, on the test sentences or those of a treebank, and shuffled.
+    """How near every head comes to every label at each checkpoint, and on shuffled words.
 
-    On shuffled words the first figure of a label counts, on the same scale: what decides labels there is no
-    status, since on them any preference for a kind of word exceeds the best offset.
+    On the test sentences, or those of a treebank.
     """
-    found = analyze(
-        run, treebank=treebank, labels=True, ablation=False, sentences=sentences, structure_sentences=0,
-        fit_sentences=0, keep_matrices=0, seed=run.seed + CONTROLS_SEED,
-    )  # fmt: skip
-    controls = with_all_keys(found).tables["controls"]
-    mixed = controls.assign(
-        value=controls["shuffled_value"], significance=BORDERLINE, second_statistic=""
-    )
-    rows = controls.assign(shuffled_strength=with_strength(mixed)["strength"])
-    return rows[[*HEAD_COLUMNS, "label", "strength", "shuffled_strength", "value", "detail"]]
+    found = across(run, checkpoints=True, treebank=treebank, sentences=sentences, seed=run.seed)
+    names = {
+        "training_step": "step", "what": "label", "degree": "strength",
+        "shuffled_degree": "shuffled_strength",
+    }  # fmt: skip
+    return found.tables["degrees"].rename(columns=names)[COLUMNS]
 
 
 def on_trees(run: Run, sentences: int, data: Path) -> pd.DataFrame:
@@ -52,7 +46,7 @@ def on_trees(run: Run, sentences: int, data: Path) -> pd.DataFrame:
 
 def on_random_tokens(run: Run) -> pd.DataFrame:
     """The scores of every head as a previous-token, duplicate-token and induction head."""
-    found = detect(run, tokens=RANDOM_TOKENS, context=CONTEXT, seed=run.seed + CONTROLS_SEED)
+    found = detect(run, tokens=RANDOM_TOKENS, context=CONTEXT, seed=run.seed + CONTROL_SEED)
     heads, tables = found.tables["detectors"], []
     for detector, label in DETECTED.items():
         mixed = heads[detector.control] if detector.shuffled else np.nan

@@ -43,12 +43,12 @@ from experiments.heads_over_training.curves import (
 from experiments.heads_over_training.figure import LANGUAGE_ROWS, TRANSLATION_ROWS, draw_training
 from experiments.heads_over_training.models import (
     LANGUAGE_MODEL,
-    at_step,
     language_model_settings,
     model_of,
-    steps_of,
+    set_step,
 )
 from experiments.heads_over_training.readings import (
+    COLUMNS,
     RANDOM_TOKENS,
     loss_of,
     on_random_tokens,
@@ -103,17 +103,17 @@ def publish(study: Study, seed: int, runs: Path, sentences: int, data: Path | No
     run = model_of(runs / f"{study.models}-seed-{seed}", settings)
     evaluator = load_evaluator(run, sentences=sentences)
     fixed = {COUNTED: bigram_loss(run, evaluator)} if data else {}
-    heads, quality = [], []
-    for step in steps_of(run.folder):
-        own = at_step(run, step)
-        found = strengths(own, sentences)
+    heads, quality = [strengths(run, sentences)], []
+    if data:
+        heads.append(on_trees(run, sentences, data))
+    for step in run.kept_steps:
+        set_step(run, step)
         if data:
-            found = pd.concat([found, on_trees(own, sentences, data), on_random_tokens(own)])
-        heads.append(found.assign(step=step))
+            heads.append(on_random_tokens(run).assign(step=step))
         made = {} if data else {BLEU: score(evaluator.translations(), evaluator.references).bleu}
         quality.append({"step": step, LOSS: loss_of(evaluator)} | made | fixed)
         print("seed", seed, "step", step, flush=True)
-    put_rows(folder, "heads", {"seed": seed}, pd.concat(heads)[["step", *found]].round(DIGITS))
+    put_rows(folder, "heads", {"seed": seed}, pd.concat(heads)[COLUMNS].round(DIGITS))
     put_rows(folder, "quality", {"seed": seed}, pd.DataFrame(quality).round(DIGITS))
 
 

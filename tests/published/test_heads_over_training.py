@@ -7,15 +7,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
-from safetensors.torch import load_file
-from small_run import SETTINGS, small_settings, snapshot
+from small_run import SETTINGS, snapshot
 
 from attnlab.ablation import contrasts
 from attnlab.grammar.embedded import draw_pairs
 from attnlab.grammar.trees import conllu
-from attnlab.models.run import load
-from attnlab.models.training import train
+from attnlab.questions.across.degree_tables import halfway, reached
 from experiments.alignment import models as alignment_models
 from experiments.heads_over_training import models
 from experiments.heads_over_training import run as experiment
@@ -26,22 +23,11 @@ from experiments.heads_over_training.curves import (
     LANGUAGE,
     TRANSLATION,
     contrasts_of,
-    halfway,
     halves,
     over_seeds,
-    reached,
 )
-from experiments.heads_over_training.models import KeepSteps, at_step, chosen_steps, steps_of
 from experiments.heads_over_training.readings import DETECTED, INDUCTION_HEAD, PREVIOUS_TOKEN
 from experiments.shared.readme import read_table
-
-
-def test_chosen_steps_grow_by_one_ratio() -> None:
-    steps = chosen_steps(1_000_000)
-    ratios = np.diff(np.log(steps[1:]))
-    assert len(set(steps)) == models.CHECKPOINTS
-    assert (steps[0], steps[1], steps[-1]) == (0, models.FIRST, 1_000_000)
-    assert ratios == pytest.approx(np.full(len(ratios), ratios.mean()), abs=0.06)
 
 
 def test_halfway_is_where_a_line_first_crosses() -> None:
@@ -50,28 +36,6 @@ def test_halfway_is_where_a_line_first_crosses() -> None:
     assert halfway([0, 10, 20, 40], [8, 2, 9, 0]) == pytest.approx(20 / 3)
     assert halfway([0, 4], [1.0, 3.0]) == 2
     assert np.isnan(halfway([0, 4], [1.0, 1.0]))
-
-
-@pytest.mark.slow
-def test_keeping_weights_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "FIRST", 2)
-    monkeypatch.setattr(models, "CHECKPOINTS", 4)
-    train(tmp_path / "plain", small_settings())
-    train(tmp_path / "kept", small_settings(), callbacks=[KeepSteps(tmp_path / "kept")])
-    plain, kept = (load_file(tmp_path / name / "model.safetensors") for name in ("plain", "kept"))
-    assert {name: tensor.tolist() for name, tensor in plain.items()} == {
-        name: tensor.tolist() for name, tensor in kept.items()
-    }
-    steps = steps_of(tmp_path / "kept")
-    assert steps == chosen_steps(steps[-1])
-    run = load(tmp_path / "kept")
-    last = at_step(run, steps[-1]).model.state_dict()
-    first = {name: tensor.clone() for name, tensor in at_step(run, 0).model.state_dict().items()}
-    assert all(torch.equal(run.model.state_dict()[name], tensor) for name, tensor in first.items())
-    assert last.keys() == first.keys()
-    assert any(
-        not torch.equal(first[name], tensor) for name, tensor in plain.items() if name in first
-    )
 
 
 def _heads(seed: int, curves: dict[tuple[str, str], list[float]]) -> pd.DataFrame:
@@ -214,7 +178,6 @@ def test_the_command_runs_from_training_to_readme(
     """Labels that form in no model are told as such; a model that is there is not read again."""
     monkeypatch.setattr(experiment, "RESULTS", tmp_path)
     out = tmp_path / TRANSLATION.folder
-    monkeypatch.setattr(models, "FIRST", 2)
     monkeypatch.setattr(models, "CHECKPOINTS", 3)
     monkeypatch.setattr(alignment_models, "DEMO_SETTINGS", SETTINGS)
     words = ["--seeds", "0", "1", "--sentences", "6", "--runs", str(tmp_path / "runs")]
@@ -251,7 +214,6 @@ def _write_texts(folder: Path) -> None:
 def test_the_command_reads_language_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Labels, trees, random tokens and counts; one model alone has no interval and no test."""
     monkeypatch.setattr(experiment, "RESULTS", tmp_path)
-    monkeypatch.setattr(models, "FIRST", 2)
     monkeypatch.setattr(models, "CHECKPOINTS", 3)
     small = {"dim": 16, "heads": 2, "feed_forward": 24, "task": "language-model"}
     tiny = models.LANGUAGE_MODEL | {
