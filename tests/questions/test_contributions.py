@@ -152,5 +152,6 @@ def test_heads_that_get_nothing_from_a_sink_are_counted() -> None:
     (note,) = _idle_sinks(heads.assign(contribution=1.0))
     assert note == IdleSinks(2, 3, "encoder.0.0", "the first token", 0.54, 0.02)
     assert re.search(
-        "2 of 3 heads .*: encoder.0.0 has 0.54 of its weight on the first token, and 0.02 of", str(note)
+        "2 of 3 heads .*: encoder.0.0 has 0.54 of its weight on the first token, and 0.02 of",
+        str(note),
     )
