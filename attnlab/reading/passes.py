@@ -522,8 +522,8 @@ _MOST_AT_ONCE = 512
 
 def matrices_of_text(
     model: Model, sentences: Sentences, most_bytes: int, weights: str = ATTENTION
-) -> KeptMatrices:
-    """The matrices of a text that is read alone, in a single forward pass where it is short.
+) -> tuple[KeptMatrices, tuple[Note, ...]]:
+    """The matrices of a text that is read alone, with notes, in a single forward pass where it is short.
 
     Without padding nothing has to be tried on a model first, as `prepare` does.
 
@@ -539,11 +539,12 @@ def matrices_of_text(
     """
     keeper = MatrixKeeper(1, most_bytes)
     if sentences.longest()[1] > _MOST_AT_ONCE or weights == CONTRIBUTION:
-        prepare(model, sentences, whole=False, weights=weights).feed([keeper])
-        return keeper.kept()
+        reading = prepare(model, sentences, whole=False, weights=weights)
+        reading.feed([keeper])
+        return keeper.kept(), reading.notes
     with ready_to_show(model.model), torch.inference_mode():
         axes = encoded(model.model, sentences.axes(sentences.usable, model.model.device))
         attention, sites, outputs = probe_in(model.model, axes)
         reading = Reading(model, sentences, attention, sites)
         _Batch(reading, sentences.usable, dict(axes), [keeper]).take(outputs)
-    return keeper.kept()
+    return keeper.kept(), ()

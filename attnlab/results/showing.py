@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from attnlab.core import (
     AttnlabError,
     InputError,
+    Note,
     address_of,
     arguments_told,
     briefly,
@@ -31,7 +32,6 @@ from attnlab.reading import (
     WEIGHTS_OPTION,
     Audio,
     Capture,
-    ContributionsRead,
     KeptMatrices,
     Observed,
     Sentences,
@@ -169,7 +169,7 @@ def _of_matrices(
         msg = "A result shows the sentences that it kept; leave text out, or hand in the model."
         raise InputError(msg)
     if isinstance(opened, Capture):
-        return _of_kept(opened.kept, head, sentence, height)
+        return _of_kept(opened.kept, head, sentence, height, opened.notes)
     return _of_result(cast("Result", opened), head, sentence, height)
 
 
@@ -226,11 +226,10 @@ def _of_model(
         ids = sentences.usable[0].target or ()
         texts.append(loaded.both_tokenizers.target.decode(ids, skip_special_tokens=True))
         about["Translation"] = "by the model itself, greedy"
-    kept = matrices_of_text(loaded, sentences, _MOST_BYTES, weights)
-    title = f"Attention of {loaded.label}"
-    if weights == CONTRIBUTION:
-        title = f"Contributions of keys in {loaded.label}"
-        texts.append(str(ContributionsRead()))
+    kept, notes = matrices_of_text(loaded, sentences, _MOST_BYTES, weights)
+    texts += map(str, notes)
+    what = "Contributions of keys in" if weights == CONTRIBUTION else "Attention of"
+    title = f"{what} {loaded.label}"
     viewer = kept_viewer(
         kept,
         title,
@@ -341,7 +340,11 @@ def _are_weights(source: object) -> TypeGuard[Sequence[Tensor]]:
 
 
 def _of_kept(
-    kept: KeptMatrices, head: str | tuple[str | int, ...] | None, sentence: int | None, height: int
+    kept: KeptMatrices,
+    head: str | tuple[str | int, ...] | None,
+    sentence: int | None,
+    height: int,
+    notes: Sequence[Note] = (),
 ) -> HeadViewer:
     if kept.heads is not None or kept.rows:
         msg = "A page shows all heads and rows; capture without heads and rows."
@@ -352,7 +355,7 @@ def _of_kept(
     if viewer is None or number not in kept.sentences:
         msg = "No matrices of that sentence were kept; capture with a larger keep_matrices."
         raise InputError(msg)
-    texts = (sentence_text(kept, number),)
+    texts = (sentence_text(kept, number), *map(str, notes))
     return _viewer(title, {}, viewer, head=head, sentence=number, height=height, texts=texts)
 
 
