@@ -44,7 +44,7 @@ def test_an_analysis_has_the_figures_and_matrices_of_a_capture(bert: tuple[Any, 
     beside = attnlab.capture(bert, ["a cat runs"], keep_matrices=1, **GIVEN)["encoder.1"][0]
     torch.testing.assert_close(kept[len(SENTENCES), "encoder", 1], beside)
     assert ContributionsRead() in found.notes
-    assert found.about["Read"] == "contributions of keys, not attention weights"
+    assert found.contents().facts["Read"] == "contributions of keys, not attention weights"
     plain = attnlab.capture(bert, SENTENCES).table
     assert not (plain.mass_on_special - found.heads.mass_on_special).abs().lt(1e-3).any()
     torch.testing.assert_close(
@@ -103,14 +103,20 @@ def test_a_page_shows_contributions_and_says_so(name: str, tmp_path: Path) -> No
     model = random_models.ALL[name](), tokenizer()
     text = PAIRS[0] if name == "marian" else SENTENCES[0]
     viewer = attnlab.show(model, text, **GIVEN)
-    kept = attnlab.capture(model, [text], keep_matrices=1, **GIVEN).kept.matrices
+    captured = attnlab.capture(model, [text], keep_matrices=1, **GIVEN)
     shown = matrices_on(viewer.page)
-    for (_, site, layer), matrix in kept.items():
+    for (_, site, layer), matrix in captured.kept.matrices.items():
         found = shown[f"{site}.{layer}"].sqrt()
         torch.testing.assert_close(found, matrix.double().sqrt(), atol=1 / 500, rtol=0)
     assert f"<h1>Contributions of keys in {type(model[0]).__name__}" in viewer.page
     assert "weights=&#39;contribution&#39;)" in viewer.page
-    assert "the length of each weighted value behind the output projection" in viewer.page
+    for page in (viewer.page, attnlab.show(captured).page):
+        assert "the length of each weighted value behind the output projection" in page
+
+
+def test_a_page_says_that_norms_are_left_out() -> None:
+    viewer = attnlab.show((seeded(ANALYZED["olmo2"]), tokenizer()), SENTENCES[0], **GIVEN)
+    assert "where the norms of this model that follow are left out" in viewer.page
 
 
 def test_contributions_of_whisper_are_those_of_its_frames() -> None:

@@ -66,6 +66,7 @@ from attnlab.results import (
 PAGE_WIDTH = 3 * COLUMN
 _FACTS = (
     "Model",
+    "Read",
     "Trained on",
     "Best validation BLEU",
     "Best validation perplexity",
