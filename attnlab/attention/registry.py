@@ -121,6 +121,7 @@ def make(
     heads: int | None = None,
     vocabulary: int | None = None,
     form: Form = "auto",
+    **settings: Any,
 ) -> Mechanism:
     """The mechanism that `spec` names, ready to be called.
 
@@ -136,14 +137,19 @@ def make(
             length, `"dense"` scores every pair, `"fast"` does not, `"flex"` is FlexAttention, which
             is for a GPU: on a CPU it has no gradients and saves nothing. The results are the same. Other
             mechanisms have one form, `"auto"`.
+        settings: none; those of a mechanism stand in its text.
 
     Raises:
         InputError: `spec` cannot be read, asks for what the mechanism cannot do, or is a mechanism
             that was made for another site.
+        TypeError: an argument of another name.
 
     >>> make("band(window=(2, 1))", causal=True).causal
     True
     """
+    for name in settings:
+        msg = f"make() has no argument {name!r}; settings stand in the text, as in make('band(window=3)')."
+        raise TypeError(msg)
     if isinstance(spec, Mechanism):
         _check_made_for(spec, causal=causal, cross=cross)
         return spec

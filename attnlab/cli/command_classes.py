@@ -286,8 +286,10 @@ class Group(_PlainHelp, TyperGroup):
                 ours = f"analyze {shlex.quote(args[0])}"
             elif ours in self.commands:
                 ours = f"{ours} --help"
-            else:
+            elif "Did you mean" in str(error):
                 raise
+            else:
+                ours = "--help"
             error.message = f"No such command '{args[0]}'; see: attnlab {ours}"  # type: ignore[attr-defined]
             raise
 

@@ -48,6 +48,8 @@ def test_version(attnlab, word: str) -> None:
     [
         (["head-view", "RUN", "a"], "'head-view'; see: attnlab show --help"),
         (["RUN"], "see: attnlab analyze "),
+        (["models"], "No such command 'models'; see: attnlab --help"),
+        (["analize"], "Did you mean 'analyze'?"),
         (
             ["show", "RUN", "a", "dog", "runs"],
             "'runs' is more than 'show' takes; a text of several words",

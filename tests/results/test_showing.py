@@ -280,6 +280,11 @@ def test_names_and_arguments_of_other_libraries_are_answered_with_ours(
             "'layer'; its arguments are: source, text, other, head",
         ),
         (lambda: capture(*model, "a"), "too many positional .* are: source, sentences, sites"),
+        (lambda: attnlab.analyze(model, layers=[1]), r"attnlab.capture\(..., layers=\[...\]\)"),
+        (
+            lambda: attnlab.attention.make("band", window=3),
+            "settings stand in the text, as in make",
+        ),
         (lambda: attnlab.analyze(*model), r"\(model, tokenizer\), a pair"),
         (lambda: attnlab.analyze(model, "a b"), r"write sentences=\[...\] for 'a b'"),
     ):
