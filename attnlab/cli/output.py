@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -193,12 +194,13 @@ def _rows(table: "pd.DataFrame") -> Any:
     return [_plain(row) for row in rows]
 
 
-def note_file(text: str | None, instead: str) -> None:
-    """Tells that a file of the name of a sentence is not read, and how its lines are."""
+def note_file(text: str | None, words: list[str]) -> None:
+    """Tells that a file of the name of a sentence is not read, and the words before it by which it is."""
     # Longer names are refused by the system.
     if text is not None and len(text) < _LONGEST_NAME and Path(text).is_file():
         messages().print(
-            f"Note: {text} is taken as the sentence, not as a file; for its lines: {instead}",
+            f"Note: {text} is taken as the sentence, not as a file; for its lines: "
+            f"{shlex.join([*words, text])}",
             soft_wrap=True,
             highlight=False,
         )

@@ -31,9 +31,10 @@ def test_the_page_stands_in_the_current_folder_and_is_replaced_only_when_asked(
     assert attnlab("show", *words)[0] == 0
     assert f"attnlab show --weights contribution {model.name} " in page.read_text("utf-8")
     assert sorted(model.rglob("*")) == before, "nothing is written beside a model"
-    Path("cat").write_text("a dog", encoding="utf-8")
-    said = f"cat is taken as the sentence, not as a file; for its lines: attnlab analyze {model} --text cat"
-    assert said in attnlab("show", model, "cat", "--overwrite")[2]
+    Path("a cat").write_text("a dog", encoding="utf-8")
+    said = f"a cat is taken as the sentence, not as a file; for its lines: attnlab analyze {model} "
+    said += "--text 'a cat'"
+    assert said in attnlab("show", model, "a cat", "--overwrite")[2]
 
 
 def test_the_folder_of_an_analysis_shows_its_kept_sentences(

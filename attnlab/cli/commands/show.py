@@ -55,7 +55,7 @@ def show(
         check_source_exists(source)
     _check_texts(source, sentence, other, analysis=analysis)
     check_file_free(out, {}, overwrite=overwrite)
-    note_file(sentence, f"attnlab analyze {source} --text {sentence}")
+    note_file(sentence, ["attnlab", "analyze", source, "--text"])
 
     from attnlab.core import quiet
     from attnlab.results import show as shown

@@ -59,7 +59,7 @@ def translate(
     sentences = _sentences(text, file)
     if text == _STANDARD_INPUT:
         text = None
-    note_file(text, f"--input {text}")
+    note_file(text, ["--input"])
 
     from attnlab.core import quiet, usable_device
     from attnlab.models import load, unknown_texts
