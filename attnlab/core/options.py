@@ -184,8 +184,8 @@ class OptionField:
     def several(self, value: Any) -> Any:
         """A value as a sequence, where one is wanted.
 
-        A number or text alone is a sequence of one, or is read as on the command line, and None is an empty
-        choice where the command line has a word for that.
+        A number, text or function alone is a sequence of one, or is read as on the command line, and None is
+        an empty choice where the command line has a word for that.
         """
         if value is None and self.option.none:
             return ()
@@ -197,7 +197,8 @@ class OptionField:
             return value
         if isinstance(value, str) and self.option.read is not None:
             return self.read(value)
-        alone = isinstance(value, Real | str) and any(_is_kind((value,), kind) for kind in kinds)
+        single = isinstance(value, Real | str) or callable(value)
+        alone = single and any(_is_kind((value,), kind) for kind in kinds)
         return (value,) if alone else value
 
     def refuse(self, value: Any, path: str | None = None) -> None:
@@ -395,6 +396,7 @@ def arguments_told(function: Callable[Keywords, Result]) -> Callable[Keywords, R
 
 # Options of commands that in Python belong to what a function returns.
 _OF_SAVING = ("out", "overwrite")
+_OF_CAPTURE = ("layers", "heads", "rows")
 
 
 def check_keywords(name: str, keywords: Collection[str], settings: Any) -> None:
@@ -414,6 +416,8 @@ def check_keywords(name: str, keywords: Collection[str], settings: Any) -> None:
         hint = f"did you mean {near!r}?" if near else f"its options are: {', '.join(names)}."
         if unknown in _OF_SAVING:
             hint = "a result is written with its own save(folder, overwrite=...)."
+        if unknown in _OF_CAPTURE:
+            hint = f"all are read; attnlab.capture(..., {unknown}=[...]) reads some."
         msg = f"{name}() has no option {unknown!r}; {hint}"
         raise TypeError(msg)
 

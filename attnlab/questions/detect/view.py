@@ -27,6 +27,7 @@ from attnlab.results import (
 )
 
 _LEGEND = "rows: layers, columns: heads"
+_TOO_FEW = "too few texts to tell heads from controls"
 
 
 def contents(result: Result) -> Contents:
@@ -34,7 +35,7 @@ def contents(result: Result) -> Contents:
     if PATTERNS.name in result.tables:
         text = (
             "Hit of each head for the pattern that the panel names, the share of rows whose largest weight "
-            "lies in it; a row a layer."
+            "lies in it; a row a layer, empty where no row can meet it."
         )
         figure = draw_patterns(result.patterns, width=WIDE)
         return Contents([DrawnFigure(PATTERNS.name, figure, text)])
@@ -80,7 +81,7 @@ def answers(result: Result) -> list[str]:
         own = heads[heads[one.name].notna()].sort_values(one.name, ascending=False, kind="stable")
         above = ""
         if one.above in own and own[one.above].isna().all():
-            above = "too few texts to tell heads from controls, "
+            above = f"{_TOO_FEW}, "
         elif one.above in own:
             marked = own[own[one.above] == True]  # noqa: E712 - may be missing
             above = f"{len(marked)} of {counted(len(own), 'head')} above controls, "
@@ -177,8 +178,10 @@ def _answer(rows: pd.DataFrame) -> str:
     marked = rows[rows[ABOVE_BAR.name] == True]  # noqa: E712 - may be missing
     own = (marked if len(marked) else rows).sort_values(HIT.name, ascending=False, kind="stable")
     best = own.iloc[0].to_dict()
+    above = f"{len(marked)} of {counted(len(rows), 'head')} above controls"
+    above = _TOO_FEW if rows[ABOVE_BAR.name].isna().all() else above
     which = "of these the highest" if len(marked) else "highest"
     return (
-        f"{best[PATTERN.name]}: {len(marked)} of {counted(len(rows), 'head')} above controls, {which} "
+        f"{best[PATTERN.name]}: {above}, {which} "
         f"{head_names(own)[0]} (hit {HIT.shown(best)}, bar {HIT.column.shown(best['bar'])})."
     )

@@ -64,7 +64,9 @@ def test_a_head_above_controls_is_marked_and_said(found: Result) -> None:
 def test_without_an_interval_nothing_is_above_controls(bert: tuple[Any, Any]) -> None:
     one = attnlab.detect(bert, patterns="offset -1", sentences=SENTENCES[:1], controls=False)
     assert one.patterns["hit_above_bar"].isna().all()
-    assert answers(one)[0].startswith("offset -1: 0 of 6 heads above controls, highest ")
+    assert answers(one)[0].startswith(
+        "offset -1: too few texts to tell heads from controls, highest "
+    )
 
 
 def test_a_map_for_each_pattern(found: Result, tmp_path: Any) -> None:
@@ -107,6 +109,14 @@ def test_patterns_are_scored_where_they_can_be_met() -> None:
     }
     (left_out,) = (note for note in found.notes if isinstance(note, LeftOut))
     assert left_out.what == "'other segment'"
+
+
+def test_a_function_alone_is_a_pattern(bert: tuple[Any, Any]) -> None:
+    def itself(text: Any) -> np.ndarray:
+        return np.eye(len(text.queries), dtype=bool)
+
+    found = attnlab.detect(bert, patterns=itself, sentences=SENTENCES, controls=False)
+    assert found.patterns["pattern"].tolist() == ["itself"] * 6
 
 
 def test_bad_patterns_are_left_out_or_refused_together(bert: tuple[Any, Any]) -> None:
