@@ -133,8 +133,11 @@ def first_rows(
         tuple(_heading(column) for column, _, _ in shown),
         tuple(zip(*(cells for _, cells, _ in shown), strict=True)),
         tuple(_heading(column) for column, _, numeric in shown if numeric),
+        # A single word would be cut where it is too wide.
         prose=tuple(
-            _heading(column) for column, _, numeric in shown if not numeric and column != HEAD_NAME
+            _heading(column)
+            for column, cells, numeric in shown
+            if not numeric and any(" " in cell for cell in cells)
         ),
         caption=f"and {counted(more, 'more row')} in {file}" if more else None,
         legend=_legend([column for column, _, _ in shown], "; ".join(legend), marked),

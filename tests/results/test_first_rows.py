@@ -54,6 +54,12 @@ def test_where_the_leading_figure_is_empty_the_first_one_has_its_interval() -> N
         assert shown.rows[0][-1] == "+0.123* [+0.083, +0.163]"
 
 
+def test_cells_of_one_word_are_not_wrapped() -> None:
+    words = frame().assign(shape=["column + band", "band", "column"])
+    assert first_rows(words, COLUMNS, file="heads.csv").prose == ("shape",)
+    assert first_rows(frame(), COLUMNS, file="heads.csv").prose == ()
+
+
 def test_untested_figures_have_no_mark() -> None:
     untested = frame().drop(columns="loss_change_significant")
     shown = first_rows(untested, COLUMNS, file="heads.csv", leading="loss_change")
