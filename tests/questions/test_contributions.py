@@ -19,6 +19,7 @@ from attnlab.core.errors import InputError
 from attnlab.questions.align.question import AlignmentSettings
 from attnlab.questions.analyze.analysis_notes import IdleSinks
 from attnlab.questions.analyze.measuring import _idle_sinks
+from attnlab.questions.analyze.view import contents
 from attnlab.reading import ContributionsRead
 
 pytestmark = pytest.mark.usefixtures("no_page")
@@ -44,7 +45,7 @@ def test_an_analysis_has_the_figures_and_matrices_of_a_capture(bert: tuple[Any, 
     beside = attnlab.capture(bert, ["a cat runs"], keep_matrices=1, **GIVEN)["encoder.1"][0]
     torch.testing.assert_close(kept[len(SENTENCES), "encoder", 1], beside)
     assert ContributionsRead() in found.notes
-    assert found.contents().facts["Read"] == "contributions of keys, not attention weights"
+    assert contents(found).facts["Read"] == "contributions of keys, not attention weights"
     plain = attnlab.capture(bert, SENTENCES).table
     assert not (plain.mass_on_special - found.heads.mass_on_special).abs().lt(1e-3).any()
     torch.testing.assert_close(
