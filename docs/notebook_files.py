@@ -6,6 +6,7 @@ writes NAME.ipynb beside each page NAME.md that is a notebook, without output.
 """
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,10 +43,18 @@ def cells(page: Path) -> Iterator[tuple[str, str, list[str]]]:
 
 def notebook(page: Path) -> str:
     """The file of a page, in nbformat 4.5."""
-    parts = [part for part in cells(page) if part[1]]
+    parts = [(kind, _linked(text, page), tags) for kind, text, tags in cells(page) if text]
     found = [_cell(number, *part) for number, part in enumerate(parts)]
     document = {"cells": found, "metadata": KERNEL, "nbformat": 4, "nbformat_minor": 5}
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def _linked(text: str, page: Path) -> str:
+    """The text with links to the files of other notebooks, which Jupyter opens, in place of their pages."""
+    for other in pages():
+        link = os.path.relpath(other, page.parent)
+        text = text.replace(f"]({link})", f"]({link.removesuffix('.md')}.ipynb)")
+    return text
 
 
 def _cell(number: int, kind: str, text: str, tags: list[str]) -> dict[str, Any]:
