@@ -244,8 +244,8 @@ class _Asked:
             yield _Compared(f"step {step}", model, step)
         if found < 2:
             msg = (
-                f"{run.label} has {found} checkpoints that can be read, and it takes two; a training keeps "
-                "as many as its setting keep_checkpoints says."
+                f"{run.label} keeps {found} checkpoints that can be read, and it takes two; train a run that "
+                "keeps some (attnlab train --keep-checkpoints 12)."
             )
             raise InputError(msg)
         for seed in range(1, TWINS + 1):

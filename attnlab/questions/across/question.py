@@ -237,8 +237,8 @@ class AcrossSettings(PatternTextSettings):
         """Raises InputError for a single model."""
         if not (self.others or self.seeds or self.checkpoints):
             msg = (
-                f"{source} is a single model; name another one to compare it with, or ask for the "
-                "checkpoints of a run (checkpoints)."
+                f"{source} is a single model; name another one to compare it with, or ask for those that a "
+                "run keeps of its training (checkpoints)."
             )
             raise InputError(msg, options=["checkpoints"])
 

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from attnlab.core import counted
 from attnlab.figures import FUNCTIONS, INK, PAGE, WIDE, blank, check_table, panel, style
+from attnlab.labels import MASS
 from attnlab.questions.across.question import ACROSS, COLUMNS, DEGREES, FORMATION, NO_ROLE
 from attnlab.results import (
     Cell,
@@ -23,6 +24,7 @@ from attnlab.results import (
     style_class,
 )
 
+_MARK = "✓"
 _FILLED, _PARTIAL, _EMPTY = "filled", "partial", "empty"
 _STYLES = {
     _FILLED: "confirmed against controls",
@@ -83,12 +85,29 @@ def _compared(result: Result) -> Iterator[str]:
     first, seeds = result.details["first"], result.details["seeds"]
     for name, own in list(result.matching.groupby("model", sort=False))[:_MOST_SAID]:
         yield _matched(str(name), first, own[own["matched"] != ""])
+    yield from _patterns(result.degrees)
     known = result.differences.get("beyond_seeds", pd.Series(dtype=bool)).dropna()
     if len(known):
         yield (
             f"{known.sum()} of {len(known)} degrees differ by more than between seeds; by chance it would be "
             f"about {len(known) / (len(seeds) + 1):.0f}, with {counted(len(seeds), 'further seed')}."
         )
+
+
+def _patterns(degrees: pd.DataFrame) -> Iterator[str]:
+    """The head of each model that a pattern fits best; patterns alone have a mass."""
+    if MASS.name not in degrees:
+        return
+    hits = degrees[degrees[MASS.name].notna()]
+    for what, own in hits.groupby("what", sort=False):
+        best = own.loc[own.groupby("model", sort=False)["degree"].idxmax()]
+        shown = [
+            f"{head} of {model} ({degree:.2f})"
+            for head, model, degree in zip(
+                head_names(best), best["model"], best["degree"], strict=True
+            )
+        ]
+        yield f"{what}: most hits {', '.join(shown)}."
 
 
 def _matched(name: str, first: str, own: pd.DataFrame) -> str:
@@ -149,16 +168,18 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
         caption=f"and the heads of {more} more in {ACROSS.file}"
         if (more := len(others) - _MOST_BESIDE) > 0
         else None,
-        legend="closest role with its strength; in brackets the distance to the first model's head.",
+        legend=f"closest role with its strength, {_MARK}: confirmed against controls; in brackets the "
+        "distance to the first model's head.",
     )
 
 
 def _told(heads: pd.DataFrame) -> list[str]:
-    """The closest role of each head, what was picked, and its strength."""
+    """The closest role of each head, what was picked, its strength, and whether it is confirmed."""
     return [
         NO_ROLE
         if row["role"] == NO_ROLE
         else f"{row['detail'] or row['role']} {row['strength']:.2f}"
+        + (f" {_MARK}" if row["significant"] else "")
         for row in heads.to_dict("records")
     ]
 

@@ -1,6 +1,7 @@
 """Heads of models that are made of each other: permuted, planted, of other tokens and shapes."""
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from attnlab.questions.across.question import (
     NoSeeds,
     OtherShape,
 )
-from attnlab.questions.across.view import answers
+from attnlab.questions.across.view import answers, terminal
 from attnlab.results import Result, head_names
 
 Pair = tuple[Any, Any]
@@ -261,6 +262,18 @@ def test_what_cannot_be_compared_is_refused(bert: Pair, tmp_path: Path) -> None:
         attnlab.across(bert, checkpoints=True, sentences=SENTENCES)
     with pytest.raises(InputError, match="No model could be loaded|does not exist"):
         attnlab.across(bert, [tmp_path / "nothing"], sentences=SENTENCES)
+
+
+def test_the_terminal_says_what_was_asked(found: Result) -> None:
+    hits = found.degrees[found.degrees["what"] == "offset -1"]
+    most = hits.loc[hits.groupby("model", sort=False)["degree"].idxmax()].iloc[0]
+    told = f"encoder.{most['layer']}.{most['head']} of BertModel ({most['degree']:.2f})"
+    assert [line for line in answers(found) if line.startswith(f"offset -1: most hits {told}, ")]
+    [table] = terminal(found)
+    assert not any("✓" in str(row[1]) for row in table.rows)
+    confirmed = found.across.assign(role="positional", significant=True)
+    [table] = terminal(replace(found, tables=found.tables | {"across": confirmed}))
+    assert all("✓" in str(row[1]) for row in table.rows)
 
 
 def test_the_page_shows_a_map_per_model(found: Result, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from small_run import small_settings, snapshot
 from transformers import TrainerCallback
 
 import attnlab
+from attnlab.core import InputError
 from attnlab.models.callbacks import log_spaced_steps
 from attnlab.models.run import load
 from attnlab.models.run_folder import KEPT, WEIGHTS, kept_path, kept_steps
@@ -86,3 +87,9 @@ def test_heads_over_a_training(kept_run: Path, tmp_path: Path) -> None:
     assert (found.formation["untrained_low"] <= found.formation["untrained_high"]).all()
     assert "differences" not in found.tables
     assert answers(found)
+
+
+def test_a_run_that_keeps_none_is_told_how(kept_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(kept_run, tmp_path / "run", ignore=shutil.ignore_patterns(KEPT))
+    with pytest.raises(InputError, match=r"run keeps 0 .*\(attnlab train --keep-checkpoints 12\)"):
+        attnlab.across(tmp_path / "run", checkpoints=True, sentences=2)
