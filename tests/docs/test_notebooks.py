@@ -72,6 +72,15 @@ def test_the_file_is_made_of_its_text(page: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_files_link_to_files_that_jupyter_opens(page: Path) -> None:
+    cells = json.loads(page.with_suffix(".ipynb").read_text(encoding="utf-8"))["cells"]
+    text = "".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    for link in re.findall(r"\]\(([\w./]+\.\w+)\)", text):
+        assert (page.parent / link).is_file(), link
+        assert (page.parent / link).resolve() not in PAGES, link
+
+
 def test_every_file_has_a_text() -> None:
     assert sorted(DOCS.rglob("*.ipynb")) == sorted(page.with_suffix(".ipynb") for page in PAGES)
 
