@@ -109,6 +109,7 @@ def test_a_revision_is_the_folder_that_it_is_downloaded_to(
     monkeypatch.setattr(hub, "hub_answers", lambda: online)
     assert hub.model_source("owner/model@step-1.0") == str(tmp_path)
     assert told == [("owner/model", "step-1.0", not online)]
+    assert hub.model_source("owner/model@refs/pr/1") == str(tmp_path)
     for name in ("owner/model@", "owner/model@a b", "@main", "a@b@c"):
         with pytest.raises(InputError, match="is no name of a model on the hub"):
             hub.model_source(name)

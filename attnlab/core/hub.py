@@ -12,8 +12,8 @@ from attnlab.core.folders import similar_folder
 HUB_ANSWER_SECONDS = 4.0
 # The owner's name and that of the model or corpus, or of a few old ones the name alone.
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.\-]*(/[A-Za-z0-9][\w.\-]*)?")
-# A branch, a tag or a commit, behind the @ of a name.
-_REVISION = re.compile(r"[\w.\-]+")
+# A branch, a tag, a commit or refs/pr/1, behind the @ of a name.
+_REVISION = re.compile(r"[\w.\-]+(/[\w.\-]+)*")
 # Weights of other libraries.
 _OF_OTHERS = ["*.h5", "*.msgpack", "*.onnx", "*.ot", "*.gguf", "*.tflite"]
 
