@@ -1,7 +1,7 @@
 """The heads of several models, or of the checkpoints of one, read on the same sentences."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
@@ -27,14 +27,19 @@ from attnlab.labels import (
     HeadStructure,
     Labeller,
     Pattern,
-    PatternCounts,
     strongest_functions,
     untrained_twin,
     with_strength,
 )
 from attnlab.models import UNREADABLE, Model, Run, Source, model_of
 from attnlab.questions.across.degree_tables import differences, formation
-from attnlab.questions.across.matching import KeptTexts, head_distances, matched
+from attnlab.questions.across.matching import (
+    MOST_TEXTS,
+    KeptTexts,
+    head_distances,
+    heads_of_both,
+    matched,
+)
 from attnlab.questions.across.question import (
     ACROSS,
     DEGREES,
@@ -206,6 +211,8 @@ class _Asked:
         self._untrained: HeadFunctions | None = None
         # The matrices of the first model.
         self._first: KeptTexts | None = None
+        # On how many texts heads are matched.
+        self.texts_matched = MOST_TEXTS
 
     def models(self, first: Model) -> Iterator[_Compared]:
         """The models that are named, each loaded when it is its turn."""
@@ -273,7 +280,7 @@ class _Asked:
         heads = _roles(controls)
         if settings.ablation:
             heads = heads.merge(self._losses(one, reading), on=HEAD_COLUMNS, how="left")
-        degrees = pd.concat([_degrees(controls), *self._patterns(asked)])
+        degrees = pd.concat([_degrees(controls), *self._patterns(asked, one.name)])
         tables = (heads, degrees, self._matching(one, kept))
         return _HeadsRead(
             one.name,
@@ -282,11 +289,6 @@ class _Asked:
             reading.sentences,
             *(_of_model(own, one) for own in tables),
         )
-
-    @property
-    def texts_matched(self) -> int:
-        """On how many texts heads are matched."""
-        return 0 if self._first is None else self._first.count
 
     def _reading(self, model: Model) -> Reading:
         both = model.model.config.is_encoder_decoder or not self._translations
@@ -304,31 +306,42 @@ class _Asked:
         evaluator.check_finite()
         return changes_without_heads(evaluator, reading.sites, progress=settings.progress)
 
-    def _patterns(self, asked: PatternReading) -> Iterator[pd.DataFrame]:
+    def _patterns(self, asked: PatternReading, name: str) -> Iterator[pd.DataFrame]:
         """The hit and the mass of all heads for each pattern that rows can meet.
 
         Raises:
             InputError: no row can meet one of them at any site.
         """
-        met: dict[str, list[Pattern]] = {}
-        for pattern in self.settings.parsed:
-            unmet = {site: asked.unmet(pattern, site) for site in asked.reading.sites}
-            for own in (one for one, error in unmet.items() if error is None):
-                met.setdefault(own, []).append(pattern)
-            errors = [error for error in unmet.values() if error is not None]
-            if len(errors) == len(unmet):
-                raise errors[0]
-        counts = asked.counts(met) if met else PatternCounts(asked.known, {})
+        if not self.settings.parsed:
+            return
+        sites = asked.reading.sites
+        reasons = {
+            (pattern, site): asked.unmet(pattern, site)
+            for pattern in self.settings.parsed
+            for site in sites
+        }
+        _check_met(reasons, name)
+        met = {
+            site: [
+                pattern for pattern, own in reasons if own == site and not reasons[pattern, site]
+            ]
+            for site in sites
+        }
+        counts = asked.counts(met)
+        for site, own in met.items():
+            reasons |= {(pattern, site): asked.unmet_in(counts, pattern, site) for pattern in own}
+        _check_met(reasons, name)
         for (pattern, site, layer), hits in counts.hits.items():
             found = {"degree": hits, MASS.name: counts.masses[pattern, site, layer]}
             table = pd.DataFrame(
-                {name: one.whole().ratio[0].tolist() for name, one in found.items()}
+                {column: one.whole().ratio[0].tolist() for column, one in found.items()}
             )
             yield table.assign(site=site, layer=layer, head=table.index, what=pattern.text)
 
     def _matching(self, one: _Compared, kept: KeptTexts) -> pd.DataFrame:
         """A row per head of a model but the first, with the head of that which it is matched with."""
         empty = pd.DataFrame(columns=[name for name in MATCHING if name != "training_step"])
+        self.texts_matched = min(self.texts_matched, kept.count)
         if self._first is None or one.kind == UNTRAINED:
             self._first = self._first or kept
             return empty
@@ -336,11 +349,20 @@ class _Asked:
         if not by_tokens:
             self.notes.append(ComparedByWords(one.name))
         for site in SITES:
-            counts = self._first.heads_of(site), kept.heads_of(site)
+            counts = heads_of_both(self._first, kept, site)
             if counts[0] != counts[1]:
                 self.notes.append(OtherShape(one.name, site, shared=all(counts)))
         found = head_distances(self._first, kept, by_tokens=by_tokens)
         return pd.concat([empty, *(matched(own, self.settings.match) for own in found)])
+
+
+def _check_met(reasons: Mapping[tuple[Pattern, str], InputError | None], model: str) -> None:
+    """Raises InputError where there is a reason against a pattern at each site."""
+    for pattern in {pattern for pattern, _ in reasons}:
+        errors = [error for (own, _), error in reasons.items() if own == pattern]
+        if errors[0] is not None and all(errors):
+            msg = f"{model}: {errors[0]}"
+            raise InputError(msg, options=errors[0].options)
 
 
 def _of_model(table: pd.DataFrame, of: _Compared) -> pd.DataFrame:

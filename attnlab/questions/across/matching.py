@@ -35,24 +35,20 @@ class TextMatrices:
     words: Words | None
     layers: dict[int, Float[Tensor, "head query key"]] = field(default_factory=dict)
 
-    def rows(
+    def attended(
         self, layers: Sequence[int], *, by_tokens: bool
-    ) -> Float[Tensor, "head row key"] | None:
-        """The rows of all heads that have two keys to choose from, each summing to 1; None without words.
+    ) -> tuple[Float[Tensor, "head query key"], Bool[Tensor, "query key"]] | None:
+        """The weights of all heads of some layers, and which keys are visible; None without words.
 
-        Rows are of tokens, or of words: then a key has the sum over its tokens, a query the mean.
+        They are between tokens, or between words: then a key has the sum over its tokens, a query the mean.
         """
-        weights, visible = (
-            torch.cat([self.layers[layer] for layer in layers]).double(),
-            self.visible,
-        )
-        if not by_tokens:
-            if self.words is None:
-                return None
-            queries, keys, visible = self.words
-            weights = (queries.double().mT @ weights @ keys.double()).masked_fill(~visible, 0)
-        rows = weights[:, visible.sum(-1) >= 2]
-        return rows / rows.sum(-1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
+        weights = torch.cat([self.layers[layer] for layer in layers]).double()
+        if by_tokens:
+            return weights, self.visible
+        if self.words is None:
+            return None
+        queries, keys, visible = self.words
+        return (queries.double().mT @ weights @ keys.double()).masked_fill(~visible, 0), visible
 
 
 class KeptTexts:
@@ -65,24 +61,30 @@ class KeptTexts:
     def __init__(self, known: PatternTexts) -> None:
         self.known = known
         self.texts: dict[tuple[int, Site], TextMatrices] = {}
-        self._bytes = 0
+        self._end, self._bytes = MOST_TEXTS, 0
 
     def update(self, layer: LayerWeights) -> None:
         """Keeps one layer's weights for one batch, of the texts that are wanted."""
         batch: PatternBatch | None = None
         for place, number in enumerate(layer.sentences):
-            if number >= MOST_TEXTS:
+            if number >= self._end:
                 continue
             at = (number, layer.site)
             if at not in self.texts:
-                if self._bytes > MOST_BYTES:
-                    continue
                 batch = batch or self.known.batch(layer)
                 self.texts[at] = _text(batch, place)
             queries, keys = (axis.real[place] for axis in (layer.queries, layer.keys))
             weights = layer.weights[place][:, queries][:, :, keys].float().cpu()
             self.texts[at].layers[layer.layer] = weights
             self._bytes += weights.nbytes
+            while self._bytes > MOST_BYTES and self.count > 1:
+                self._leave_out_last()
+
+    def _leave_out_last(self) -> None:
+        """Keeps the last of the texts no longer, nor any behind it."""
+        self._end = max(number for number, _ in self.texts)
+        for at in [at for at in self.texts if at[0] == self._end]:
+            self._bytes -= sum(weights.nbytes for weights in self.texts.pop(at).layers.values())
 
     def heads_of(self, site: Site) -> dict[int, int]:
         """How many heads each layer of a site has; empty where there is no such site."""
@@ -144,6 +146,18 @@ def js_distances(
     return torch.stack(found)
 
 
+def heads_of_both(
+    first: KeptTexts, other: KeptTexts, site: Site
+) -> tuple[dict[int, int], dict[int, int]]:
+    """How many heads each layer of a site has in both models.
+
+    The other has none where one decoder reads translations and the other one the sources.
+    """
+    same_texts = (first.known.target is None) == (other.known.target is None)
+    read_alike = site != "decoder" or same_texts
+    return first.heads_of(site), other.heads_of(site) if read_alike else {}
+
+
 @dataclass(frozen=True)
 class HeadDistances:
     """The distances of heads that can be matched with each other.
@@ -164,7 +178,7 @@ def head_distances(
 ) -> Iterator[HeadDistances]:
     """The distances of the heads of each layer, or of all layers of a site where these differ in number."""
     for site in SITES:
-        counts = first.heads_of(site), other.heads_of(site)
+        counts = heads_of_both(first, other, site)
         if not all(counts):
             continue
         alike = counts[0] == counts[1]
@@ -187,14 +201,23 @@ def head_distances(
 def _rows_of_both(
     first: TextMatrices, other: TextMatrices, layers: Sequence[Sequence[int]], by_tokens: bool
 ) -> tuple[Tensor, Tensor] | None:
-    """The rows of a text in both models; None where it has none, or words that do not match."""
-    rows = [
-        text.rows(own, by_tokens=by_tokens)
+    """The rows of a text that have two keys to choose from in both models, each summing to 1.
+
+    None where there are none, or words that do not match.
+    """
+    found = [
+        text.attended(own, by_tokens=by_tokens)
         for text, own in zip((first, other), layers, strict=True)
     ]
-    if rows[0] is None or rows[1] is None or rows[0].shape[1:] != rows[1].shape[1:]:
+    if found[0] is None or found[1] is None or found[0][1].shape != found[1][1].shape:
         return None
-    return (rows[0], rows[1]) if rows[0].shape[1] else None
+    chosen = (found[0][1].sum(-1) >= 2) & (found[1][1].sum(-1) >= 2)
+    if not chosen.any():
+        return None
+    rows = [weights[:, chosen] for weights in (found[0][0], found[1][0])]
+    least = torch.finfo(torch.double).tiny
+    first_rows, other_rows = (own / own.sum(-1, keepdim=True).clamp_min(least) for own in rows)
+    return first_rows, other_rows
 
 
 def matched(distances: HeadDistances, by: str) -> pd.DataFrame:

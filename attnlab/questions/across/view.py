@@ -90,7 +90,7 @@ def _compared(result: Result) -> Iterator[str]:
     if len(known):
         yield (
             f"{known.sum()} of {len(known)} degrees differ by more than between seeds; by chance it would be "
-            f"about {len(known) / (len(seeds) + 1):.0f}, with {counted(len(seeds), 'further seed')}."
+            f"at most about {len(known) / (len(seeds) + 1):.0f}, with {counted(len(seeds), 'further seed')}."
         )
 
 

@@ -13,12 +13,13 @@ from scipy.spatial.distance import jensenshannon
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 from zoo import random_models
-from zoo.random_models import SENTENCES, tokenizer
+from zoo.random_models import PAIRS, SENTENCES, tokenizer
 
 import attnlab
 from attnlab.attention import use
 from attnlab.core import HEAD_COLUMNS
 from attnlab.core.errors import InputError
+from attnlab.questions.across import matching
 from attnlab.questions.across.comparing import CONTROL_SEED
 from attnlab.questions.across.degree_tables import differences, formation
 from attnlab.questions.across.matching import js_distances
@@ -159,6 +160,27 @@ def test_distances_are_means_over_texts_of_rows_with_a_choice(bert: Pair) -> Non
     assert own == pytest.approx(np.mean(expected), abs=1e-6)
 
 
+def test_matrices_are_kept_of_the_first_texts_that_fit(
+    bert: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = attnlab.across(bert, [bert], sentences=SENTENCES[:2])
+    matrices = attnlab.capture(bert, SENTENCES[:2], keep_matrices=2).kept.matrices
+    own_bytes = 4 * 3 * sum(len(rows) ** 2 for rows in (one[0] for one in matrices.values()))
+    monkeypatch.setattr(matching, "MOST_BYTES", own_bytes)
+    less = attnlab.across(bert, [bert], sentences=SENTENCES)
+    assert few.about["Matched"] == less.about["Matched"] == "by attention, distances on 2 texts"
+    pd.testing.assert_frame_equal(less.matching, few.matching)
+    monkeypatch.setattr(matching, "MOST_BYTES", 1)
+    one = attnlab.across(bert, [bert], sentences=SENTENCES)
+    assert one.about["Matched"].endswith("on 1 texts")
+
+
+def test_decoders_that_read_other_texts_are_not_matched() -> None:
+    pair = random_models.marian(), tokenizer()
+    result = attnlab.across(pair, [(random_models.gpt2(), tokenizer())], sentences=PAIRS)
+    assert result.matching.empty
+
+
 def test_models_of_other_tokens_are_compared_by_words(bert: Pair) -> None:
     written = bert[1].backend_tokenizer.to_str().replace('"<s>"', '"<begin>"')
     special = {
@@ -256,6 +278,10 @@ def test_what_cannot_be_compared_is_refused(bert: Pair, tmp_path: Path) -> None:
         attnlab.across([bert], sentences=SENTENCES)
     with pytest.raises(InputError, match="No row of the texts can meet 'dep nsubj' at encoder"):
         attnlab.across(bert, [bert], sentences=SENTENCES, patterns=["dep nsubj"])
+    with pytest.raises(
+        InputError, match="BertModel: No row of the texts can meet 'token \"zebu\"'"
+    ):
+        attnlab.across(bert, [bert], sentences=SENTENCES, patterns=['token "zebu"'])
     with pytest.raises(InputError, match="checkpoints are those of one run"):
         AcrossSettings(others=["a"], checkpoints=True)
     with pytest.raises(InputError, match="is no run of attnlab, which alone keeps checkpoints"):
