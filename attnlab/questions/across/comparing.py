@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
+from itertools import starmap
 from typing import Any
 
 import pandas as pd
@@ -104,27 +105,25 @@ def across(source: Source, settings: AcrossSettings) -> Result:
     first.move_to_named(settings.device, source)
     asked = _Asked(settings, texts, translations=first.model.config.is_encoder_decoder)
     models = asked.checkpoints(first) if settings.checkpoints else asked.models(first)
-    reference, *others = map(asked.heads_of, models)
-    compared = [one for one in others if one.kind != UNTRAINED]
-    every = sorted([reference, *compared], key=lambda one: one.step or 0)
-    heads, degrees = (
-        pd.concat(tables) for tables in zip(*(one.tables for one in every), strict=True)
-    )
+    reference, *others = starmap(asked.heads_of, models)
+    compared = [one for one in others if one.of.kind != UNTRAINED]
+    every = sorted([reference, *compared], key=lambda one: one.of.step or 0)
+    degrees = pd.concat([one.degrees for one in every])
     matching = pd.concat([one.matching for one in compared])
-    tables = {ACROSS: heads, DEGREES: degrees, MATCHING: matching}
-    seeds = [one.name for one in compared if one.kind == SEED]
-    read = {"" if settings.checkpoints else one.name: one.sentences for one in every}
+    tables = {ACROSS: pd.concat([one.heads for one in every]), DEGREES: degrees, MATCHING: matching}
+    seeds = [one.of.name for one in compared if one.of.kind == SEED]
+    read = {"" if settings.checkpoints else one.of.name: one.sentences for one in every}
     if settings.checkpoints:
-        twins = pd.concat([one.degrees for one in others if one.kind == UNTRAINED])
+        twins = pd.concat([one.degrees for one in others if one.of.kind == UNTRAINED])
         tables[FORMATION] = formation(degrees, twins)
     else:
-        tables[DIFFERENCES] = differences(degrees, matching, reference.name, seeds)
+        tables[DIFFERENCES] = differences(degrees, matching, reference.of.name, seeds)
         asked.notes += [] if seeds else [NoSeeds()]
     return Result(
         QUESTION.name,
         f"Heads of {first.label} over its training"
         if settings.checkpoints
-        else f"Heads of {', '.join(one.name for one in every)}",
+        else f"Heads of {', '.join(one.of.name for one in every)}",
         {
             declared.name: table.reset_index(drop=True)[
                 [name for name in declared if name in table]
@@ -142,24 +141,22 @@ def across(source: Source, settings: AcrossSettings) -> Result:
             *dict.fromkeys(note for one in every for note in one.sentences.dropped),
             *asked.notes,
         ),
-        {"first": reference.name, "seeds": seeds},
+        {"first": reference.of.name, "seeds": seeds},
         weights=first.weights,
     )
 
 
 @dataclass(frozen=True)
-class _Compared:
-    """A model that is compared.
+class _Named:
+    """A model as tables name it.
 
     Attributes:
         name: in tables.
-        model: with its tokenizer.
         step: of its training, of a checkpoint.
         kind: a model, one of another seed, or an untrained one.
     """
 
     name: str
-    model: Model
     step: int | None = None
     kind: str = MODEL
 
@@ -169,27 +166,18 @@ class _HeadsRead:
     """What was read of the heads of a model; the model itself may be gone.
 
     Attributes:
-        name: in tables.
-        step: of its training, of a checkpoint.
-        kind: as of `_Compared`.
+        of: which model.
         sentences: what it read.
         heads: a row per head.
         degrees: a row per head and label or pattern.
         matching: a row per head, with the head of the first model that it is matched with.
     """
 
-    name: str
-    step: int | None
-    kind: str
+    of: _Named
     sentences: Sentences
     heads: pd.DataFrame
     degrees: pd.DataFrame
     matching: pd.DataFrame
-
-    @property
-    def tables(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """A row per head, and one per head and label or pattern."""
-        return self.heads, self.degrees
 
 
 class _Asked:
@@ -214,21 +202,22 @@ class _Asked:
         # On how many texts heads are matched.
         self.texts_matched = MOST_TEXTS
 
-    def models(self, first: Model) -> Iterator[_Compared]:
+    def models(self, first: Model) -> Iterator[tuple[_Named, Model]]:
         """The models that are named, each loaded when it is its turn."""
-        yield _Compared(self._named(first.label), first)
+        yield self._named(first.label), first
         given = [(one, MODEL) for one in self.settings.others]
         for source, kind in [*given, *((one, SEED) for one in self.settings.seeds)]:
             model = model_of(source, scores=self.settings.ablation)
             model.move_to_named(self.settings.device, source)
-            yield _Compared(self._named(model.label), model, kind=kind)
+            yield self._named(model.label, kind), model
 
-    def _named(self, label: str) -> str:
-        """The name of a model, with a number where another one has it."""
+    def _named(self, label: str, kind: str = MODEL) -> _Named:
+        """A model by its label, with a number where another one has it."""
         self._names[label] += 1
-        return label if self._names[label] == 1 else f"{label} ({self._names[label]})"
+        number = self._names[label]
+        return _Named(label if number == 1 else f"{label} ({number})", kind=kind)
 
-    def checkpoints(self, run: Model) -> Iterator[_Compared]:
+    def checkpoints(self, run: Model) -> Iterator[tuple[_Named, Model]]:
         """The last checkpoint that a run keeps, then the others, then untrained models.
 
         Raises:
@@ -248,7 +237,7 @@ class _Asked:
                 self.notes.append(DamagedCheckpoint(step, reason(error)))
                 continue
             found += 1
-            yield _Compared(f"step {step}", model, step)
+            yield _Named(f"step {step}", step), model
         if found < 2:
             msg = (
                 f"{run.label} keeps {found} checkpoints that can be read, and it takes two; train a run that "
@@ -257,16 +246,14 @@ class _Asked:
             raise InputError(msg)
         for seed in range(1, TWINS + 1):
             twin = untrained_twin(run.model, self.settings.seed + CONTROL_SEED + seed)
-            yield _Compared(f"untrained {seed}", replace(run, model=twin), kind=UNTRAINED)
+            yield _Named(f"untrained {seed}", kind=UNTRAINED), replace(run, model=twin)
 
-    def heads_of(self, one: _Compared) -> _HeadsRead:
+    def heads_of(self, one: _Named, model: Model) -> _HeadsRead:
         """What the heads of a model do."""
-        settings, reading = self.settings, self._reading(one.model)
+        settings, reading = self.settings, self._reading(model)
         asked = PatternReading(settings, reading, self.texts, settings.parsed, words=True)
         kept = KeptTexts(asked.known)
-        labeller = Labeller(
-            reading, self._gold, one.model.type_counts, HeadStructure(0), views=(ALL,)
-        )
+        labeller = Labeller(reading, self._gold, model.type_counts, HeadStructure(0), views=(ALL,))
         labeller.untrained = self._untrained
 
         def run(what: str, read: Reading, consumers: Sequence[Any]) -> Coverage:
@@ -279,16 +266,10 @@ class _Asked:
             self._untrained = labeller.untrained
         heads = _roles(controls)
         if settings.ablation:
-            heads = heads.merge(self._losses(one, reading), on=HEAD_COLUMNS, how="left")
+            heads = heads.merge(self._losses(model, reading), on=HEAD_COLUMNS, how="left")
         degrees = pd.concat([_degrees(controls), *self._patterns(asked, one.name)])
         tables = (heads, degrees, self._matching(one, kept))
-        return _HeadsRead(
-            one.name,
-            one.step,
-            one.kind,
-            reading.sentences,
-            *(_of_model(own, one) for own in tables),
-        )
+        return _HeadsRead(one, reading.sentences, *(_of_model(own, one) for own in tables))
 
     def _reading(self, model: Model) -> Reading:
         both = model.model.config.is_encoder_decoder or not self._translations
@@ -296,11 +277,11 @@ class _Asked:
         read = read_sentences(model, texts, self.texts.origin)
         return prepare(model, read, self.settings.sites, memory=self.settings.memory)
 
-    def _losses(self, one: _Compared, reading: Reading) -> pd.DataFrame:
+    def _losses(self, model: Model, reading: Reading) -> pd.DataFrame:
         """The loss without each head."""
         settings = self.settings
         evaluator = evaluator_of(
-            one.model, reading.sentences.first(ABLATION_SENTENCES), settings.batch_size,
+            model, reading.sentences.first(ABLATION_SENTENCES), settings.batch_size,
             seed=settings.seed,
         )  # fmt: skip
         evaluator.check_finite()
@@ -338,7 +319,7 @@ class _Asked:
             )
             yield table.assign(site=site, layer=layer, head=table.index, what=pattern.text)
 
-    def _matching(self, one: _Compared, kept: KeptTexts) -> pd.DataFrame:
+    def _matching(self, one: _Named, kept: KeptTexts) -> pd.DataFrame:
         """A row per head of a model but the first, with the head of that which it is matched with."""
         empty = pd.DataFrame(columns=[name for name in MATCHING if name != "training_step"])
         self.texts_matched = min(self.texts_matched, kept.count)
@@ -365,7 +346,7 @@ def _check_met(reasons: Mapping[tuple[Pattern, str], InputError | None], model: 
             raise InputError(msg, options=errors[0].options)
 
 
-def _of_model(table: pd.DataFrame, of: _Compared) -> pd.DataFrame:
+def _of_model(table: pd.DataFrame, of: _Named) -> pd.DataFrame:
     """The table with the name of its model, and the step of a checkpoint."""
     step = {} if of.step is None else {"training_step": of.step}
     return table.assign(model=of.name, **step)

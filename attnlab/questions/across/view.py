@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from attnlab.core import counted
-from attnlab.figures import FUNCTIONS, INK, PAGE, WIDE, blank, check_table, panel, style
+from attnlab.figures import FUNCTIONS, INK, WIDE, blank, panel, style
 from attnlab.labels import MASS
 from attnlab.questions.across.question import ACROSS, COLUMNS, DEGREES, FORMATION, NO_ROLE
 from attnlab.results import (
@@ -49,7 +49,7 @@ def contents(result: Result) -> Contents:
     if formation is not None:
         caption = "Degree of the strongest head of each site by step; grey: untrained models."
     degrees = result.degrees
-    figures = [DrawnFigure("degrees", draw_degrees(degrees, formation, width=WIDE), caption)]
+    figures = [DrawnFigure("degrees", _draw_degrees(degrees, formation), caption)]
     drawn = figures if _panels(degrees) else []
     return Contents(drawn, overview=Overview(steps=tuple(_maps(result.across))))
 
@@ -191,25 +191,18 @@ def _panels(degrees: pd.DataFrame) -> list[tuple[str, str]]:
     return list(zip(done["site"], done["what"], strict=True))
 
 
-def draw_degrees(
-    degrees: pd.DataFrame, formation: pd.DataFrame | None = None, *, width: float = PAGE
-) -> Figure:
+def _draw_degrees(degrees: pd.DataFrame, formation: pd.DataFrame | None) -> Figure:
     """A panel per site and label or pattern: the degree of its strongest head, model by model.
 
     Args:
-        degrees: a row per model, head, and label or pattern, such as `across(...).degrees`.
-        formation: of checkpoints, such as `across(...).formation`: what untrained models reach is grey.
-        width: of the figure in inches; both columns of a paper by default.
-
-    Raises:
-        InputError: it is no table, a column is missing, or there are no rows.
+        degrees: a row per model, head, and label or pattern.
+        formation: of checkpoints: what untrained models reach is grey.
     """
-    check_table(degrees, ["model", "site", "what", "degree"], DEGREES.file)
     panels = _panels(degrees)
-    columns = max(1, int((width - _LEFT) / (_ACROSS + _GAP)))
+    columns = max(1, int((WIDE - _LEFT) / (_ACROSS + _GAP)))
     down = _HIGH + _TOP + _BELOW
     with style():
-        figure = blank(width, max(1, -(-len(panels) // columns)) * down)
+        figure = blank(WIDE, max(1, -(-len(panels) // columns)) * down)
         for number, (site, what) in enumerate(panels):
             row, column = divmod(number, columns)
             axes = panel(
@@ -226,11 +219,8 @@ def draw_degrees(
             mark = FUNCTIONS[what].colour if what in FUNCTIONS else INK
             axes.plot(places, values, "o" if formation is None else "-o", color=mark, markersize=3)
             names = [str(place + 1) for place in places]
-            if formation is not None:
-                names = [
-                    f"{step:.0f}"
-                    for step in own.groupby("model", sort=False)["training_step"].first()
-                ]
+            if "training_step" in own:
+                names = [f"{step:.0f}" for step in own["training_step"].unique()]
             shown = sorted({0, len(values) // 2, len(values) - 1})
             axes.set_xticks(shown, [names[place] for place in shown])
             axes.set(ylim=(-0.05, 1.05), yticks=[0, 0.5, 1])
