@@ -295,7 +295,7 @@ class _Asked:
         """
         if not self.settings.parsed:
             return
-        sites = asked.reading.sites
+        sites: Sequence[str] = asked.reading.sites
         reasons = {
             (pattern, site): asked.unmet(pattern, site)
             for pattern in self.settings.parsed
