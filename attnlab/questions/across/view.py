@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from attnlab.core import counted
 from attnlab.figures import FUNCTIONS, INK, WIDE, blank, panel, style
 from attnlab.labels import MASS
-from attnlab.questions.across.question import ACROSS, COLUMNS, DEGREES, FORMATION, NO_ROLE
+from attnlab.questions.across.question import ACROSS, COLUMNS, FORMATION, NO_ROLE
 from attnlab.results import (
     Cell,
     Contents,
