@@ -108,6 +108,8 @@ def run(words: list[str]) -> None:
     less = LESS.get(name, "") if "--resume" not in words else ""
     if "recurrent" in words:
         less = less.replace("--heads 2 --feed-forward 8 ", "")
+    if "--pattern" in words:
+        less = FEW
     if words[0] == "analyze" and words[1].endswith(".npy"):
         less = "--fit-sentences 2"
     if words[0] == "analyze" and words[1].startswith("sentence-transformers"):

@@ -18,6 +18,7 @@ from attnlab.cli.app import app
 from attnlab.core.errors import InputError
 from attnlab.core.files import file_checksum
 from attnlab.evaluation.shared_settings import StudySettings
+from attnlab.questions.across.question import FORMATION
 from attnlab.questions.align.question import START_CHANGE, START_ERROR, WORDS
 from attnlab.results import Result, own_questions, print_shown
 from attnlab.results.page.result_page import Contents
@@ -32,6 +33,12 @@ OF_SOME_MODELS = {
     "sentence", "site", "mass_on_sink_logit", "output", "learned_gate", "learned_gate_untrained",
     "shuffled_hit",
 }  # fmt: skip
+# Of contributions in place of weights (tests/questions/test_contributions.py).
+OF_CONTRIBUTIONS = {
+    "contribution", "weight_on_first", "mass_on_first", "weight_on_special", "weight_on_punctuation",
+}  # fmt: skip
+# Of checkpoints (tests/questions/across/test_checkpoints.py).
+OF_CHECKPOINTS = {"training_step", *FORMATION}
 # Of audio (tests/questions/align/test_word_times.py).
 OF_AUDIO = {column.name for one in (START_ERROR, START_CHANGE) for column in one} | {
     *WORDS,
@@ -249,7 +256,12 @@ def test_every_declared_column_is_in_some_answer(
             for table, rows in answer(question, kind).result.tables.items():
                 written.setdefault(table, set()).update(rows)
     lacking = {
-        table.name: set(table) - written.get(table.name, set()) - OF_SOME_MODELS - OF_AUDIO
+        table.name: set(table)
+        - written.get(table.name, set())
+        - OF_SOME_MODELS
+        - OF_AUDIO
+        - OF_CONTRIBUTIONS
+        - OF_CHECKPOINTS
         for table in own_questions()[name].tables
     }
     assert not any(lacking.values()), lacking
