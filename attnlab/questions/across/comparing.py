@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
-from itertools import starmap
+from itertools import chain, starmap
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -64,14 +65,17 @@ CONTROL_SEED, TWINS = 1000, 3
 
 
 def _taking_lists(ask: Callable[..., Result]) -> Callable[..., Result]:
-    """Lets the models be one list."""
+    """Lets the models be arguments one by one, or lists of them."""
 
     @wraps(ask)
-    def call(source: Any, /, *others: Any, **options: Any) -> Result:
-        if isinstance(source, list) and source and not isinstance(source[0], nn.Module):
-            more = others[0] if others else options.pop("others", ())
-            return ask(source[0], [*source[1:], *more], *others[1:], **options)
-        return ask(source, *others, **options)
+    def call(source: Any, /, *more: Any, others: Sequence[Any] = (), **options: Any) -> Result:
+        named = [others] if isinstance(others, str | Path) else others
+        lists = (
+            one if isinstance(one, list) and one and not isinstance(one[0], nn.Module) else [one]
+            for one in (source, *more, *named)
+        )
+        first, *rest = chain.from_iterable(lists)
+        return ask(first, rest, **options)
 
     return call
 

@@ -1,6 +1,6 @@
 """What `attnlab across` can be told, and what its columns mean; nothing heavy is imported."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -187,7 +187,7 @@ class AcrossSettings(PatternTextSettings):
         ),
     ] = ()
     patterns: Annotated[
-        Sequence[str | Any],
+        Sequence[str | Callable[..., Any]],
         Option(
             "Pattern to score heads by, as of attnlab claim, such as 'offset -1'. Repeat for several.",
             ("--pattern",),

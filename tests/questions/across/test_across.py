@@ -273,6 +273,16 @@ def test_formation_is_halfway_between_start_and_end() -> None:
     assert np.isnan(found.loc["broad", "half_step"])
 
 
+def test_models_are_arguments_or_a_list_of_them(bert: Pair) -> None:
+    given = {"sentences": SENTENCES[:3], "patterns": "offset -1"}
+    expected = attnlab.across([bert, bert], **given)
+    for found in (
+        attnlab.across(bert, bert, **given),
+        attnlab.across(bert, others=[bert], **given),
+    ):
+        pd.testing.assert_frame_equal(found.degrees, expected.degrees)
+
+
 def test_what_cannot_be_compared_is_refused(bert: Pair, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a single model; name another one"):
         attnlab.across([bert], sentences=SENTENCES)
