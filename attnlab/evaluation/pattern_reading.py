@@ -1,8 +1,8 @@
 """Texts read for patterns of keys: how often all heads hit them, and how often those of controls."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from jaxtyping import Int
@@ -13,6 +13,7 @@ from attnlab.evaluation.shared_settings import (
     PatternTextSettings,
     RareInTheseTexts,
     WordsUnaligned,
+    nothing_left,
 )
 from attnlab.evaluation.sources import Texts, model_and_texts
 from attnlab.labels import (
@@ -148,7 +149,7 @@ class PatternReading:
         if RAREST in names and self.reading.loaded.type_counts is None:
             yield RareInTheseTexts()
         reasons = self._known[1]
-        if reasons:
+        if reasons and any(pattern.needs_words for pattern in self.asked):
             yield WordsUnaligned(len(reasons), *next(iter(reasons.items())))
 
     def unmet(self, pattern: Pattern, site: str) -> InputError | None:
@@ -182,6 +183,23 @@ class PatternReading:
         """Counts of all heads of some sites; the rows of each text of those that are watched."""
         return self._fed("Patterns", self.reading, PatternCounts(self._known[0], patterns, watched))
 
+    def counted(
+        self, patterns: Patterns, refused: Sequence[tuple[str, InputError]] = ()
+    ) -> tuple[Patterns, PatternCounts, list[tuple[str, InputError]]]:
+        """The patterns of each site that rows meet, counts of all heads, and what no row meets, with why.
+
+        Args:
+            patterns: those of each site.
+            refused: what is told beside them.
+
+        Raises:
+            InputError: no row meets any of them.
+        """
+        refused = [*refused]
+        possible = _met(patterns, self.unmet, refused)
+        found = self.counts(possible)
+        return _met(possible, partial(self.unmet_in, found), refused), found, refused
+
     def controls(self, patterns: Patterns) -> dict[str, PatternCounts]:
         """The same counts of an untrained model, and on shuffled words where patterns are of relations."""
         seed, (known, _) = self.settings.seed, self._known
@@ -210,3 +228,33 @@ class PatternReading:
 
 def _unmet(pattern: Pattern, site: str, why: str) -> InputError:
     return InputError(f"No row of the texts can meet '{pattern.text}' at {site}: {why}.")
+
+
+def _met(
+    patterns: Patterns,
+    reason: Callable[[Pattern, str], InputError | None],
+    refused: list[tuple[str, InputError]],
+) -> Patterns:
+    """The patterns of each site that there is no reason against; one without a site is refused.
+
+    Raises:
+        InputError: none is left.
+    """
+    kept: dict[str, list[Pattern]] = {}
+    against: dict[Pattern, list[str]] = {}
+    for site, own in patterns.items():
+        for pattern in own:
+            error = reason(pattern, site)
+            if error is None:
+                kept.setdefault(site, []).append(pattern)
+            else:
+                against.setdefault(pattern, []).append(str(error))
+    left = {pattern for own in kept.values() for pattern in own}
+    refused += [
+        (f"'{pattern.text}'", InputError(" ".join(errors)))
+        for pattern, errors in against.items()
+        if pattern not in left
+    ]
+    if not kept:
+        raise nothing_left(refused)
+    return kept

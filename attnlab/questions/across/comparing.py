@@ -1,7 +1,7 @@
 """The heads of several models, or of the checkpoints of one, read on the same sentences."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from itertools import chain, starmap
@@ -14,6 +14,7 @@ from torch import nn
 from attnlab.core import HEAD_COLUMNS, SITES, InputError, Note, options_of, reason, site_order
 from attnlab.evaluation import (
     ABLATION_SENTENCES,
+    LeftOut,
     PatternReading,
     Texts,
     changes_without_heads,
@@ -28,7 +29,6 @@ from attnlab.labels import (
     HeadFunctions,
     HeadStructure,
     Labeller,
-    Pattern,
     strongest_functions,
     untrained_twin,
     with_strength,
@@ -143,7 +143,7 @@ def across(source: Source, settings: AcrossSettings) -> Result:
         (
             *notes_on_texts(first, texts, read, settings.sentences, settings.sites),
             *dict.fromkeys(note for one in every for note in one.sentences.dropped),
-            *asked.notes,
+            *dict.fromkeys(asked.notes),
         ),
         {"first": reference.of.name, "seeds": seeds},
         weights=first.weights,
@@ -292,31 +292,25 @@ class _Asked:
         return changes_without_heads(evaluator, reading.sites, progress=settings.progress)
 
     def _patterns(self, asked: PatternReading, name: str) -> Iterator[pd.DataFrame]:
-        """The hit and the mass of all heads for each pattern that rows can meet.
+        """The hit and the mass of all heads for each pattern that rows meet; others are left out.
 
         Raises:
-            InputError: no row can meet one of them at any site.
+            InputError: no row meets any of them.
         """
         if not self.settings.parsed:
             return
-        sites: Sequence[str] = asked.reading.sites
-        reasons = {
-            (pattern, site): asked.unmet(pattern, site)
-            for pattern in self.settings.parsed
-            for site in sites
-        }
-        _check_met(reasons, name)
-        met = {
-            site: [
-                pattern for pattern, own in reasons if own == site and not reasons[pattern, site]
-            ]
-            for site in sites
-        }
-        counts = asked.counts(met)
-        for site, own in met.items():
-            reasons |= {(pattern, site): asked.unmet_in(counts, pattern, site) for pattern in own}
-        _check_met(reasons, name)
+        try:
+            met, counts, unmet = asked.counted(
+                dict.fromkeys(asked.reading.sites, self.settings.parsed)
+            )
+        except InputError as error:
+            msg = f"{name}: {error}"
+            raise InputError(msg, options=error.options) from error
+        self.notes += (LeftOut(f"{what} of {name}", str(error)) for what, error in unmet)
+        self.notes += asked.notes
         for (pattern, site, layer), hits in counts.hits.items():
+            if pattern not in met.get(site, ()):
+                continue
             found = {"degree": hits, MASS.name: counts.masses[pattern, site, layer]}
             table = pd.DataFrame(
                 {column: one.whole().ratio[0].tolist() for column, one in found.items()}
@@ -339,15 +333,6 @@ class _Asked:
                 self.notes.append(OtherShape(one.name, site, shared=all(counts)))
         found = head_distances(self._first, kept, by_tokens=by_tokens)
         return pd.concat([empty, *(matched(own, self.settings.match) for own in found)])
-
-
-def _check_met(reasons: Mapping[tuple[Pattern, str], InputError | None], model: str) -> None:
-    """Raises InputError where there is a reason against a pattern at each site."""
-    for pattern in {pattern for pattern, _ in reasons}:
-        errors = [error for (own, _), error in reasons.items() if own == pattern]
-        if errors[0] is not None and all(errors):
-            msg = f"{model}: {errors[0]}"
-            raise InputError(msg, options=errors[0].options)
 
 
 def _of_model(table: pd.DataFrame, of: _Named) -> pd.DataFrame:

@@ -1,21 +1,19 @@
 """Scores of every head against patterns of keys, beside the controls of claims."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
 
-from attnlab.core import Head, InputError
+from attnlab.core import Head
 from attnlab.evaluation import (
     LeftOut,
     PatternReading,
     Patterns,
     gold_texts,
     notes_on_texts,
-    nothing_left,
 )
-from attnlab.labels import HIT, Pattern, PatternCounts, PatternFigures
+from attnlab.labels import HIT, PatternCounts, PatternFigures
 from attnlab.models import Source
 from attnlab.questions.detect.question import ABOVE_BAR, PATTERNS, QUESTION, DetectSettings
 from attnlab.results import Result
@@ -28,12 +26,9 @@ def score_patterns(source: Source, settings: DetectSettings) -> Result:
         InputError: no such model or sentences, or no pattern that some row of the texts can meet.
     """
     model, texts, reading = gold_texts(source, settings)
-    asked = PatternReading(settings, reading, texts, settings.read[0])
-    refused: list[tuple[str, InputError]] = [*settings.read[1]]
-    every: Patterns = dict.fromkeys(map(str, reading.sites), settings.read[0])
-    possible = _met(every, asked.unmet, refused)
-    found = asked.counts(possible)
-    met = _met(possible, partial(asked.unmet_in, found), refused)
+    patterns, unread = settings.read
+    asked = PatternReading(settings, reading, texts, patterns)
+    met, found, refused = asked.counted(dict.fromkeys(reading.sites, patterns), unread)
     controls = asked.controls(met) if settings.controls else {}
     table = pd.DataFrame(_rows(met, found, controls))
     table[ABOVE_BAR.name] = (table[HIT.low] > table["bar"]).astype("boolean")
@@ -53,36 +48,6 @@ def score_patterns(source: Source, settings: DetectSettings) -> Result:
         ),
         weights=model.weights,
     )
-
-
-def _met(
-    patterns: Patterns,
-    reason: Callable[[Pattern, str], InputError | None],
-    refused: list[tuple[str, InputError]],
-) -> Patterns:
-    """The patterns of each site that there is no reason against; one without a site is refused.
-
-    Raises:
-        InputError: none is left.
-    """
-    kept: dict[str, list[Pattern]] = {}
-    against: dict[Pattern, list[str]] = {}
-    for site, own in patterns.items():
-        for pattern in own:
-            error = reason(pattern, site)
-            if error is None:
-                kept.setdefault(site, []).append(pattern)
-            else:
-                against.setdefault(pattern, []).append(str(error))
-    left = {pattern for own in kept.values() for pattern in own}
-    refused += [
-        (f"'{pattern.text}'", InputError(" ".join(errors)))
-        for pattern, errors in against.items()
-        if pattern not in left
-    ]
-    if not kept:
-        raise nothing_left(refused)
-    return kept
 
 
 def _rows(

@@ -283,6 +283,17 @@ def test_models_are_arguments_or_a_list_of_them(bert: Pair) -> None:
         pd.testing.assert_frame_equal(found.degrees, expected.degrees)
 
 
+def test_a_pattern_that_no_row_meets_is_left_out_beside_others(bert: Pair) -> None:
+    given = {"sentences": SENTENCES[:3], "patterns": ["offset -1", "dep nsubj"]}
+    found = attnlab.across(bert, bert, **given)
+    assert {"offset -1"} == {*found.degrees["what"]} & {*given["patterns"]}
+    left_out = [
+        str(note) for note in found.notes if str(note).startswith("Left out is 'dep nsubj'")
+    ]
+    assert len(left_out) == 2
+    assert "needs gold trees" in left_out[0]
+
+
 def test_what_cannot_be_compared_is_refused(bert: Pair, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a single model; name another one"):
         attnlab.across([bert], sentences=SENTENCES)
