@@ -26,6 +26,7 @@ from experiments.head_roles.run import CAPTIONS, LABELS, NONE, shares_of_thresho
 from experiments.heads_over_training.readings import INDUCTION_HEAD
 from experiments.heads_over_training.run import even_weight
 from experiments.plan_ablation.run import CONTRASTS, SEARCHED, gained, gains, tested
+from experiments.queries_and_keys.run import SEEDS
 from experiments.reproductions.run import OTHER, SAME, rows_of
 from experiments.shared.readme import RESULTS, estimate, read_table, render, row_of
 from experiments.shared.translators import bleu_range
@@ -65,12 +66,18 @@ def main() -> None:
     write_text(PAGE, page(RESULTS))
 
 
+def settled(results: Path) -> bool:
+    """Whether the contrast of queries and keys has as many pairs of models as it was planned with."""
+    contrast = read_table(results / "queries_and_keys", "contrasts")
+    return bool((contrast["models"] >= SEEDS).all())
+
+
 def page(results: Path) -> str:
     """The page, from the tables of a folder of results."""
     return render(
         __file__, {"versions": {}, "date": ""}, estimate=estimate, bleus=bleu_range,
         reproduced=reproduced(results),
-        settled=(results / "queries_and_keys" / "README.md").exists(),
+        settled=settled(results),
         trained=trained(results), static=static(results), checked=checked(results),
         plans=plans(results), forming=forming(results), windows=windows(results),
         thesis=thesis(results), pruning=pruning(results), costs=costs(results),

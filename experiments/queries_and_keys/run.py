@@ -23,7 +23,7 @@ from filelock import FileLock
 
 from attnlab.ablation import contrasts
 from attnlab.alignment import fit_statistical_aligner, words_of
-from attnlab.core import file_checksum, path_label, quiet, write_table
+from attnlab.core import counted, file_checksum, path_label, quiet, write_table
 from attnlab.evaluation import load_evaluator
 from attnlab.figures import save_figure
 from attnlab.models import Run, length_ratio, score_run, short_pairs
@@ -291,19 +291,19 @@ def readme(folder: Path) -> str:
         }
         for row in over.to_dict("records")
     ]
-    thirds = read_table(folder, "thirds")
-    planned = {
-        (pair, layers, arm)
-        for pair, layers in product(PAIRS, LAYERS)
-        for arm in (ARMS if layers == 1 else DEEP_ARMS)
-    }
+    # Of one pair of models there is no interval.
+    thirds = read_table(folder, "thirds").dropna()
     trained = table.groupby(["pair", "layers", "arm"]).size()
-    missing = [
-        f"{pair}, {layers} layer{'s' if layers > 1 else ''}, {arm} "
-        f"({SEEDS - trained.get((pair, layers, arm), 0)} of {SEEDS} seeds)"
-        for pair, layers, arm in sorted(planned)
-        if trained.get((pair, layers, arm), 0) < SEEDS
-    ]
+    missing = []
+    for pair, layers in product(PAIRS, LAYERS):
+        arms = ARMS if layers == 1 else DEEP_ARMS
+        left = {arm: SEEDS - trained.get((pair, layers, arm), 0) for arm in arms}
+        if sum(left.values()) == SEEDS * len(arms):
+            told = f"all {SEEDS * len(arms)} models"
+        else:
+            told = ", ".join(f"{count} of {arm}" for arm, count in left.items() if count)
+        if told:
+            missing.append(f"{pair}, {counted(layers, 'layer')}: {told}")
     return render(
         __file__, read_facts(folder), table=table, shown=shown, over=pd.DataFrame(rows),
         contrasts=read_table(folder, "contrasts").to_dict("records"),
