@@ -45,6 +45,7 @@ def test_an_analysis_has_the_figures_and_matrices_of_a_capture(bert: tuple[Any, 
     beside = attnlab.capture(bert, ["a cat runs"], keep_matrices=1, **GIVEN)["encoder.1"][0]
     torch.testing.assert_close(kept[len(SENTENCES), "encoder", 1], beside)
     assert ContributionsRead() in found.notes
+    assert any("heads have more than 0.3 of the contribution on" in str(note) for note in found.notes)
     assert contents(found).facts["Read"] == "contributions of keys, not attention weights"
     plain = attnlab.capture(bert, SENTENCES).table
     assert not (plain.mass_on_special - found.heads.mass_on_special).abs().lt(1e-3).any()
@@ -83,17 +84,22 @@ def test_a_claim_is_about_the_largest_contributions(bert: tuple[Any, Any]) -> No
 
 def test_heads_that_align_by_contributions_go_on_doing_so(tmp_path: Path) -> None:
     model = random_models.small_marian(), tokenizer()
+    for layer in model[0].model.decoder.layers:
+        attention = layer.encoder_attn
+        attention.norm = torch.nn.LayerNorm(model[0].config.d_model)
+        attention.register_forward_hook(lambda part, _, out: (part.norm(out[0]), *out[1:]))
     gold = tmp_path / "gold.tsv"
     gold.write_text("".join(f"{one}\t{other}\t0-0 1-1\n" for one, other in PAIRS), encoding="utf-8")
     found = attnlab.align(model, gold=gold, quick=True, **GIVEN)
     plain = attnlab.align(model, gold=gold, quick=True)
     assert not found.tables["heads"]["concentration"].equals(plain.tables["heads"]["concentration"])
-    assert ContributionsRead() in found.notes
+    assert ContributionsRead(normed=True) in found.notes
     assert set(found.details["configuration"].values()) == {None}
     found.save(tmp_path / "found")
     heads = tmp_path / "found" / "heads.json"
     assert read_heads(heads).weights == "contribution"
-    attnlab.align(model, gold=gold, heads=heads, links=tmp_path / "links")
+    again = attnlab.align(model, gold=gold, heads=heads, links=tmp_path / "links")
+    assert again.notes.count(ContributionsRead(normed=True)) == 1
     assert (tmp_path / "links").read_text() == (tmp_path / "found" / "links.pharaoh").read_text()
     with pytest.raises(InputError, match="their file says which weights .*; leave weights out"):
         AlignmentSettings(pairs=PAIRS, heads=heads, links="links", **GIVEN)

@@ -90,7 +90,7 @@ from attnlab.questions.align.word_reading import (
     pairs_of,
 )
 from attnlab.questions.align.word_times import align_audio
-from attnlab.reading import ATTENTION, ContributionsRead, reads_audio
+from attnlab.reading import ATTENTION, reads_audio
 from attnlab.results import Result, check_writes
 
 # Of so many pairs the page shows the links.
@@ -204,6 +204,7 @@ def _with_chosen_heads(
                 *answer.notes,
                 *notes_on_unknown({"": read.aligned.reading.sentences}),
                 *notes_on_pairs(settings, pairs.origin, len(pairs), aligned, first),
+                *read.aligned.reading.notes,
             ],
             links=[FoundLinks(*pair, links.get(n, {})) for n, pair in enumerate(pairs.words)],
             shown=list(_shown(forward, links)),
@@ -419,7 +420,7 @@ def _with_given_heads(model: Model, back: Model | None, settings: AlignmentSetti
                 "Pairs": f"{both.aligned} from {corpus.origin}",
                 "Heads from": path_label(settings.heads),
             },
-            [*notes, *(notes_on_intervals(both.aligned) if both.counts else ())],
+            [*notes, *(notes_on_intervals(both.aligned) if both.counts else ()), *corpus.notes],
             heads,
             None if other is None else other.heads,
             {},
@@ -461,11 +462,7 @@ def _result(model: Model, settings: AlignmentSettings, answer: _Answer) -> Resul
             "Target words": "read by the model (teacher forcing)",
             "Weights of a word": f"{heads.from_word} over its tokens, {heads.row} row",
         },
-        (
-            *notes_on_training(model),
-            *answer.notes,
-            *([] if heads.weights == ATTENTION else [ContributionsRead()]),
-        ),
+        (*notes_on_training(model), *answer.notes),
         {
             "gold": AER.name in answer.tables["systems"],
             "chosen_by": heads.chosen_by,

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -19,7 +19,7 @@ from attnlab.alignment import (
     write_json_lines,
     write_pharaoh,
 )
-from attnlab.core import InputError, NothingUsableError
+from attnlab.core import InputError, Note, NothingUsableError
 from attnlab.models import Model
 from attnlab.questions.align.other_direction import exchanged_links, joined_links
 from attnlab.questions.align.question import AlignmentSettings
@@ -32,8 +32,14 @@ from attnlab.questions.align.word_reading import (
 
 # Pairs that are tokenized and held at once.
 PART = 8192
-# Links with their weights by number of the pair, and why the other pairs have none.
-_Links: TypeAlias = tuple[dict[int, dict[Link, float]], Mapping[int, str]]
+
+
+class _Links(NamedTuple):
+    """Links with their weights by number of the pair, why the other pairs have none, and what was read."""
+
+    links: dict[int, dict[Link, float]]
+    unaligned: Mapping[int, str]
+    notes: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,7 @@ class Aligner:
             )
         except NothingUsableError as error:
             # The other parts may have pairs that can be aligned.
-            return {}, dict.fromkeys(range(len(pairs)), str(error).rstrip("."))
+            return _Links({}, dict.fromkeys(range(len(pairs)), str(error).rstrip(".")))
         heads, count = self.heads, aligned.shape[1]
         heads.check_fits(*aligned.shape, self.model.checksum, self.what)
         layers = sorted({layer for layer, _ in heads.heads})
@@ -92,7 +98,8 @@ class Aligner:
             batch_size=settings.batch_size,
             progress=progress,
         )
-        return {number: links[number] for number in aligned.numbers}, aligned.unaligned
+        in_order = {number: links[number] for number in aligned.numbers}
+        return _Links(in_order, aligned.unaligned, aligned.reading.notes)
 
 
 @dataclass
@@ -131,6 +138,7 @@ class CorpusLinks:
         alone: of the links of `forward`.
         written: of the links that are written: the same, or those of both directions.
         first_unaligned: the number of the first pair without links, and why it has none.
+        notes: on what is read of `forward`.
     """
 
     forward: Aligner
@@ -141,6 +149,7 @@ class CorpusLinks:
     alone: Counted = field(default_factory=Counted)
     written: Counted = field(default_factory=Counted)
     first_unaligned: tuple[int, str] | None = None
+    notes: tuple[Note, ...] = ()
 
     def write(self) -> None:
         """Aligns all pairs, and writes a line for each where that is asked for, empty without links.
@@ -165,11 +174,12 @@ class CorpusLinks:
 
     def _part(self, pairs: WordPairs, total: int) -> Iterator[FoundLinks]:
         self.origin, before = pairs.origin, self.pairs
-        links, unaligned = self._links(self.forward, pairs, "Aligning pairs", total)
+        links, unaligned, notes = self._links(self.forward, pairs, "Aligning pairs", total)
+        self.notes = notes or self.notes
         self.alone.add(pairs, links)
         if self.backward is not None:
             what = "Aligning pairs, other direction"
-            turned, _ = self._links(self.backward, pairs.turned(), what, total)
+            turned = self._links(self.backward, pairs.turned(), what, total).links
             links = joined_links(links, exchanged_links(turned), self.settings.how_symmetrized)
             unaligned = {number: why for number, why in unaligned.items() if number not in links}
         self.written.add(pairs, links)

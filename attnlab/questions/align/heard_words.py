@@ -20,6 +20,7 @@ from torch import Tensor
 from attnlab.alignment import Pieces
 from attnlab.core import (
     InputError,
+    Note,
     briefly,
     check_file_exists,
     check_memory,
@@ -301,11 +302,13 @@ class Hearing(NamedTuple):
         shape: decoder layers, and heads of each.
         heard: the audio whose words have tokens.
         unaligned: of the rest why they have none, by number.
+        notes: on what was read.
     """
 
     shape: tuple[int, int]
     heard: tuple[HeardWords, ...]
     unaligned: dict[int, str]
+    notes: tuple[Note, ...]
 
 
 def hear(
@@ -360,7 +363,8 @@ def hear(
     tell = settings.progress and partial(settings.progress, what)
     reading = reading if twin is None else reading.by(twin)
     reading.feed([Receiver(update)], batch_size=settings.batch_size, progress=tell)
-    return Hearing((layers, heads), tuple(heard[number] for number in sorted(heard)), reasons)
+    in_order = tuple(heard[number] for number in sorted(heard))
+    return Hearing((layers, heads), in_order, reasons, reading.notes)
 
 
 class _Rows(NamedTuple):

@@ -39,7 +39,7 @@ from attnlab.questions.align.question import (
     notes_on_pairs,
 )
 from attnlab.questions.align.word_reading import Chosen, origin_of
-from attnlab.reading import ATTENTION, ContributionsRead
+from attnlab.reading import ATTENTION
 from attnlab.results import Result
 
 # Heads that are added to a set: among so many that are best alone.
@@ -134,7 +134,7 @@ def align_audio(model: Model, settings: AlignmentSettings) -> Result:
     notes = [
         *notes_on_pairs(settings, origin_of(settings), len(given), len(hearing.heard), first),
         *notes_on_intervals(len(report.heard)),
-        *([] if file.weights == ATTENTION else [ContributionsRead()]),
+        *hearing.notes,
     ]
     count = f"{len(report.heard)}, {int(systems[0].errors[:, 1].sum())} words"
     return Result(

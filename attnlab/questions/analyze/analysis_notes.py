@@ -276,20 +276,24 @@ class SinksByThreshold(Note):
         keys: the view in which weights were counted.
         heads: how many there are.
         above: threshold and number of heads, the smallest threshold first.
+        contributions: whether what was counted are contributions of keys, and no weights.
     """
 
     keys: Literal["all", "content"]
     heads: int
     above: tuple[tuple[float, int], ...]
+    contributions: bool = False
 
     def __str__(self) -> str:
         """Such as `3 of 8 heads have more than 0.3 of the weight on one special token ... (0.4: 2)`."""
         (threshold, number), *higher = self.above
         others = ", ".join(f"{share:g}: {count}" for share, count in higher)
         have = "has" if number == 1 else "have"
+        what = "contribution" if self.contributions else "weight"
         return (
-            f"{number} of {self.heads} heads {have} more than {threshold:g} of {_SINK_KEYS[self.keys]} "
-            f"(more than {others}); a count of sinks depends on the threshold and on the sentences."
+            f"{number} of {self.heads} heads {have} more than {threshold:g} of the {what} "
+            f"{_SINK_KEYS[self.keys]} (more than {others}); a count of sinks depends on the threshold and "
+            "on the sentences."
         )
 
 
@@ -337,9 +341,8 @@ def _heads(names: tuple[str, ...]) -> str:
 
 
 _SINK_KEYS = {
-    "all": "the weight on one special token, the first token or punctuation",
-    "content": "the weight among ordinary tokens on the first token, where that is one of them, or on "
-    "punctuation",
+    "all": "on one special token, the first token or punctuation",
+    "content": "among ordinary tokens on the first token, where that is one of them, or on punctuation",
 }
 
 

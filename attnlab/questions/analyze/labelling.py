@@ -51,6 +51,7 @@ def notes_on_labels(labeller: Labeller, available: int | None, *, controls: bool
         corpus_known=labeller.corpus_known,
         paired=labeller.reading.sentences.paired,
         without_rare=labeller.functions.sites_without_rare_tokens(),
+        contributions=bool(labeller.reading.values),
     )
 
 
@@ -64,6 +65,7 @@ def label_notes(
     corpus_known: bool,
     paired: bool,
     without_rare: Mapping[str, int],
+    contributions: bool,
 ) -> list[Note]:
     """What lies behind labels that a reader could not guess.
 
@@ -76,6 +78,7 @@ def label_notes(
         corpus_known: whether frequencies of the training corpus are known.
         paired: whether they have translations, which the model reads.
         without_rare: how many types there are at each site that has too few for a rare token.
+        contributions: whether contributions of keys were counted, and no weights.
     """
     notes: list[Note] = []
     if unaligned:
@@ -90,7 +93,7 @@ def label_notes(
     sinks = sink_curve(verdicts)
     heads = int(verdicts.loc[verdicts["label"] == SINK_LABEL.name, "value"].notna().sum())
     if heads:
-        notes.append(SinksByThreshold(keys, heads, tuple(sinks.items())))
+        notes.append(SinksByThreshold(keys, heads, tuple(sinks.items()), contributions))
     return [*notes, *_too_little(verdicts, gold, available, treebank=not paired)]
 
 

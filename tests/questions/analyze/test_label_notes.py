@@ -31,7 +31,7 @@ VERDICTS = pd.DataFrame(
 def notes_of(verdicts: pd.DataFrame, keys: View = ALL, **options: Any) -> list[Note]:
     told: dict[str, Any] = {
         "gold": Gold((), trees=True), "available": None, "unaligned": {}, "corpus_known": True,
-        "paired": False, "without_rare": {},
+        "paired": False, "without_rare": {}, "contributions": False,
     }  # fmt: skip
     return label_notes(verdicts, keys=keys, **told | options)
 
