@@ -90,7 +90,7 @@ class _Trial(NamedTuple):
 
     Attributes:
         mixed: the mixed values of all heads side by side, by mixer and the number of its call.
-        linear: the calls of linear modules with weights in memory.
+        linear: the calls of linear modules.
         normed: what norms read.
     """
 
@@ -158,7 +158,8 @@ def _tried(model: nn.Module, run: Callable[[], Any], mechanisms: Collection[nn.M
         for part in model.modules():
             if part in mechanisms:
                 hooks.callback(part.register_forward_hook(note_mechanism).remove)
-            elif isinstance(part, nn.Linear | Conv1D) and _has_matrix(part):
+            # Quantized ones of other libraries are of classes of their own.
+            elif isinstance(part, nn.Linear | Conv1D) or hasattr(part, "in_features"):
                 hooks.callback(part.register_forward_hook(note_linear).remove)
             elif "Norm" in type(part).__name__:
                 hooks.callback(part.register_forward_pre_hook(note_norm).remove)
@@ -166,8 +167,9 @@ def _tried(model: nn.Module, run: Callable[[], Any], mechanisms: Collection[nn.M
     return trial
 
 
-def _has_matrix(linear: Any) -> bool:
-    return linear.weight.is_floating_point() and not linear.weight.is_meta
+def _has_matrix(linear: nn.Module) -> bool:
+    weight = getattr(linear, "weight", None)
+    return isinstance(weight, Tensor) and weight.is_floating_point() and not weight.is_meta
 
 
 def _path_of(
@@ -184,6 +186,12 @@ def _path_of(
         raise _refused(model, f"{layer} mixes its values in several modules or in none")
     ((mixer, heads),) = mixed.items()
     readers = {one.module: one for one in trial.linear if _same(one.read, heads)}
+    if not all(map(_has_matrix, readers)):
+        raise _refused(
+            model,
+            f"the output projection of {layer} has no matrix of floating numbers in memory, as where it is "
+            "quantized",
+        )
     if len(readers) != 1:
         raise _refused(
             model,

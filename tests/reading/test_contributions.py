@@ -273,20 +273,41 @@ def test_a_norm_behind_the_projection_is_told_and_a_gate_before_it_refused() -> 
         capture((model, TOKENIZER), SENTENCES[:2], weights="contribution")
 
 
-def test_an_adapter_beside_the_projection_is_refused() -> None:
-    class Adapted(torch.nn.Module):
-        def __init__(self, base: torch.nn.Linear) -> None:
-            super().__init__()
-            self.base, self.down = base, torch.nn.Linear(base.in_features, 2)
-            self.up = torch.nn.Linear(2, base.out_features)
+class Adapted(torch.nn.Module):
+    def __init__(self, base: torch.nn.Module) -> None:
+        super().__init__()
+        self.base, self.down = base, torch.nn.Linear(15, 2)
+        self.up = torch.nn.Linear(2, 15)
 
-        def forward(self, heads: Tensor) -> Tensor:
-            return self.base(heads) + self.up(self.down(heads))
+    def forward(self, heads: Tensor) -> Tensor:
+        return self.base(heads) + self.up(self.down(heads))
 
+
+class Quantized(torch.nn.Module):
+    def __init__(self, base: torch.nn.Linear) -> None:
+        super().__init__()
+        self.in_features, self.bias, self.scale = base.in_features, base.bias, 2**-9
+        whole = (base.weight / self.scale).round().to(torch.int8)
+        self.weight = torch.nn.Parameter(whole, requires_grad=False)
+
+    def forward(self, heads: Tensor) -> Tensor:
+        return torch.nn.functional.linear(heads, self.weight * self.scale, self.bias)
+
+
+@pytest.mark.parametrize(
+    ("put_in", "refusal"),
+    [
+        (Adapted, "in encoder.0 no linear module alone reads"),
+        (Quantized, "the output projection of encoder.0 .* as where it is quantized"),
+        (lambda base: Adapted(Quantized(base)), "the output projection of encoder.0 .* quantized"),
+    ],
+    ids=["adapter", "quantized", "adapter of a quantized one"],
+)
+def test_a_projection_without_one_matrix_is_refused(put_in: Any, refusal: str) -> None:
     model = seeded(ALL["bert"])
     part = model.encoder.layer[0].attention.output
-    part.dense = Adapted(part.dense)
-    with pytest.raises(InputError, match=r"BertModel: in encoder.0 no linear module alone reads"):
+    part.dense = put_in(part.dense)
+    with pytest.raises(InputError, match=f"BertModel: {refusal}"):
         capture((model, TOKENIZER), SENTENCES[:2], weights="contribution")
 
 
