@@ -48,7 +48,7 @@ def draw_heads(
     """One heat map a head; a row is a token that looks. All have one scale, from 0 to 1.
 
     Args:
-        weights: attention weights.
+        weights: attention weights; a cell that is NaN is crossed out.
         queries: tokens of the rows; None: their numbers.
         keys: tokens of the columns; None: their numbers.
         title: stands above all.
@@ -182,6 +182,12 @@ def _draw_head(
     axes.imshow(
         weights.float().numpy(), cmap=COLOURS, norm=WEIGHTS, aspect="auto", interpolation="none"
     )
+    missing = weights.isnan().nonzero()
+    if len(missing):
+        axes.plot(
+            *missing.fliplr().T, "x", color=INK, markersize=size, markeredgewidth=0.5,
+            scalex=False, scaley=False,
+        )  # fmt: skip
     axes.set_xticks(range(len(keys)), [short(key) for key in keys], rotation=90, fontsize=size)
     axes.set_yticks(range(len(queries)), [short(query) for query in queries], fontsize=size)
     axes.tick_params(length=0, pad=2)

@@ -35,7 +35,7 @@ def contents(result: Result) -> Contents:
     if PATTERNS.name in result.tables:
         text = (
             "Hit of each head for the pattern that the panel names, the share of rows whose largest weight "
-            "lies in it; a row a layer, empty where no row can meet it."
+            "lies in it; a row a layer, crossed out where no row can meet it."
         )
         figure = draw_patterns(result.patterns, width=WIDE)
         return Contents([DrawnFigure(PATTERNS.name, figure, text)])
@@ -43,7 +43,7 @@ def contents(result: Result) -> Contents:
     if not _columns(result.detectors):
         return Contents()
     text = (
-        "Score of each head as what the panel names; a row a layer, empty where nothing is scored."
+        "Score of each head as what the panel names; a row a layer, crossed out where nothing is scored."
     )
     return Contents([DrawnFigure("detectors", draw_detectors(result.detectors, width=WIDE), text)])
 
@@ -106,7 +106,7 @@ def answers(result: Result) -> list[str]:
 
 
 def draw_detectors(heads: pd.DataFrame, *, width: float = PAGE) -> Figure:
-    """A map of layers and heads for each detector; where a layer has no such head nothing is drawn.
+    """A map of layers and heads for each detector, a head without a score crossed out.
 
     Args:
         heads: one row per head, as `detect(...).detectors` and `detectors.csv`.
@@ -127,7 +127,7 @@ def draw_detectors(heads: pd.DataFrame, *, width: float = PAGE) -> Figure:
 
 
 def draw_patterns(table: pd.DataFrame, *, width: float = PAGE) -> Figure:
-    """A map of layers and heads for each pattern; where none can be met nothing is drawn.
+    """A map of layers and heads for each pattern, a head that cannot meet it crossed out.
 
     Args:
         table: a row per head and pattern, as `detect(..., patterns=[...]).patterns` and `patterns.csv`.
@@ -162,13 +162,14 @@ def _drawn(
         for layer in sorted(heads.loc[heads["site"] == site, "layer"].unique())
     ]
     drawn = [one.unstack().reindex(index=layers, columns=numbers) for one in maps.values()]
+    figures = np.stack([one.to_numpy(dtype=np.float32) for one in drawn])
     return draw_heads(
-        torch.from_numpy(np.stack([one.to_numpy(dtype=np.float32) for one in drawn])),
+        torch.from_numpy(figures),
         [layer_name(site, int(layer)) for site, layer in layers],
         [str(number) for number in numbers],
         title=f"{title}, {', '.join(sites)}",
         names=list(maps),
-        legend=legend,
+        legend=f"{legend}; ×: not scored" if np.isnan(figures).any() else legend,
         width=width,
     )
 

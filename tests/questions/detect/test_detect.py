@@ -539,10 +539,13 @@ def test_a_map_of_heads_shows_the_score_of_each() -> None:
         expected = [[*heads[one.name][:3]], [*heads[one.name][3:], np.nan]]
         np.testing.assert_allclose(drawn, expected, rtol=1e-6)
         assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "1", "2"]
+        (crossed,) = axes.lines
+        assert crossed.get_xydata().tolist() == [[2, 1]]
+        assert axes.get_ylim() == (1.5, -0.5)
     layers = [label.get_text() for label in panels[0].get_yticklabels()]
     assert layers == ["encoder.1", "encoder.4"], "once, since all panels have the same"
     assert [text.get_text() for text in figure.texts] == ["Scores of heads, encoder"]
-    assert scale.get_xlabel() == "score; rows: layers, columns: heads"
+    assert scale.get_xlabel() == "score; rows: layers, columns: heads; ×: not scored"
 
 
 def test_runs_of_every_task_are_scored(answer: Callable[[str, str], Answered]) -> None:
