@@ -27,6 +27,8 @@ MOST_ROWS = 48
 MARK = "*"
 # More than a reader takes in at once; files and pages have all of them.
 MOST_COLUMNS = 8
+# Characters of a cell that is never wrapped, such as `word offset -1`.
+_FEW_WORDS = 16
 # What a mark says, by the column that gives it: that of a figure with this ending.
 _MARKED = {
     "significant": f"{MARK} significant at 5 % after Holm's correction",
@@ -133,11 +135,11 @@ def first_rows(
         tuple(_heading(column) for column, _, _ in shown),
         tuple(zip(*(cells for _, cells, _ in shown), strict=True)),
         tuple(_heading(column) for column, _, numeric in shown if numeric),
-        # A single word would be cut where it is too wide.
+        # A single word would be cut where it is too wide, and a few words stacked.
         prose=tuple(
             _heading(column)
             for column, cells, numeric in shown
-            if not numeric and any(" " in cell for cell in cells)
+            if not numeric and any(" " in cell and len(cell) > _FEW_WORDS for cell in cells)
         ),
         caption=f"and {counted(more, 'more row')} in {file}" if more else None,
         legend=_legend([column for column, _, _ in shown], "; ".join(legend), marked),

@@ -3,6 +3,7 @@
 import math
 
 import pandas as pd
+import pytest
 
 from attnlab.core import BLEU_CHANGE, HEAD, HEAD_COUNT, LOSS_CHANGE, Column
 from attnlab.results import first_rows, readable
@@ -54,10 +55,13 @@ def test_where_the_leading_figure_is_empty_the_first_one_has_its_interval() -> N
         assert shown.rows[0][-1] == "+0.123* [+0.083, +0.163]"
 
 
-def test_cells_of_one_word_are_not_wrapped() -> None:
-    words = frame().assign(shape=["column + band", "band", "column"])
-    assert first_rows(words, COLUMNS, file="heads.csv").prose == ("shape",)
-    assert first_rows(frame(), COLUMNS, file="heads.csv").prose == ()
+@pytest.mark.parametrize(
+    ("longest", "wrapped"),
+    [("column", False), ("word offset -1", False), ("x" * 30, False), ("column + band + rest", True)],
+)
+def test_cells_of_a_word_or_a_few_are_not_wrapped(longest: str, *, wrapped: bool) -> None:
+    words = frame().assign(shape=[longest, "band", "column"])
+    assert first_rows(words, COLUMNS, file="heads.csv").prose == (("shape",) if wrapped else ())
 
 
 def test_untested_figures_have_no_mark() -> None:
