@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from scipy.io import wavfile
-from scipy.signal import resample_poly
 from torch import Tensor
 from transformers import WhisperFeatureExtractor
 
@@ -173,6 +172,9 @@ def _audio_of_samples(samples: np.ndarray, rate: int, model: Model, name: str) -
     if waves.ndim > 1:
         waves = waves.mean(1)
     if rate != _RATE:
+        # Half a second of CPU time, which few need.
+        from scipy.signal import resample_poly
+
         waves = resample_poly(waves, _RATE, rate).astype(np.float32)
     extract = WhisperFeatureExtractor(
         feature_size=config.num_mel_bins, chunk_length=round(longest_seconds(config))

@@ -90,7 +90,7 @@ def test_names_stay_functions_after_their_modules_were_imported() -> None:
 def test_looking_up_capture_imports_no_more_than_analyze_does() -> None:
     code = (
         "import attnlab, sys; attnlab.analyze; before = set(sys.modules); attnlab.capture; "
-        "print(*sorted(set(sys.modules) - before))"
+        "assert 'scipy.signal' not in before; print(*sorted(set(sys.modules) - before))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
