@@ -452,7 +452,9 @@ def _name_of(kind: Any) -> str | None:
         return f"{len(get_args(kind))} values"
     inner = [_name_of(inner_kind) for inner_kind in _inner_kinds(kind)]
     return (
-        None if None in inner or not inner else "a list, each of it " + " or ".join(map(str, inner))
+        None
+        if None in inner or not inner
+        else "a list, each of it " + " or ".join(dict.fromkeys(map(str, inner)))
     )
 
 

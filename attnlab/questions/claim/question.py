@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 from attnlab.core import (
     HEAD,
@@ -134,7 +134,11 @@ _BEHIND = re.compile(r":\s*(?P<pattern>\S.*)|attends\s+to\s+(?P<phrase>\S.*)", r
 _EXAMPLES = "'2.4: offset -1' or '2.4 attends to the previous word'"
 
 
-def claim_of(given: str | tuple[str, Any], *, first: int = 0) -> Claim:
+# A claim in words, or the address of a head, such as "1.2" or (1, 2), with a pattern or a function.
+_Given: TypeAlias = str | tuple[str, Any] | tuple[Sequence[str | int], Any]
+
+
+def claim_of(given: _Given, *, first: int = 0) -> Claim:
     """The claim of a text, or of the address of a head with a pattern or a function.
 
     Args:
@@ -144,7 +148,8 @@ def claim_of(given: str | tuple[str, Any], *, first: int = 0) -> Claim:
     Raises:
         InputError: it is none.
     """
-    address, pattern = (given, None) if isinstance(given, str) else given
+    name, pattern = (given, None) if isinstance(given, str) else given
+    address = _address(name)
     if pattern is not None and not isinstance(pattern, str) and not callable(pattern):
         msg = f"{briefly(given)} is no claim; give a head with a pattern or a function."
         raise InputError(msg)
@@ -164,10 +169,16 @@ def claim_of(given: str | tuple[str, Any], *, first: int = 0) -> Claim:
     return Claim(site, layer, head, pattern_of(behind["pattern"] if behind else pattern))  # type: ignore[arg-type]  # one of them is there
 
 
-def _told(given: str | tuple[str, Any]) -> str:
+def _address(head: str | Sequence[str | int]) -> str:
+    return head if isinstance(head, str) else ".".join(map(str, head))
+
+
+def _told(given: _Given) -> str:
     """A claim as a message calls it."""
-    parts = (given,) if isinstance(given, str) else given
-    return briefly(": ".join(str(getattr(part, "__name__", part)) for part in parts))
+    if isinstance(given, str):
+        return briefly(given)
+    head, pattern = given
+    return briefly(f"{_address(head)}: {getattr(pattern, '__name__', pattern)}")
 
 
 def _phrased(words: str) -> Pattern:
@@ -207,7 +218,7 @@ class ClaimSettings(PatternTextSettings):
     """
 
     claims: Annotated[
-        Sequence[str | tuple[str, Any]],
+        Sequence[_Given],
         Option(
             f"Claims, such as {_EXAMPLES}. In Python also pairs of a head and a pattern or a function, which "
             "gives a boolean matrix of queries and keys for a text with .queries and .keys.",

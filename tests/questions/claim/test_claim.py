@@ -1,5 +1,6 @@
 """Claims about heads whose hits are known by construction, or found by loops over what a model returns."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +243,10 @@ def test_claims_as_they_are_written() -> None:
     plain = Claim("", 2, 4, pattern_of("offset -1"))
     assert claim_of("2.4: offset -1") == claim_of(" 2.4 attends to the previous token") == plain
     assert claim_of(("2.4", "offset -1")) == claim_of("3.5:offset -1", first=1) == plain
+    assert claim_of(((3, 5), "offset -1"), first=1) == plain
+    assert ClaimSettings([(("cross", 2, 4), "offset -1")]).read[0] == (
+        replace(plain, site="cross"),
+    )
     assert claim_of("cross.2.4: first").site == "cross"
 
 
