@@ -1,11 +1,11 @@
 """A model with its tokenizer: what every question is asked of, wherever it is from."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -140,6 +140,13 @@ Settings = TypeVar("Settings")
 Returned = TypeVar("Returned")
 
 
+def are_weights(source: object) -> TypeGuard[Sequence[Tensor]]:
+    """Whether a source is a tensor a layer, as a model returns its weights."""
+    if not isinstance(source, list | tuple) or not source:
+        return False
+    return all(isinstance(layer, Tensor) for layer in source)
+
+
 def handed_in(source: Any) -> Model | str | Path:
     """The model that was handed in itself, or the folder or name of one.
 
@@ -152,6 +159,12 @@ def handed_in(source: Any) -> Model | str | Path:
         return Path(source)
     if isinstance(source, nn.Module):
         msg = f"{type(source).__name__} is a model without its tokenizer; {_AS_A_PAIR}."
+        raise InputError(msg)
+    if are_weights(source) or (isinstance(source, Mapping) and "attentions" in source):
+        msg = (
+            "These are attention weights, and a model is wanted; attnlab.show(weights, tokens) shows those "
+            "of a text, and analyze reads a file of them, as numpy.savez('weights.npz', *weights) writes it."
+        )
         raise InputError(msg)
     if isinstance(source, tuple | list):
         if (

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 
 import torch
 from markupsafe import Markup
@@ -24,7 +24,7 @@ from attnlab.core import (
     versions,
     write_text,
 )
-from attnlab.models import Model, Source, handed_in, model_of
+from attnlab.models import Model, Source, are_weights, handed_in, model_of
 from attnlab.reading import (
     ATTENTION,
     CONTRIBUTION,
@@ -87,6 +87,17 @@ class HeadViewer:
         )
         return str(frame.format(self.page, self.height))
 
+    def __getattr__(self, name: str) -> Any:
+        """Nothing: what there is to call.
+
+        Raises:
+            AttributeError: always.
+        """
+        msg = (
+            f"A page of heads has no {briefly(name)}; write(path) writes it, and page is its HTML."
+        )
+        raise AttributeError(msg)
+
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes the page to a file.
 
@@ -140,7 +151,7 @@ def show(
     text = text if other is None else _pair(text, other)
     check_value("weights", weights, str)
     WEIGHTS_OPTION.refuse("weights", weights)
-    if _are_weights(opened) or isinstance(opened, Result | Capture):
+    if are_weights(opened) or isinstance(opened, Result | Capture):
         if weights != ATTENTION:
             msg = (
                 "A result shows the matrices that it kept; leave weights out, or hand in the model."
@@ -163,7 +174,7 @@ def _of_matrices(
     height: int,
 ) -> HeadViewer:
     """The page of weights that are there already: of a model's output, a capture or a result."""
-    if _are_weights(opened):
+    if are_weights(opened):
         return _of_kept(kept_weights(opened, text), head, None, height)
     if text is not None:
         msg = "A result shows the sentences that it kept; leave text out, or hand in the model."
@@ -330,13 +341,6 @@ def _of_result(
         **call_in_words(result.call, result.making),
     }
     return _viewer("Attention heads", about, viewer, head=head, sentence=sentence, height=height)
-
-
-def _are_weights(source: object) -> TypeGuard[Sequence[Tensor]]:
-    """Whether a source is a tensor a layer, as a model returns its weights."""
-    if not isinstance(source, list | tuple) or not source:
-        return False
-    return all(isinstance(layer, Tensor) for layer in source)
 
 
 def _of_kept(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import torch
 from zoo import random_models
 from zoo.random_models import SENTENCES, tokenizer
 
@@ -33,6 +34,10 @@ def test_a_model_without_its_tokenizer_is_asked_for_a_pair(
             call(pair, *more)
     with pytest.raises(InputError, match=r"3 is no model; give a folder, a name"):
         call(3, *more)
+    weights = (torch.ones(1, 2, 1, 1),) * 2
+    for given in (weights, {"attentions": weights}):
+        with pytest.raises(InputError, match=r"attnlab.show\(weights, tokens\) shows .* a file of"):
+            call(given, *more)
     if verb not in {"load", "align"}:
         with pytest.raises(InputError, match="GPT2LMHeadModel has no tokenizer here"):
             call((model, None), *more)

@@ -45,7 +45,9 @@ def test_an_analysis_has_the_figures_and_matrices_of_a_capture(bert: tuple[Any, 
     beside = attnlab.capture(bert, ["a cat runs"], keep_matrices=1, **GIVEN)["encoder.1"][0]
     torch.testing.assert_close(kept[len(SENTENCES), "encoder", 1], beside)
     assert ContributionsRead() in found.notes
-    assert any("heads have more than 0.3 of the contribution on" in str(note) for note in found.notes)
+    assert any(
+        "heads have more than 0.3 of the contribution on" in str(note) for note in found.notes
+    )
     assert contents(found).facts["Read"] == "contributions of keys, not attention weights"
     plain = attnlab.capture(bert, SENTENCES).table
     assert not (plain.mass_on_special - found.heads.mass_on_special).abs().lt(1e-3).any()

@@ -57,7 +57,12 @@ def test_where_the_leading_figure_is_empty_the_first_one_has_its_interval() -> N
 
 @pytest.mark.parametrize(
     ("longest", "wrapped"),
-    [("column", False), ("word offset -1", False), ("x" * 30, False), ("column + band + rest", True)],
+    [
+        ("column", False),
+        ("word offset -1", False),
+        ("x" * 30, False),
+        ("column + band + rest", True),
+    ],
 )
 def test_cells_of_a_word_or_a_few_are_not_wrapped(longest: str, *, wrapped: bool) -> None:
     words = frame().assign(shape=[longest, "band", "column"])

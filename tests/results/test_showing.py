@@ -266,6 +266,7 @@ def test_names_and_arguments_of_other_libraries_are_answered_with_ours(
             lambda: attnlab.plot.ofsets,
             r"\(did you mean 'offsets'\?\); it has: COLUMN, PAGE, comparison",
         ),
+        (lambda: attnlab.show(model, "a").save, r"no 'save'; write\(path\) writes it"),
         (lambda: found.patterns, "no 'patterns'; its table .* attnlab.show\\(capture\\)"),
         (
             lambda: attnlab.rollout(model, sentence="a").df,

@@ -42,9 +42,7 @@ def contents(result: Result) -> Contents:
     # Of cross-attention that had nothing to copy there is no score.
     if not _columns(result.detectors):
         return Contents()
-    text = (
-        "Score of each head as what the panel names; a row a layer, crossed out where nothing is scored."
-    )
+    text = "Score of each head as what the panel names; a row a layer, crossed out where nothing is scored."
     return Contents([DrawnFigure("detectors", draw_detectors(result.detectors, width=WIDE), text)])
 
 
@@ -169,7 +167,7 @@ def _drawn(
         [str(number) for number in numbers],
         title=f"{title}, {', '.join(sites)}",
         names=list(maps),
-        legend=f"{legend}; ×: not scored" if np.isnan(figures).any() else legend,
+        legend=f"{legend}; x: not scored" if np.isnan(figures).any() else legend,
         width=width,
     )
 

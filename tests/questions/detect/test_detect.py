@@ -545,7 +545,7 @@ def test_a_map_of_heads_shows_the_score_of_each() -> None:
     layers = [label.get_text() for label in panels[0].get_yticklabels()]
     assert layers == ["encoder.1", "encoder.4"], "once, since all panels have the same"
     assert [text.get_text() for text in figure.texts] == ["Scores of heads, encoder"]
-    assert scale.get_xlabel() == "score; rows: layers, columns: heads; ×: not scored"
+    assert scale.get_xlabel() == "score; rows: layers, columns: heads; x: not scored"
 
 
 def test_runs_of_every_task_are_scored(answer: Callable[[str, str], Answered]) -> None:
