@@ -235,17 +235,17 @@ class TooLittleCounted(Note):
         if self.available is None:
             advice += " if there are that many"
         elif self.available < self.advised:
-            advice += (
-                f", more than the {self.available:,} there are here: name others ({_others(self)})"
-            )
+            advice += f", more than the {self.available:,} there are here"
+            advice += "" if self.generated else f": name others ({_others(self)})"
         else:
             advice += f", of the {self.available:,} there are"
-        if self.never_met and (self.available is None or self.available >= self.advised):
+        enough = self.available is None or self.available >= self.advised
+        if self.never_met and enough and not self.generated:
             advice += f"; what was never met needs other sentences ({_others(self)})"
-        message = (
-            f"Too little was counted to confirm some labels, in one half of the sentences: {what}."
+        return (
+            f"Too little was counted to confirm some labels, in one half of the sentences: {what}. To decide "
+            f"them, {advice}."
         )
-        return message if self.generated else f"{message} To decide them, {advice}."
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """What notes on labels say of the sentences that would decide them."""
 
 import math
+import re
 from typing import Any
 
 import pandas as pd
@@ -65,6 +66,22 @@ def test_advice_is_never_below_what_both_halves_need(
     )
     (note,) = (one for one in found if isinstance(one, TooLittleCounted))
     assert note.advised == pytest.approx(wanted, abs=8)
+
+
+@pytest.mark.parametrize(
+    ("available", "told"),
+    [
+        (5000, r"use about \d+ sentences \(--sentences \d+\), of the 5,000 there are\.$"),
+        (20, r"use about \d+ sentences \(--sentences \d+\), more than the 20 there are here\.$"),
+    ],
+)
+def test_of_a_generated_corpus_no_others_are_named(available: int, told: str) -> None:
+    sentences = (GoldSentence("1", "", (), (), ()),) * 30
+    gold = Gold(sentences, trees=True, generated=True)
+    for counted in (0, 5):
+        found = notes_of(VERDICTS.assign(counted=counted), gold=gold, available=available)
+        (note,) = (one for one in found if isinstance(one, TooLittleCounted))
+        assert re.search(told, str(note))
 
 
 def test_heads_whose_weight_was_not_measured_are_no_heads_without_a_sink() -> None:
