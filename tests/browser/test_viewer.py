@@ -443,6 +443,18 @@ def test_narrow_cells_of_the_map_hold_letters_that_the_legend_names(open_page: O
     assert "P: 2 positional" in legend
 
 
+def test_long_names_in_a_title_are_whole_in_a_narrow_window(open_page: Opened) -> None:
+    page = open_page(viewport={"width": 400, "height": 800})
+    lines = page.evaluate("""() => {
+        const title = document.querySelector('header.whole h1').appendChild(new Text(' BertForMaskedLM'));
+        const range = document.createRange();
+        range.setStart(title, 1);
+        range.setEnd(title, title.length);
+        return range.getClientRects().length;
+    }""")
+    assert lines == 1
+
+
 @pytest.mark.parametrize("width", [400, *slow(1280, 600, 500)])
 def test_the_button_of_colours_covers_nothing_of_a_head(open_page: Opened, width: int) -> None:
     page = open_page("#head=encoder.0.0", viewport={"width": width, "height": 800})
