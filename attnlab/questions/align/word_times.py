@@ -110,12 +110,13 @@ def align_audio(model: Model, settings: AlignmentSettings) -> Result:
     given = spoken_words(model, settings.pairs, settings.sentences)
     if settings.heads is not None:
         file = read_heads(settings.heads)
-        settings = replace(settings, row=file.row, weights=file.weights)
+        about = {"Heads from": path_label(str(settings.heads))}
+        # The file says what is read, which settings refuse beside heads.
+        settings = replace(settings, heads=None, row=file.row, weights=file.weights)
         hearing = hear(model, given, settings)
         file.check_fits(*hearing.shape, model.checksum)
         report = _part(hearing.heard)
         systems = [_of_heads(CHOSEN, "choice", report, file.numbers)]
-        about = {"Heads from": path_label(str(settings.heads))}
     else:
         hearing = hear(model, given, settings)
         calibration, report = _halves(model, hearing, settings)

@@ -201,9 +201,10 @@ def test_own_heads_and_both_rows() -> None:
     assert errors["input"] != errors["output"]
 
 
-def test_given_heads_are_scored_without_a_file_for_times(tmp_path: Path) -> None:
+@pytest.mark.parametrize("weights", ["attention", "contribution"])
+def test_given_heads_are_scored_without_a_file_for_times(weights: str, tmp_path: Path) -> None:
     """On all audio, where half of it was for the choice before."""
-    found = align(whisper(), spoken(), quick=True)
+    found = align(whisper(), spoken(), quick=True, weights=weights)
     found.save(tmp_path / "out")
     given = align(whisper(), spoken(), heads=tmp_path / "out" / "heads.json")
     errors = (given.words["start"] - given.words["start_by_heads"]).abs()
