@@ -75,12 +75,7 @@ def halves(
     """
 
     def read(given: WordPairs) -> tuple[AlignedPairs, Part]:
-        aligned = AlignedPairs(
-            model,
-            given.turned() if turned else given,
-            memory=settings.memory,
-            weights=settings.weights,
-        )
+        aligned = AlignedPairs(model, given.turned() if turned else given, settings)
         return aligned, aligned.read(settings, what, twin)
 
     aligned, whole = read(pairs)

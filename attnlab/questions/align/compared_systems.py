@@ -146,9 +146,7 @@ def controls(
     yield of_heads("untrained twin, chosen alike", "control", control.report, alike)
     if len(pairs) < 2:
         return
-    others = AlignedPairs(
-        model, pairs.with_other_sources(), memory=settings.memory, weights=settings.weights
-    )
+    others = AlignedPairs(model, pairs.with_other_sources(), settings)
     links = others.read(settings, "Control: shuffled pairs").links_of(chosen)
     shuffled = [links.get(number, {}) for number in report.numbers]
     name = "chosen heads, sources of other pairs"

@@ -74,9 +74,7 @@ class Aligner:
         """
         try:
             read = pairs.in_case_of(self.model)
-            aligned = AlignedPairs(
-                self.model, read, memory=settings.memory, weights=self.heads.weights
-            )
+            aligned = AlignedPairs(self.model, read, settings, weights=self.heads.weights)
         except NothingUsableError as error:
             # The other parts may have pairs that can be aligned.
             return _Links({}, dict.fromkeys(range(len(pairs)), str(error).rstrip(".")))

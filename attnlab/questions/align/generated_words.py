@@ -131,7 +131,7 @@ def _links(
     )
     pairs = WordPairs(sides, (), "its own translations")
     try:
-        aligned = AlignedPairs(model, pairs, memory=settings.memory, weights=settings.weights)
+        aligned = AlignedPairs(model, pairs, settings)
     except NothingUsableError as error:
         return {}, dict.fromkeys(numbers, str(error).rstrip("."))
     links: dict[int, dict[Link, float]] = {}

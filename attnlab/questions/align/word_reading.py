@@ -39,7 +39,7 @@ from attnlab.labels import Gold, align_corpus, gold_of_texts
 from attnlab.models import Model, Run, Source, model_of
 from attnlab.questions.align.heard_words import Receiver, check_is_text, pieces_of
 from attnlab.questions.align.question import AlignmentSettings
-from attnlab.reading import ATTENTION, LayerWeights, Selection, prepare, read_sentences
+from attnlab.reading import LayerWeights, Selection, prepare, read_sentences
 
 # Pairs of its test part that a run brings.
 PAIRS_OF_RUN = 1000
@@ -377,8 +377,8 @@ class AlignedPairs:
     Args:
         model: an encoder-decoder.
         pairs: the sentence pairs.
-        memory: the most that the weights of one pair may take, in GB; None: what is free.
-        weights: what is read of the model, see `attnlab.reading.prepare`.
+        settings: those of the question: what is read of the model, and its memory.
+        weights: what is read where a file of heads says it, in place of the settings.
 
     Attributes:
         reading: the model with the pairs.
@@ -393,9 +393,9 @@ class AlignedPairs:
         self,
         model: Model,
         pairs: WordPairs,
+        settings: AlignmentSettings,
         *,
-        memory: float | None = None,
-        weights: str = ATTENTION,
+        weights: str | None = None,
     ) -> None:
         both, gold = model.both_tokenizers, pairs.gold
         assert gold.target is not None  # noqa: S101 - these are pairs
@@ -407,7 +407,10 @@ class AlignedPairs:
         targets = align_corpus(both.target, gold.target, tokens)
         sides = zip(sources.alignments, targets.alignments, strict=True)
         aligned = [None not in side for side in sides]
-        self.reading = prepare(model, sentences, ["cross"], memory=memory, weights=weights)
+        self.reading = prepare(
+            model, sentences, ["cross"],
+            memory=settings.memory, weights=weights or settings.weights,
+        )  # fmt: skip
         usable = {text.number: text for text in sentences.usable}
         self.numbers = tuple(number for number in sorted(usable) if aligned[number])
         self.unaligned = {
