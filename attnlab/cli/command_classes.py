@@ -40,6 +40,8 @@ _NAMES_OR_PATHS = {"source", "corpus"}
 _ASSIGNED_NOTHING = re.compile(r"--[a-z-]+=")
 # What a word should be that cannot be read as a number.
 _NUMBERS = {"int_parsing": "whole number", "float_parsing": "number"}
+# What typer raises for wrong words, by no public name.
+_WRONG_WORDS: Any = typer.BadParameter.__mro__[1]
 # Written files that the message of an interruption names.
 _MOST_NAMED = 3
 
@@ -280,7 +282,7 @@ class Group(_PlainHelp, TyperGroup):
         """The command that the first word names; a word of another library is answered with ours."""
         try:
             return super().resolve_command(ctx, args)
-        except Exception as error:
+        except _WRONG_WORDS as error:
             ours = our_name(args[0])
             if _holds_model(args[0]):
                 ours = f"analyze {shlex.quote(args[0])}"
@@ -290,7 +292,7 @@ class Group(_PlainHelp, TyperGroup):
                 raise
             else:
                 ours = "--help"
-            error.message = f"No such command '{args[0]}'; see: attnlab {ours}"  # type: ignore[attr-defined]
+            error.message = f"No such command '{args[0]}'; see: attnlab {ours}"
             raise
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

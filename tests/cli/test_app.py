@@ -9,13 +9,16 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import typer.main
 from rich.text import Text
 from small_run import SETTINGS, write_pairs
+from typer.core import TyperGroup
 
 from attnlab.cli.app import app
+from attnlab.cli.command_classes import Group
 from attnlab.cli.command_options import parameter_name
 from attnlab.cli.commands import train as train_command
 from attnlab.core.options import option_fields
@@ -66,6 +69,14 @@ def test_a_first_guess_is_told_what_to_type(
     status, out, err = attnlab(*(given.get(word, word) for word in words))
     assert (status, out) == (2, "")
     assert told in " ".join(err.replace("\N{BOX DRAWINGS LIGHT VERTICAL}", " ").split())
+
+
+def test_a_command_that_cannot_be_made_keeps_its_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = ImportError("a plug-in lacks a module")
+    monkeypatch.setattr(TyperGroup, "get_command", Mock(side_effect=broken))
+    with pytest.raises(ImportError, match="lacks a module"):
+        Group(name="attnlab").resolve_command(Mock(), ["analyze"])
+    assert not hasattr(broken, "message")
 
 
 @pytest.mark.parametrize("words", [[], ["train"], ["study"], ["study", "run"]])
