@@ -189,9 +189,6 @@ def _is_table(kind: Any) -> bool:
 
 _MODEL_FILES = (*PRETRAINED_MARKS, RUN_MARK)
 _PLANS = "write one with: attnlab plan RUN --budget N --out FOLDER"
-# Fields of settings that name files.
-_TEXTS = ("text", "calibration_text")
-_MODELS = ("others", "seeds")
 
 
 def check_source_exists(source: str, *, matrices: bool = False) -> None:
@@ -275,13 +272,17 @@ def check_corpus(name: str | None) -> None:
 
 def check_texts_exist(settings: Settings) -> None:
     """Raises InputError where settings name models, sentences, trees, plans or a corpus that are missing."""
-    for name in _MODELS:
-        for model in getattr(settings, name, ()):
-            check_source_exists(str(model))
-    for name in _TEXTS:
-        if (path := getattr(settings, name, None)) is not None:
-            check_has_lines(path)
-    if (path := getattr(settings, "treebank", None)) is not None:
-        check_file_exists(path, TREEBANK)
-    check_plans(map(str, getattr(settings, "plans", ())))
-    check_corpus(getattr(settings, "corpus", None))
+    for field in option_fields(type(settings)):
+        value = getattr(settings, field.name)
+        if field.option.names and value is not None:
+            for word in value if isinstance(value, list | tuple) else (value,):
+                _CHECKS[field.option.names](str(word))
+
+
+_CHECKS: dict[str, Callable[[str], None]] = {
+    "model": check_source_exists,
+    "plan": lambda word: check_plans([word]),
+    "texts": check_has_lines,
+    "treebank": lambda path: check_file_exists(path, TREEBANK),
+    "corpus": check_corpus,
+}

@@ -22,6 +22,7 @@ from typing import (
     Annotated,
     Any,
     Concatenate,
+    Literal,
     ParamSpec,
     TypeVar,
     Union,
@@ -78,6 +79,7 @@ class Option:
         argument: whether a command takes it as a word without a flag, behind its source; a sequence as all
             words that are left.
         listed: of a file, the option that takes what it holds as a list.
+        names: what a word of the command line names, which is looked for before any work.
     """
 
     help: str
@@ -92,6 +94,7 @@ class Option:
     read: Callable[[str], Any] | None = None
     argument: bool = False
     listed: str | None = None
+    names: Literal["model", "plan", "texts", "treebank", "corpus"] | None = None
 
     def refuse(self, name: str, value: Any) -> None:
         """Raises InputError for a value outside the range or the choices, or a sequence of such."""

@@ -48,6 +48,7 @@ class BudgetSettings(CalibratedSettings):
             "File of held-out sentences, one per line (for the decoder of an encoder-decoder: "
             "source, tab, translation); a run brings its own.",
             listed="sentences",
+            names="texts",
         ),
     ] = None
     memory: Annotated[float | None, MEMORY] = None

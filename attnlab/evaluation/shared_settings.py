@@ -39,6 +39,7 @@ CALIBRATION_TEXT = Option(
     "File of training sentences, written like text, every other one for validation; a run brings its own. "
     "Without it other models take the sentences of text in turn: held out, for training, for validation.",
     listed="calibration",
+    names="texts",
 )
 # On so many of the first sentences each head is ablated, beside its label and by itself.
 ABLATION_SENTENCES = 500
@@ -169,6 +170,7 @@ class TextSettings(StudySettings):
             "encoder-decoder: source, tab, translation; for other models a tab stands between the "
             "sentences of a pair).",
             listed="sentences",
+            names="texts",
         ),
     ] = None
     batch_size: Annotated[
@@ -182,7 +184,10 @@ class CorpusTextSettings(TextSettings):
 
     corpus: Annotated[
         str | None,
-        Option("Corpus, by name or path, whose test part is used instead of the run's own."),
+        Option(
+            "Corpus, by name or path, whose test part is used instead of the run's own.",
+            names="corpus",
+        ),
     ] = None
     pair: Annotated[
         str | None,
@@ -203,7 +208,8 @@ class PatternTextSettings(CorpusTextSettings):
     treebank: Annotated[
         str | Path | None,
         Option(
-            "File of sentences with gold trees (.conllu or .conllu.gz), for the patterns pos, dep and coref."
+            "File of sentences with gold trees (.conllu or .conllu.gz), for the patterns pos, dep and coref.",
+            names="treebank",
         ),
     ] = None
     memory: Annotated[float | None, MEMORY] = None

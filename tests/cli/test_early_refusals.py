@@ -183,7 +183,10 @@ OTHERS = {
     "translate absent Hello.": "not a run directory",
     "translate run Hello. --beams 0": "beams must be at least 1 and at most 1000, not 0",
     "score run --split all": "--split must be one of train, validation, test, not 'all'",
-    "analyze outer": "settings.json); give outer/model.",
+    **{
+        f"{command} outer": "settings.json); give outer/model."
+        for command in ("analyze", "across run", "across run run --seeds")
+    },
     "analyze run --out new --text nothere.txt": "There is no file nothere.txt; give one with a sentence",
     "analyze run --out new --treebank nothere.conllu": "There is no file nothere.conllu; name a CoNLL-U",
     "importance run --out new --corpus nothere.tsv": "There is no file or folder nothere.tsv; give a",

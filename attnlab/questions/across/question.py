@@ -169,6 +169,7 @@ class AcrossSettings(PatternTextSettings):
         Option(
             "Further models, such as another run or name@revision; each is compared with the first.",
             argument=True,
+            names="model",
         ),
     ] = field(kw_only=False, default=())
     checkpoints: Annotated[
@@ -183,7 +184,8 @@ class AcrossSettings(PatternTextSettings):
         Sequence[str | Path | Any],
         Option(
             "Model of the first one's training with another seed, to tell differences from chance. Repeat "
-            "for several."
+            "for several.",
+            names="model",
         ),
     ] = ()
     patterns: Annotated[
@@ -212,7 +214,8 @@ class AcrossSettings(PatternTextSettings):
         str | Path | None,
         Option(
             "File of sentences with gold trees (.conllu or .conllu.gz), for syntactic labels, and for the "
-            "patterns pos, dep and coref."
+            "patterns pos, dep and coref.",
+            names="treebank",
         ),
     ] = None
 

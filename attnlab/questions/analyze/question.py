@@ -150,6 +150,7 @@ class AnalysisSettings(CorpusTextSettings):
         str | Path | None,
         Option(
             "File of sentences with gold trees (.conllu or .conllu.gz). Labels the heads.",
+            names="treebank",
         ),
     ] = None
     labels: Annotated[

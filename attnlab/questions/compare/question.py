@@ -128,7 +128,11 @@ class ComparisonSettings(BudgetSettings):
     ] = None
     plans: Annotated[
         Sequence[str | Path | BudgetedPlan],
-        Option("Attention plan (JSON) that has a row of its own; may be given again.", ("--plan",)),
+        Option(
+            "Attention plan (JSON) that has a row of its own; may be given again.",
+            ("--plan",),
+            names="plan",
+        ),
     ] = ()
     against: Annotated[
         str | None,

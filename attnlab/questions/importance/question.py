@@ -151,7 +151,11 @@ class ImportanceSettings(CorpusTextSettings):
     ] = 500
     calibration_text: Annotated[
         str | Path | None,
-        Option("File of training sentences, which a run or corpus brings.", listed="calibration"),
+        Option(
+            "File of training sentences, which a run or corpus brings.",
+            listed="calibration",
+            names="texts",
+        ),
     ] = None
     loss: Annotated[str | None, LOSS_OPTION] = None
     seed: Annotated[int, SEED] = 0
