@@ -23,6 +23,8 @@ from attnlab.labels.verdict import (
 )
 
 SEPARATOR = "; "
+# From this strength on a head is shown with the name of its closest role.
+NAMED_FROM = 0.25
 _FIGURES = ("value", "value_low", "value_high", "status")
 _OF_RELATIONS = ("accuracy", "accuracy_low", "accuracy_high", "status")
 # What an untrained head's own status leaves of a label that a trained head carries.

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from attnlab.core import counted
 from attnlab.figures import FUNCTIONS, INK, WIDE, blank, panel, style
-from attnlab.labels import MASS
+from attnlab.labels import MASS, NAMED_FROM
 from attnlab.questions.across.question import ACROSS, COLUMNS, FORMATION, NO_ROLE
 from attnlab.results import (
     Cell,
@@ -51,7 +51,15 @@ def contents(result: Result) -> Contents:
     degrees = result.degrees
     figures = [DrawnFigure("degrees", _draw_degrees(degrees, formation), caption)]
     drawn = figures if _panels(degrees) else []
-    return Contents(drawn, overview=Overview(steps=tuple(_maps(result.across))))
+    return Contents(drawn, overview=Overview(steps=tuple(_maps(_named(result.across)))))
+
+
+def _named(heads: pd.DataFrame) -> pd.DataFrame:
+    """The heads with their roles, `none` below the strength from which a role is named."""
+    named = heads["significant"] | (heads["strength"] >= NAMED_FROM)
+    return heads.assign(
+        role=heads["role"].where(named, NO_ROLE), detail=heads["detail"].where(named, "")
+    )
 
 
 def _maps(heads: pd.DataFrame) -> Iterator[HeadMap]:
@@ -150,7 +158,7 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
         yield rows_shown(rows[done], FORMATION.columns)
         return
     first, *others = list(dict.fromkeys(result.across["model"]))
-    heads = result.across.assign(name=head_names(result.across), told=_told(result.across))
+    heads = result.across.assign(name=head_names(result.across), told=_told(_named(result.across)))
     by_model = {str(model): own.set_index("name")["told"] for model, own in heads.groupby("model")}
     rows = pd.DataFrame({"head": by_model[first].index, first: by_model[first].tolist()})
     for name in others[:_MOST_BESIDE]:
@@ -168,8 +176,8 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
         caption=f"and the heads of {more} more in {ACROSS.file}"
         if (more := len(others) - _MOST_BESIDE) > 0
         else None,
-        legend=f"closest role with its strength, {_MARK}: confirmed against controls; in brackets the "
-        "distance to the first model's head.",
+        legend=f"closest role with its strength, none below {NAMED_FROM}; {_MARK}: confirmed against "
+        "controls; in brackets the distance to the first model's head.",
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from attnlab.core import HEAD_COLUMNS, Column, Head, counted, read_columns, rounded
+from attnlab.labels import NAMED_FROM
 from attnlab.questions.analyze.question import ABLATION_CHANGE, GENERATION_CHANGE, SUMMARY
 from attnlab.questions.analyze.summary import (
     MARK,
@@ -19,8 +20,6 @@ from attnlab.results import columns_named, family_words, head_names, readable
 
 COLUMNS = read_columns(__file__)
 
-# From this strength on a head is shown with the name of its closest role.
-NAMED_FROM = 0.25
 # Columns that only pages and terminals have.
 SHOWN = COLUMNS.of("role_figure control_figure shape best_head")
 _FIRST_TABLE = (

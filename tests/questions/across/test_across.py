@@ -1,6 +1,7 @@
 """Heads of models that are made of each other: permuted, planted, of other tokens and shapes."""
 
 import copy
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import attnlab
 from attnlab.attention import use
 from attnlab.core import HEAD_COLUMNS
 from attnlab.core.errors import InputError
+from attnlab.labels import NAMED_FROM
 from attnlab.questions.across import matching
 from attnlab.questions.across.comparing import CONTROL_SEED
 from attnlab.questions.across.degree_tables import differences, formation
@@ -29,7 +31,7 @@ from attnlab.questions.across.question import (
     NoSeeds,
     OtherShape,
 )
-from attnlab.questions.across.view import answers, terminal
+from attnlab.questions.across.view import answers, contents, terminal
 from attnlab.results import Result, head_names
 
 Pair = tuple[Any, Any]
@@ -321,6 +323,16 @@ def test_the_terminal_says_what_was_asked(found: Result) -> None:
     confirmed = found.across.assign(role="positional", significant=True)
     [table] = terminal(replace(found, tables=found.tables | {"across": confirmed}))
     assert all("✓" in str(row[1]) for row in table.rows)
+
+
+def test_a_role_is_named_from_the_strength_of_an_analysis_on(found: Result) -> None:
+    weak = [NAMED_FROM - 0.01, NAMED_FROM] * 9
+    heads = found.across.assign(role="positional", detail="", significant=False, strength=weak)
+    shown = replace(found, tables=found.tables | {"across": heads})
+    [table] = terminal(shown)
+    assert [row[1] for row in table.rows] == ["none", "positional 0.25"] * 3
+    rows = [cells for step in contents(shown).overview.steps for _, cells in step.rows]
+    assert [cell.short for cell in itertools.chain(*rows)] == ["·", "positional"] * 9
 
 
 def test_the_page_shows_a_map_per_model(found: Result, tmp_path: Path) -> None:
