@@ -29,8 +29,9 @@ def differences(
     own = degrees[degrees["model"] == first]
     own = own.assign(matched=head_names(own))[[*HEAD_COLUMNS, *_ONE, "degree"]]
     heads = matching[["model", *HEAD_COLUMNS, "matched"]]
-    others = degrees.merge(heads, on=["model", *HEAD_COLUMNS])[["model", *_ONE, "degree"]]
-    both = own.merge(others.rename(columns={"degree": "other_degree"}), on=_ONE)
+    others = degrees.merge(heads, on=["model", *HEAD_COLUMNS])
+    others = others.assign(counterpart=head_names(others), other_degree=others["degree"])
+    both = own.merge(others[["model", *_ONE, "counterpart", "other_degree"]], on=_ONE)
     both = both.assign(degree_change=both["other_degree"] - both["degree"])
     of_seeds = both["model"].isin([*seeds])
     table = both[~of_seeds]

@@ -75,7 +75,7 @@ DIFFERENCES = Table(
     (
         COLUMNS["model"],
         *HEAD,
-        *COLUMNS.of("what degree other_degree degree_change seed_change beyond_seeds"),
+        *COLUMNS.of("counterpart what degree other_degree degree_change seed_change beyond_seeds"),
     ),
     keys=("model", *HEAD_KEYS, "what"),
     heading="Differences from the first model",

@@ -103,9 +103,11 @@ def test_a_permutation_of_heads_is_found(found: Result) -> None:
     expected = [f"encoder.{layer}.{head}" for layer, heads in enumerate(ORDER) for head in heads]
     assert moved["matched"].tolist() == expected
     assert moved["matched_distance"].max() < 1e-3 < moved["number_distance"].min()
-    changes = of_model(found.differences, 3).query("what == 'offset -1'")["degree_change"]
+    changes = of_model(found.differences, 3).query("what == 'offset -1'")
     assert len(changes) == 6
-    assert changes.abs().max() < 1e-3
+    assert changes["degree_change"].abs().max() < 1e-3
+    pairs = zip(moved["matched"], head_names(moved), strict=True)
+    assert {*zip(head_names(changes), changes["counterpart"], strict=True)} == {*pairs}
     # Strengths are also held against the untrained head of the same number; figures are not.
     figures = found.degrees.dropna(subset="value").assign(name=head_names)
     own, other = (
