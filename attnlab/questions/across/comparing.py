@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
-from itertools import chain, starmap
+from itertools import chain, islice, starmap
 from pathlib import Path
 from typing import Any
 
@@ -232,25 +232,31 @@ class _Asked:
                 f"{run.label} is no run of attnlab, which alone keeps checkpoints; name its models."
             )
             raise InputError(msg)
+        readable = self._readable(run)
+        # Two are loaded before the first is read, which takes long.
+        least = [*islice(readable, 2)]
+        if len(least) < 2:
+            msg = (
+                f"{run.label} keeps {len(least)} checkpoints that can be read, and it takes two; train a run "
+                "that keeps some (attnlab train --keep-checkpoints 12)."
+            )
+            raise InputError(msg)
+        yield from least
+        yield from readable
+        for seed in range(1, TWINS + 1):
+            twin = untrained_twin(run.model, self.settings.seed + CONTROL_SEED + seed)
+            yield _Named(f"untrained {seed}", kind=UNTRAINED), replace(run, model=twin)
+
+    def _readable(self, run: Run) -> Iterator[tuple[_Named, Model]]:
+        """The checkpoints that are not damaged, the last of them first."""
         steps = run.kept_steps
-        found = 0
         for step in (*steps[-1:], *steps[:-1]):
             try:
                 model = run.at_step(step)
             except UNREADABLE as error:
                 self.notes.append(DamagedCheckpoint(step, reason(error)))
-                continue
-            found += 1
-            yield _Named(f"step {step}", step), model
-        if found < 2:
-            msg = (
-                f"{run.label} keeps {found} checkpoints that can be read, and it takes two; train a run that "
-                "keeps some (attnlab train --keep-checkpoints 12)."
-            )
-            raise InputError(msg)
-        for seed in range(1, TWINS + 1):
-            twin = untrained_twin(run.model, self.settings.seed + CONTROL_SEED + seed)
-            yield _Named(f"untrained {seed}", kind=UNTRAINED), replace(run, model=twin)
+            else:
+                yield _Named(f"step {step}", step), model
 
     def heads_of(self, one: _Named, model: Model) -> _HeadsRead:
         """What the heads of a model do."""

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -89,7 +90,16 @@ def test_heads_over_a_training(kept_run: Path, tmp_path: Path) -> None:
     assert answers(found)
 
 
-def test_a_run_that_keeps_none_is_told_how(kept_run: Path, tmp_path: Path) -> None:
-    shutil.copytree(kept_run, tmp_path / "run", ignore=shutil.ignore_patterns(KEPT))
-    with pytest.raises(InputError, match=r"run keeps 0 .*\(attnlab train --keep-checkpoints 12\)"):
-        attnlab.across(tmp_path / "run", checkpoints=True, sentences=2)
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_run_that_keeps_less_than_two_is_told_how(
+    count: int, kept_run: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(kept_run, tmp_path / "run")
+    for step in kept_steps(kept_run)[count:]:
+        (kept_path(tmp_path / "run", step) / WEIGHTS).write_bytes(b"damaged")
+    read = Mock()
+    with pytest.raises(
+        InputError, match=rf"run keeps {count} .*\(attnlab train --keep-checkpoints 12\)"
+    ):
+        attnlab.across(tmp_path / "run", checkpoints=True, sentences=2, progress=read)
+    read.assert_not_called()
