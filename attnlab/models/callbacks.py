@@ -219,30 +219,36 @@ def log_spaced_steps(count: int, total: int) -> list[int]:
 
 
 class KeptCheckpoints(TrainerCallback):
-    """Keeps the weights of some steps in a folder of the run each.
+    """Keeps the weights of some steps in a folder of the run each, and those at which patience ends it.
 
     The steps follow from the settings alone, so that a training which goes on keeps those of a whole one.
     """
 
-    def __init__(self, folder: Path, count: int) -> None:
+    def __init__(self, folder: Path, count: int, patience: "Patience") -> None:
         self.folder = folder
         self.count = count
+        self.patience = patience
         self.steps: list[int] = []
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **rest: Any) -> None:
         """Keeps the first weights."""
         self.steps = log_spaced_steps(self.count, state.max_steps)
-        self._keep(state, rest["model"])
+        self.on_step_end(args, state, control, **rest)
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **rest: Any) -> None:
         """Keeps those of a chosen step."""
-        self._keep(state, rest["model"])
+        if state.global_step in self.steps:
+            self._keep(state, rest["model"])
+
+    def on_evaluate(self, args: Any, state: TrainerState, control: Any, **rest: Any) -> None:
+        """Keeps the last ones: at the end of training the best ones have taken their place."""
+        if self.patience.is_over:
+            self._keep(state, rest["model"])
 
     def _keep(self, state: TrainerState, model: OwnModel) -> None:
-        if state.global_step in self.steps:
-            path = kept_path(self.folder, state.global_step)
-            path.mkdir(parents=True, exist_ok=True)
-            save_model(model, path)
+        path = kept_path(self.folder, state.global_step)
+        path.mkdir(parents=True, exist_ok=True)
+        save_model(model, path)
 
 
 class Patience(EarlyStoppingCallback):
@@ -254,6 +260,11 @@ class Patience(EarlyStoppingCallback):
     def __init__(self, evaluations: int, *, warmup: int = 0) -> None:
         super().__init__(evaluations)
         self.warmup = warmup
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there were enough evaluations without a better one."""
+        return self.early_stopping_patience_counter >= self.early_stopping_patience
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any

@@ -317,7 +317,8 @@ def _fit(
     metrics = Metrics(folder, int(prepared.pairs.target_lengths.sum()))
     interruption = Interruption(processes)
     keeps = optimizer.keep_checkpoints > 0 and processes.first
-    keeping = [KeptCheckpoints(folder, optimizer.keep_checkpoints)] if keeps else []
+    patience = Patience(optimizer.patience, warmup=prepared.steps.warmup)
+    keeping = [KeptCheckpoints(folder, optimizer.keep_checkpoints, patience)] if keeps else []
     bar = ProgressBar(metrics, console) if console is not None and processes.first else None
     with seeded(optimizer.seed), interruption.watching(), processes.on_its_own():
         trainer = TranslationTrainer(
@@ -334,7 +335,7 @@ def _fit(
                 metrics,
                 interruption,
                 StepSeeds(processes, optimizer.seed),
-                Patience(optimizer.patience, warmup=prepared.steps.warmup),
+                patience,
                 *keeping,
                 *callbacks,
             ],

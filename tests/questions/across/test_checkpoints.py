@@ -1,6 +1,7 @@
 """Checkpoints that a training keeps, and heads over them."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -73,6 +74,18 @@ def test_a_training_that_goes_on_keeps_the_same(kept_run: Path, tmp_path: Path) 
     assert again.keys() == whole.keys()
     for name in whole:
         assert again[name] == whole[name] or not name.endswith(WEIGHTS), name
+
+
+def test_the_end_is_kept_where_patience_brings_it(tmp_path: Path) -> None:
+    # Weights that stay as they are get no better.
+    still = {"learning_rate": 1e-30, "warmup": 1, "patience": 1, "epochs": 9}
+    optimizer = replace(SETTINGS.optimizer, **still)
+    trained = train(tmp_path / "run", replace(SETTINGS, optimizer=optimizer))
+    # Behind the second evaluation of nine.
+    end = trained.metrics[-1]["step"]
+    planned = log_spaced_steps(4, end * 9 // 2)
+    assert end not in planned
+    assert kept_steps(tmp_path / "run") == [*(step for step in planned if step < end), end]
 
 
 def test_heads_over_a_training(kept_run: Path, tmp_path: Path) -> None:
