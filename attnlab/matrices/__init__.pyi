@@ -23,6 +23,8 @@ from .families import NUM_POS as NUM_POS
 from .families import WINDOW as WINDOW
 from .families import fit_at_equal_budget as fit_at_equal_budget
 from .fit import Fit as Fit
+from .jensen_shannon import js_distances as js_distances
+from .jensen_shannon import js_divergences as js_divergences
 from .labels import Labels as Labels
 from .labels import LabelSums as LabelSums
 from .labels import label_heads as label_heads

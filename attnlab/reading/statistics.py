@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pandas as pd
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core import HEAD_COLUMNS, InputError, Site, Sums, site_order
-from attnlab.matrices import entries_at_once
+from attnlab.matrices import js_distances, js_divergences
 from attnlab.reading.statistics_columns import (
     CONTENT_OFFSET_PREFIX,
     OFFSET_PREFIX,
@@ -56,7 +55,8 @@ class HeadStatistics(PerLayer[tuple[Site, int], Figures]):
         layer = _up_to_last_row(layer)
         sums = _sums(layer)
         if self.has_distances:
-            sums["js_divergence"] = _js_sums(layer).cpu()
+            rows = layer.wide.movedim(1, 0)[:, layer.counted_queries]
+            sums["js_divergence"] = js_divergences(rows).cpu()
         return {(layer.site, layer.layer): sums}
 
     def heads(self) -> pd.DataFrame:
@@ -68,13 +68,9 @@ class HeadStatistics(PerLayer[tuple[Site, int], Figures]):
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
     def distances(self) -> pd.DataFrame:
-        """One row per pair of heads of one layer: their Jensen-Shannon distance, 0 to 1.
+        """One row per pair of heads of one layer: their Jensen-Shannon distance, 0 to 1 (math.md section 1).
 
-        ::
-
-            sqrt(mean over rows of JSD_2(row of one head, row of the other))
-
-        with the divergence in bits. Source: Clark et al. 2019, section 6, where it is summed.
+        Source: Clark et al. 2019, section 6, where the divergences are summed.
 
         Raises:
             InputError: they were not taken.
@@ -84,7 +80,8 @@ class HeadStatistics(PerLayer[tuple[Site, int], Figures]):
             raise InputError(msg)
         rows = []
         for (site, layer), sums in self._ordered():
-            distance, heads = _js_distance(sums).tolist(), self._heads(sums)
+            distance = js_distances(sums["js_divergence"], sums["rows"]).tolist()
+            heads = self._heads(sums)
             rows += [
                 (site, layer, heads[head], heads[other], distance[head][other])
                 for head in range(len(distance))
@@ -271,40 +268,6 @@ def _near_the_diagonal(layer: LayerWeights, keys: Tensor) -> tuple[Tensor, Tenso
     return near.double() * has_key[:, None], has_key.double()
 
 
-def _js_sums(layer: LayerWeights) -> Float[Tensor, "head head"]:
-    """Sum over rows of the Jensen-Shannon divergence in bits of each pair of heads.
-
-    ::
-
-        JSD(p, q) = log 2 + (H(p + q) - H(p) - H(q)) / 2,    H(p) = -sum over keys of p log p
-
-    for rows p and q that sum to 1; only sums over all rows are ever needed. All pairs of heads make
-    this the dearest of the statistics, so it is taken in the precision of the weights: from float32
-    a distance below 0.002 cannot be told from 0. Cost: O(head^2 * query * key).
-    """
-    rows = layer.wide.movedim(1, 0)[:, layer.counted_queries]
-    total = rows.sum((1, 2), dtype=torch.float64)
-    # Above 0 throughout, so that the logarithm below needs no case of its own.
-    weights = rows.clamp_(min=torch.finfo(rows.dtype).tiny).flatten(1)
-    alone, both = total.new_zeros(len(total)), total.new_zeros(len(total), len(total))
-    # Some entries at a time, since those of all heads are read once for each head.
-    for part in weights.split(max(entries_at_once(weights.device) // len(weights), 1), -1):
-        alone += _information(part)
-        for head in range(len(weights) - 1):
-            both[head, head + 1 :] += _information(part[head] + part[head + 1 :])
-    apart = alone[:, None] + alone + math.log(2) * (total[:, None] + total) - both - both.T
-    return apart.fill_diagonal_(0.0) / (2 * math.log(2))
-
-
-def _information(weights: Float[Tensor, "head entry"]) -> Float[Tensor, " head"]:
-    """Sum of x log x over the entries of each head, all above 0."""
-    return weights.log().mul_(weights).sum(-1).double()
-
-
-def _js_distance(sums: Figures) -> Tensor:
-    return (sums["js_divergence"] / sums["rows"]).clamp(min=0).sqrt()
-
-
 def _mean_to_others(distance: Tensor) -> list[float]:
     others = max(len(distance) - 1, 0)
     return (distance.sum(-1) / others).tolist() if others else [math.nan] * len(distance)
@@ -341,7 +304,7 @@ def _heads_of(site: Site, layer: int, sums: Figures, heads: Sequence[int]) -> pd
     table |= {f"mass_on_{name}": by_target[:, i] for i, name in enumerate(TARGETS)}
     table |= {f"rows_seeing_{n}": int(sums["rows_seeing"][i]) for i, n in enumerate(TARGETS)}
     if "js_divergence" in sums:
-        table["js_distance_to_others"] = _mean_to_others(_js_distance(sums))
+        table["js_distance_to_others"] = _mean_to_others(js_distances(sums["js_divergence"], rows))
     return pd.DataFrame(table)
 
 

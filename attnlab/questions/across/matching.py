@@ -11,6 +11,7 @@ from torch import Tensor
 
 from attnlab.core import SITES, Head, Site
 from attnlab.labels import PatternBatch, PatternTexts
+from attnlab.matrices import js_distances, js_divergences
 from attnlab.questions.across.question import ATTENTION
 from attnlab.reading import LayerWeights
 
@@ -125,27 +126,6 @@ def _text(batch: PatternBatch, place: int) -> TextMatrices:
     return TextMatrices((tokens[0], tokens[1]), visible[real[0]][:, real[1]].cpu(), words)
 
 
-def js_distances(
-    first: Float[Tensor, "head row key"], other: Float[Tensor, "other_head row key"]
-) -> Float[Tensor, "head other_head"]:
-    """Mean Jensen-Shannon distance between the rows of each pair of heads, from 0 to 1.
-
-    ::
-
-        mean over rows of   sqrt( H((p + q) / 2) - (H(p) + H(q)) / 2 ),   H(p) = -sum p log p
-
-    with logarithms to base 2. A row without weight is at sqrt(1/2) from one that sums to 1.
-    Source: Endres and Schindelin 2003, IEEE Transactions on Information Theory 49 (7).
-    """
-    own = [torch.xlogy(rows, rows).sum(-1) for rows in (first, other)]
-    found = []
-    for rows, entropy in zip(first, own[0], strict=True):
-        middle = (rows + other) / 2
-        divergence = (entropy + own[1]) / 2 - torch.xlogy(middle, middle).sum(-1)
-        found.append((divergence / torch.log(torch.tensor(2.0))).clamp(0, 1).sqrt().mean(-1))
-    return torch.stack(found)
-
-
 def heads_of_both(
     first: KeptTexts, other: KeptTexts, site: Site
 ) -> tuple[dict[int, int], dict[int, int]]:
@@ -189,7 +169,7 @@ def head_distances(
                 for own, count in zip(layers, counts, strict=True)
             ]
             values = [
-                js_distances(*rows)
+                js_distances(js_divergences(*rows), rows[0].shape[1])
                 for at in sorted(first.texts.keys() & other.texts.keys())
                 if at[1] == site
                 and (rows := _rows_of_both(first.texts[at], other.texts[at], layers, by_tokens))
