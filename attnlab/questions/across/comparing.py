@@ -4,12 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
-from itertools import chain, islice, starmap
-from pathlib import Path
+from itertools import islice, starmap
 from typing import Any
 
 import pandas as pd
-from torch import nn
 
 from attnlab.core import HEAD_COLUMNS, SITES, InputError, Note, options_of, reason, site_order
 from attnlab.evaluation import (
@@ -64,31 +62,26 @@ MODEL, SEED, UNTRAINED = "model", "seed", "untrained"
 CONTROL_SEED, TWINS = 1000, 3
 
 
-def _taking_lists(ask: Callable[..., Result]) -> Callable[..., Result]:
-    """Lets the models be arguments one by one, or lists of them."""
+def _one_by_one(ask: Callable[..., Result]) -> Callable[..., Result]:
+    """Lets the other models follow the first one by one, as on the command line."""
 
     @wraps(ask)
-    def call(source: Any, /, *more: Any, others: Sequence[Any] = (), **options: Any) -> Result:
-        named = [others] if isinstance(others, str | Path) else others
-        lists = (
-            one if isinstance(one, list) and one and not isinstance(one[0], nn.Module) else [one]
-            for one in (source, *more, *named)
-        )
-        first, *rest = chain.from_iterable(lists)
-        return ask(first, rest, **options)
+    def call(source: Source, /, *others: Any, **options: Any) -> Result:
+        listed = not others or isinstance(others[0], list)
+        return ask(source, *(others if listed else [others]), **options)
 
     return call
 
 
-@_taking_lists
+@_one_by_one
 @options_of(AcrossSettings)
 def across(source: Source, settings: AcrossSettings) -> Result:
     """What the heads of several models do on the same sentences, and which head of one is which of another.
 
     Args:
         source: the first model: a run or its folder, a transformers folder, the name of a model on the hub
-            (of a revision: name@revision), or a pair (model, tokenizer); or a list of models. A loaded run or
-            a pair is used on the device where it is.
+            (of a revision: name@revision), or a pair (model, tokenizer). A loaded run or a pair is used on
+            the device where it is. The others follow one by one, or as a list.
         settings: as keyword arguments.
 
     Returns:

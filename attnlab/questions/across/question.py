@@ -239,8 +239,9 @@ class AcrossSettings(PatternTextSettings):
     def check_source(self, source: object) -> None:
         """Raises InputError for a single model."""
         if not (self.others or self.seeds or self.checkpoints):
+            told = f"{source} is" if isinstance(source, str | Path) else "This is"
             msg = (
-                f"{source} is a single model; name another one to compare it with, or ask for those that a "
+                f"{told} a single model; name others behind it to compare it with, or ask for those that a "
                 "run keeps of its training (checkpoints)."
             )
             raise InputError(msg, options=["checkpoints"])

@@ -61,7 +61,7 @@ def found(bert: Pair) -> Result:
     """A model beside itself and beside one whose heads are permuted."""
     other = permuted(bert[0], ORDER), bert[1]
     return attnlab.across(
-        [bert, bert, other], sentences=SENTENCES * 4, patterns=["offset -1"], ablation=True
+        bert, bert, other, sentences=SENTENCES * 4, patterns=["offset -1"], ablation=True
     )
 
 
@@ -262,9 +262,9 @@ def test_formation_is_halfway_between_start_and_end() -> None:
     assert np.isnan(found.loc["broad", "half_step"])
 
 
-def test_models_are_arguments_or_a_list_of_them(bert: Pair) -> None:
+def test_other_models_follow_one_by_one_or_as_a_list(bert: Pair) -> None:
     given = {"sentences": SENTENCES[:3], "patterns": "offset -1"}
-    expected = attnlab.across([bert, bert], **given)
+    expected = attnlab.across(bert, [bert], **given)
     for found in (
         attnlab.across(bert, bert, **given),
         attnlab.across(bert, others=[bert], **given),
@@ -284,8 +284,8 @@ def test_a_pattern_that_no_row_meets_is_left_out_beside_others(bert: Pair) -> No
 
 
 def test_what_cannot_be_compared_is_refused(bert: Pair, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is a single model; name another one"):
-        attnlab.across([bert], sentences=SENTENCES)
+    with pytest.raises(InputError, match="^This is a single model; name others behind it"):
+        attnlab.across([bert, bert], sentences=SENTENCES)
     with pytest.raises(InputError, match="No row of the texts can meet 'dep nsubj' at encoder"):
         attnlab.across(bert, [bert], sentences=SENTENCES, patterns=["dep nsubj"])
     with pytest.raises(
