@@ -78,7 +78,7 @@ def test_a_training_that_goes_on_keeps_the_same(kept_run: Path, tmp_path: Path) 
 
 def test_the_end_is_kept_where_patience_brings_it(tmp_path: Path) -> None:
     # Weights that stay as they are get no better.
-    still = {"learning_rate": 1e-30, "warmup": 1, "patience": 1, "epochs": 9}
+    still: dict[str, Any] = {"learning_rate": 1e-30, "warmup": 1, "patience": 1, "epochs": 9}
     optimizer = replace(SETTINGS.optimizer, **still)
     trained = train(tmp_path / "run", replace(SETTINGS, optimizer=optimizer))
     # Behind the second evaluation of nine.
