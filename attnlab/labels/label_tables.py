@@ -23,6 +23,8 @@ from attnlab.labels.verdict import (
 )
 
 SEPARATOR = "; "
+# Of a head that is no closer to any label than its control is.
+NO_ROLE = "none"
 # From this strength on a head is shown with the name of its closest role.
 NAMED_FROM = 0.25
 _FIGURES = ("value", "value_low", "value_high", "status")

@@ -24,6 +24,7 @@ from attnlab.labels import (
     BORDERLINE,
     CONFIRMED,
     MASS,
+    NO_ROLE,
     HeadFunctions,
     HeadStructure,
     Labeller,
@@ -36,7 +37,6 @@ from attnlab.questions.across.degree_tables import differences, formation
 from attnlab.questions.across.matching import (
     MOST_TEXTS,
     KeptTexts,
-    head_distances,
     heads_of_both,
     matched,
 )
@@ -46,7 +46,6 @@ from attnlab.questions.across.question import (
     DIFFERENCES,
     FORMATION,
     MATCHING,
-    NO_ROLE,
     QUESTION,
     AcrossSettings,
     ComparedByWords,
@@ -330,8 +329,8 @@ class _Asked:
             counts = heads_of_both(self._first, kept, site)
             if counts[0] != counts[1]:
                 self.notes.append(OtherShape(one.name, site, shared=all(counts)))
-        found = head_distances(self._first, kept, by_tokens=by_tokens)
-        return pd.concat([empty, *(matched(own, self.settings.match) for own in found)])
+        found = matched(self._first, kept, self.settings.match, by_tokens=by_tokens)
+        return pd.concat([*found] or [empty])
 
 
 def _of_model(table: pd.DataFrame, of: _Named) -> pd.DataFrame:

@@ -138,25 +138,13 @@ def heads_of_both(
     return first.heads_of(site), other.heads_of(site) if read_alike else {}
 
 
-@dataclass(frozen=True)
-class HeadDistances:
-    """The distances of heads that can be matched with each other.
+def matched(
+    first: KeptTexts, other: KeptTexts, by: str, *, by_tokens: bool
+) -> Iterator[pd.DataFrame]:
+    """A row per head of the other model, with the head of the first that it is matched with.
 
-    Attributes:
-        first: heads of the first model.
-        other: heads of the other.
-        values: mean over the texts.
+    Heads of each layer are matched, or of all layers of a site where these differ in number.
     """
-
-    first: list[Head]
-    other: list[Head]
-    values: Float[Tensor, "head other_head"]
-
-
-def head_distances(
-    first: KeptTexts, other: KeptTexts, *, by_tokens: bool
-) -> Iterator[HeadDistances]:
-    """The distances of the heads of each layer, or of all layers of a site where these differ in number."""
     for site in SITES:
         counts = heads_of_both(first, other, site)
         if not all(counts):
@@ -175,7 +163,7 @@ def head_distances(
                 and (rows := _rows_of_both(first.texts[at], other.texts[at], layers, by_tokens))
             ]
             if values:
-                yield HeadDistances(heads[0], heads[1], torch.stack(values).mean(0))
+                yield _matched_heads(*heads, torch.stack(values).mean(0), by)
 
 
 def _rows_of_both(
@@ -200,29 +188,33 @@ def _rows_of_both(
     return first_rows, other_rows
 
 
-def matched(distances: HeadDistances, by: str) -> pd.DataFrame:
-    """A row per head of the other model, with the head of the first that it is matched with.
+def _matched_heads(
+    first: Sequence[Head],
+    other: Sequence[Head],
+    distances: Float[Tensor, "head other_head"],
+    by: str,
+) -> pd.DataFrame:
+    """The heads of the other model, each with one of the first.
 
     By attention, the sum of the distances of matched heads is the least of any assignment.
     """
-    values = distances.values
-    pairs = {
-        column: row
-        for column, head in enumerate(distances.other)
-        for row, own in enumerate(distances.first)
-        if own == head
-    }
-    same = {column: float(values[row, column]) for column, row in pairs.items()}
+    at = {head: row for row, head in enumerate(first)}
+    same = {column: at[head] for column, head in enumerate(other) if head in at}
+    pairs = same
     if by == ATTENTION:
-        rows, columns = linear_sum_assignment(values.numpy())
+        rows, columns = linear_sum_assignment(distances.numpy())
         pairs = dict(zip(columns.tolist(), rows.tolist(), strict=True))
-    return pd.DataFrame(
-        {
-            **head._asdict(),
-            "matched": str(distances.first[pairs[column]]) if column in pairs else "",
-            "matched_distance": float(values[pairs[column], column]) if column in pairs else None,
-            "number_distance": same.get(column),
-            "moved": column in pairs and distances.first[pairs[column]] != head,
-        }
-        for column, head in enumerate(distances.other)
+    names = [str(first[pairs[column]]) if column in pairs else "" for column in range(len(other))]
+    matched_distance, number_distance = (
+        [
+            float(distances[chosen[column], column]) if column in chosen else None
+            for column in range(len(other))
+        ]
+        for chosen in (pairs, same)
+    )
+    return pd.DataFrame(other).assign(
+        matched=names,
+        matched_distance=matched_distance,
+        number_distance=number_distance,
+        moved=[name not in {"", str(head)} for name, head in zip(names, other, strict=True)],
     )

@@ -26,21 +26,14 @@ from attnlab.results import Question
 COLUMNS = read_columns(__file__)
 
 NUMBER, ATTENTION = MATCHES = ("number", "attention")
-# Of a head that is no closer to any label than its control is.
-NO_ROLE = "none"
+_HEAD_OF_MODEL = (*COLUMNS.of("model training_step"), *HEAD)
+_ROLE = (SHARED_COLUMNS["role"], DETAIL, VALUE.column, STRENGTH, SIGNIFICANT)
+_CHANGES = COLUMNS.of("counterpart what degree other_degree degree_change seed_change beyond_seeds")
+_STEPS = COLUMNS.of("what first_degree last_degree untrained_low untrained_high half_step")
 ACROSS = Table(
     "across.csv",
     "model and head",
-    (
-        *COLUMNS.of("model training_step"),
-        *HEAD,
-        SHARED_COLUMNS["role"],
-        DETAIL,
-        VALUE.column,
-        STRENGTH,
-        SIGNIFICANT,
-        *LOSS_CHANGE,
-    ),
+    (*_HEAD_OF_MODEL, *_ROLE, *LOSS_CHANGE),
     keys=("model", *HEAD_KEYS),
     heading="Heads of each model",
 )
@@ -48,8 +41,7 @@ DEGREES = Table(
     "degrees.csv",
     "model, head, and label or pattern",
     (
-        *COLUMNS.of("model training_step"),
-        *HEAD,
+        *_HEAD_OF_MODEL,
         COLUMNS["what"],
         DETAIL,
         *COLUMNS.of("degree shuffled_degree"),
@@ -61,32 +53,21 @@ DEGREES = Table(
 MATCHING = Table(
     "matching.csv",
     "head of a model that is not the first",
-    (
-        *COLUMNS.of("model training_step"),
-        *HEAD,
-        *COLUMNS.of("matched matched_distance number_distance moved"),
-    ),
+    (*_HEAD_OF_MODEL, *COLUMNS.of("matched matched_distance number_distance moved")),
     keys=("model", *HEAD_KEYS),
     heading="Which head is which",
 )
 DIFFERENCES = Table(
     "differences.csv",
     "model, head of the first model, and label or pattern",
-    (
-        COLUMNS["model"],
-        *HEAD,
-        *COLUMNS.of("counterpart what degree other_degree degree_change seed_change beyond_seeds"),
-    ),
+    (COLUMNS["model"], *HEAD, *_CHANGES),
     keys=("model", *HEAD_KEYS, "what"),
     heading="Differences from the first model",
 )
 FORMATION = Table(
     "formation.csv",
     "site, and label or pattern",
-    (
-        SHARED_COLUMNS["site"],
-        *COLUMNS.of("what first_degree last_degree untrained_low untrained_high half_step"),
-    ),
+    (SHARED_COLUMNS["site"], *_STEPS),
     keys=("site", "what"),
     heading="When labels form",
 )

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 from attnlab.core import counted
 from attnlab.figures import FUNCTIONS, INK, WIDE, blank, panel, style
-from attnlab.labels import MASS, NAMED_FROM
-from attnlab.questions.across.question import ACROSS, COLUMNS, FORMATION, NO_ROLE
+from attnlab.labels import MASS, NAMED_FROM, NO_ROLE
+from attnlab.questions.across.question import ACROSS, COLUMNS, FORMATION
 from attnlab.results import (
     Cell,
     Contents,

@@ -35,9 +35,10 @@ from attnlab.figures import (
     style,
 )
 from attnlab.figures import draw_heads as draw_matrices
+from attnlab.labels import NO_ROLE
 from attnlab.questions.analyze.head_table import head_rows
 from attnlab.questions.analyze.question import QUESTION
-from attnlab.questions.analyze.summary import NO_ROLE, marked
+from attnlab.questions.analyze.summary import marked
 from attnlab.reading import (
     ALL,
     CONTENT,

@@ -6,12 +6,11 @@ from typing import Any
 import pandas as pd
 
 from attnlab.core import HEAD_COLUMNS, Column, Head, counted, read_columns, rounded
-from attnlab.labels import NAMED_FROM
+from attnlab.labels import NAMED_FROM, NO_ROLE
 from attnlab.questions.analyze.question import ABLATION_CHANGE, GENERATION_CHANGE, SUMMARY
 from attnlab.questions.analyze.summary import (
     MARK,
     MARK_WITHOUT_CONTROLS,
-    NO_ROLE,
     marked,
     marks_of,
     most_needed,

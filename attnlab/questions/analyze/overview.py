@@ -6,14 +6,13 @@ from typing import Any
 import pandas as pd
 
 from attnlab.core import HEAD_COLUMNS, Head, counted
-from attnlab.labels import LABELS, NO_STRUCTURE, NO_STRUCTURE_MEANS, SINK_LABEL
+from attnlab.labels import LABELS, NO_ROLE, NO_STRUCTURE, NO_STRUCTURE_MEANS, SINK_LABEL
 from attnlab.matrices import NO_FAMILY
 from attnlab.questions.analyze.head_table import head_rows, legend
 from attnlab.questions.analyze.question import ABLATION_CHANGE
 from attnlab.questions.analyze.summary import (
     MARK,
     MARK_WITHOUT_CONTROLS,
-    NO_ROLE,
     most_needed,
     roles_of,
     structure_of_heads,

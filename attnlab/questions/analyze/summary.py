@@ -11,6 +11,7 @@ from attnlab.core import HEAD_COLUMNS, LOSS_CHANGE, Head
 from attnlab.labels import (
     CONFIRMED,
     LINKS,
+    NO_ROLE,
     NOT_COMPARED,
     SHUFFLED_WORDS,
     TIE_BITS_PER_ROW,
@@ -23,8 +24,6 @@ from attnlab.questions.analyze.question import ABLATION_CHANGE, PRUNED, SUMMARY
 from attnlab.reading import View, rows_of_view
 from attnlab.results import Result
 
-# Of a head that is no closer to any label than its control is.
-NO_ROLE = "none"
 MARK = "✓"
 # Of a confirmed role where there is nothing to say whether an untrained head would have it too.
 MARK_WITHOUT_CONTROLS = "(✓)"
