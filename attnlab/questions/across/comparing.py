@@ -225,7 +225,7 @@ class _Asked:
             )
             raise InputError(msg)
         readable = self._readable(run)
-        # Two are loaded before the first is read, which takes long.
+        # Whether there are two is known before one of them is read, which takes long.
         least = [*islice(readable, 2)]
         if len(least) < 2:
             msg = (

@@ -1,5 +1,6 @@
 """Heads of two models matched by what they attend to on the same texts."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -163,7 +164,7 @@ def matched(
                 and (rows := _rows_of_both(first.texts[at], other.texts[at], layers, by_tokens))
             ]
             if values:
-                yield _matched_heads(*heads, torch.stack(values).mean(0), by)
+                yield _matched_heads(heads[0], heads[1], torch.stack(values).mean(0), by)
 
 
 def _rows_of_both(
@@ -207,7 +208,7 @@ def _matched_heads(
     names = [str(first[pairs[column]]) if column in pairs else "" for column in range(len(other))]
     matched_distance, number_distance = (
         [
-            float(distances[chosen[column], column]) if column in chosen else None
+            float(distances[chosen[column], column]) if column in chosen else math.nan
             for column in range(len(other))
         ]
         for chosen in (pairs, same)
