@@ -51,11 +51,12 @@ def contents(result: Result) -> Contents:
     degrees = result.degrees
     figures = [DrawnFigure("degrees", _draw_degrees(degrees, formation), caption)]
     drawn = figures if _panels(degrees) else []
-    return Contents(drawn, overview=Overview(steps=tuple(_maps(_named(result.across)))))
+    return Contents(drawn, overview=Overview(steps=tuple(_maps(rows(result)))))
 
 
-def _named(heads: pd.DataFrame) -> pd.DataFrame:
+def rows(result: Result) -> pd.DataFrame:
     """The heads with their roles, `none` below the strength from which a role is named."""
+    heads = result.across
     named = heads["significant"] | (heads["strength"] >= NAMED_FROM)
     return heads.assign(
         role=heads["role"].where(named, NO_ROLE), detail=heads["detail"].where(named, "")
@@ -64,8 +65,8 @@ def _named(heads: pd.DataFrame) -> pd.DataFrame:
 
 def _maps(heads: pd.DataFrame) -> Iterator[HeadMap]:
     for model, own in heads.groupby("model", sort=False):
-        rows = own.assign(name=head_names(own)).to_dict("records")
-        cells = [(_cell(row), str(row["role"])) for row in rows]
+        records = own.assign(name=head_names(own)).to_dict("records")
+        cells = [(_cell(row), str(row["role"])) for row in records]
         yield head_map(f"Closest role of each head: {model}", cells, _STYLES)
 
 
@@ -153,25 +154,25 @@ def _formed(formation: pd.DataFrame) -> Iterator[str]:
 def terminal(result: Result) -> Iterator[TerminalTable]:
     """Heads of the first model beside those that they are matched with; of checkpoints what forms when."""
     if "formation" in result.tables:
-        rows = result.formation
-        done = (rows["first_degree"] > 0) | (rows["last_degree"] > 0)
-        yield rows_shown(rows[done], FORMATION.columns)
+        formation = result.formation
+        done = (formation["first_degree"] > 0) | (formation["last_degree"] > 0)
+        yield rows_shown(formation[done], FORMATION.columns)
         return
     first, *others = list(dict.fromkeys(result.across["model"]))
-    heads = result.across.assign(name=head_names(result.across), told=_told(_named(result.across)))
+    heads = result.across.assign(name=head_names(result.across), told=_told(rows(result)))
     by_model = {str(model): own.set_index("name")["told"] for model, own in heads.groupby("model")}
-    rows = pd.DataFrame({"head": by_model[first].index, first: by_model[first].tolist()})
+    table = pd.DataFrame({"head": by_model[first].index, first: by_model[first].tolist()})
     for name in others[:_MOST_BESIDE]:
         own = result.matching[result.matching["model"] == name]
         told = {
             row["matched"]: f"{head} ({row['matched_distance']:.2f}) {by_model[name][head]}"
             for head, row in zip(head_names(own), own.to_dict("records"), strict=True)
         }
-        rows[name] = [told.get(head, "") for head in rows["head"]]
+        table[name] = [told.get(head, "") for head in table["head"]]
     own_names = (first, *others[:_MOST_BESIDE])
     yield TerminalTable(
         ("head", *own_names),
-        tuple(rows.itertuples(index=False, name=None)),
+        tuple(table.itertuples(index=False, name=None)),
         prose=own_names,
         caption=f"and the heads of {more} more in {ACROSS.file}"
         if (more := len(others) - _MOST_BESIDE) > 0

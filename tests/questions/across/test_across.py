@@ -30,7 +30,7 @@ from attnlab.questions.across.question import (
     NoSeeds,
     OtherShape,
 )
-from attnlab.questions.across.view import answers, contents, terminal
+from attnlab.questions.across.view import answers, contents, rows, terminal
 from attnlab.results import Result, head_names
 
 Pair = tuple[Any, Any]
@@ -318,8 +318,9 @@ def test_a_role_is_named_from_the_strength_of_an_analysis_on(found: Result) -> N
     shown = replace(found, tables={**found.tables, "across": heads})
     [table] = terminal(shown)
     assert [row[1] for row in table.rows] == ["none", "positional 0.25"] * 3
-    rows = [cells for step in contents(shown).overview.steps for _, cells in step.rows]
-    assert [cell.short for cell in itertools.chain(*rows) if cell] == ["·", "positional"] * 9
+    assert rows(shown)["role"].tolist() == ["none", "positional"] * 9
+    layers = [cells for step in contents(shown).overview.steps for _, cells in step.rows]
+    assert [cell.short for cell in itertools.chain(*layers) if cell] == ["·", "positional"] * 9
 
 
 def test_the_page_shows_a_map_per_model(found: Result, tmp_path: Path) -> None:
