@@ -158,8 +158,10 @@ def _tried(model: nn.Module, run: Callable[[], Any], mechanisms: Collection[nn.M
         for part in model.modules():
             if part in mechanisms:
                 hooks.callback(part.register_forward_hook(note_mechanism).remove)
-            # Quantized ones of other libraries are of classes of their own.
-            elif isinstance(part, nn.Linear | Conv1D) or hasattr(part, "in_features"):
+            # Quantized ones of other libraries are of classes of their own; a module around one is no reader.
+            elif isinstance(part, nn.Linear | Conv1D) or (
+                hasattr(part, "in_features") and not any(part.children())
+            ):
                 hooks.callback(part.register_forward_hook(note_linear).remove)
             elif "Norm" in type(part).__name__:
                 hooks.callback(part.register_forward_pre_hook(note_norm).remove)
@@ -168,8 +170,12 @@ def _tried(model: nn.Module, run: Callable[[], Any], mechanisms: Collection[nn.M
 
 
 def _has_matrix(linear: nn.Module) -> bool:
-    weight = getattr(linear, "weight", None)
-    return isinstance(weight, Tensor) and weight.is_floating_point() and not weight.is_meta
+    """Whether its weight alone says what it does: a quantized one, of 8 bits too, has scales beside it."""
+    return (
+        isinstance(linear, nn.Linear | Conv1D)
+        and linear.weight.dtype in TOLERANCES
+        and not linear.weight.is_meta
+    )
 
 
 def _path_of(
@@ -189,8 +195,8 @@ def _path_of(
     if not all(map(_has_matrix, readers)):
         raise _refused(
             model,
-            f"the output projection of {layer} has no matrix of floating numbers in memory, as where it is "
-            "quantized",
+            f"the output projection of {layer} is no plain linear module with its matrix in memory, as where "
+            "it is quantized",
         )
     if len(readers) != 1:
         raise _refused(

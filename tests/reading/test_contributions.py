@@ -1,6 +1,7 @@
 """Contributions: the length of each weighted value behind the output projection, of every family and site."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -283,15 +284,33 @@ class Adapted(torch.nn.Module):
         return self.base(heads) + self.up(self.down(heads))
 
 
-class Quantized(torch.nn.Module):
+class Wrapped(torch.nn.Module):
+    """As an adapter that is merged."""
+
     def __init__(self, base: torch.nn.Linear) -> None:
         super().__init__()
+        self.base, self.in_features = base, base.in_features
+
+    def forward(self, heads: Tensor) -> Tensor:
+        return self.base(heads)
+
+
+class Quantized(torch.nn.Module):
+    def __init__(self, base: torch.nn.Linear, kind: torch.dtype = torch.int8) -> None:
+        super().__init__()
         self.in_features, self.bias, self.scale = base.in_features, base.bias, 2**-9
-        whole = (base.weight / self.scale).round().to(torch.int8)
+        whole = (base.weight / self.scale).round().to(kind)
         self.weight = torch.nn.Parameter(whole, requires_grad=False)
 
     def forward(self, heads: Tensor) -> Tensor:
-        return torch.nn.functional.linear(heads, self.weight * self.scale, self.bias)
+        return torch.nn.functional.linear(heads, self.weight.float() * self.scale, self.bias)
+
+
+def of_float8(base: torch.nn.Linear) -> torch.nn.Linear:
+    """As transformers' `FP8Linear`, which is a linear module of torch."""
+    base.weight = torch.nn.Parameter(base.weight.to(torch.float8_e4m3fn), requires_grad=False)
+    base.forward = lambda heads: torch.nn.functional.linear(heads, base.weight.float(), base.bias)
+    return base
 
 
 @pytest.mark.parametrize(
@@ -300,8 +319,10 @@ class Quantized(torch.nn.Module):
         (Adapted, "in encoder.0 no linear module alone reads"),
         (Quantized, "the output projection of encoder.0 .* as where it is quantized"),
         (lambda base: Adapted(Quantized(base)), "the output projection of encoder.0 .* quantized"),
+        (partial(Quantized, kind=torch.float32), "the output projection of encoder.0 is no plain"),
+        (of_float8, "the output projection of encoder.0 .* quantized"),
     ],
-    ids=["adapter", "quantized", "adapter of a quantized one"],
+    ids=["adapter", "quantized", "adapter of a quantized one", "scaled", "float8"],
 )
 def test_a_projection_without_one_matrix_is_refused(put_in: Any, refusal: str) -> None:
     model = seeded(ALL["bert"])
@@ -309,6 +330,15 @@ def test_a_projection_without_one_matrix_is_refused(put_in: Any, refusal: str) -
     part.dense = put_in(part.dense)
     with pytest.raises(InputError, match=f"BertModel: {refusal}"):
         capture((model, TOKENIZER), SENTENCES[:2], weights="contribution")
+
+
+def test_a_module_around_the_projection_changes_nothing() -> None:
+    model = seeded(ALL["bert"])
+    expected = capture((model, TOKENIZER), SENTENCES[:2], weights="contribution").table
+    part = model.encoder.layer[0].attention.output
+    part.dense = Wrapped(part.dense)
+    found = capture((model, TOKENIZER), SENTENCES[:2], weights="contribution").table
+    assert found.equals(expected)
 
 
 @pytest.mark.parametrize("name", ["bert", "llama", "marian"])
