@@ -66,7 +66,7 @@ def _one_by_one(ask: Callable[..., Result]) -> Callable[..., Result]:
 
     @wraps(ask)
     def call(source: Source, /, *others: Any, **options: Any) -> Result:
-        listed = not others or isinstance(others[0], list)
+        listed = not others or (len(others) == 1 and isinstance(others[0], list))
         return ask(source, *(others if listed else [others]), **options)
 
     return call

@@ -217,13 +217,12 @@ class AcrossSettings(PatternTextSettings):
         """The patterns, each once."""
         return tuple(dict.fromkeys(map(pattern_of, self.patterns)))
 
-    def check_source(self, source: object) -> None:
-        """Raises InputError for a single model."""
+    def check_source(self, source: object) -> None:  # noqa: ARG002 - whatever it is
+        """Raises InputError where no other model is named."""
         if not (self.others or self.seeds or self.checkpoints):
-            told = f"{source} is" if isinstance(source, str | Path) else "This is"
             msg = (
-                f"{told} a single model; name others behind it to compare it with, or ask for those that a "
-                "run keeps of its training (checkpoints)."
+                "There is no model to compare the first one with; name others behind it, or ask for those "
+                "that a run keeps of its training (checkpoints)."
             )
             raise InputError(msg, options=["checkpoints"])
 
