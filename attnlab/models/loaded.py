@@ -160,7 +160,8 @@ def handed_in(source: Any) -> Model | str | Path:
     if isinstance(source, nn.Module):
         msg = f"{type(source).__name__} is a model without its tokenizer; {_AS_A_PAIR}."
         raise InputError(msg)
-    if are_weights(source) or (isinstance(source, Mapping) and "attentions" in source):
+    names = map(str, source) if isinstance(source, Mapping) else ()
+    if are_weights(source) or any(name.endswith("attentions") for name in names):
         msg = (
             "These are attention weights, and a model is wanted; attnlab.show(weights, tokens) shows those "
             "of a text, and analyze reads a file of them, as numpy.savez('weights.npz', *weights) writes it."
