@@ -63,6 +63,11 @@ def rows(result: Result) -> pd.DataFrame:
     )
 
 
+def legend(_: Result) -> list[str]:
+    """What `none` means in the table of heads."""
+    return [f"closest role: none below strength {NAMED_FROM}"]
+
+
 def _maps(heads: pd.DataFrame) -> Iterator[HeadMap]:
     for model, own in heads.groupby("model", sort=False):
         records = own.assign(name=head_names(own)).to_dict("records")

@@ -328,4 +328,5 @@ def test_a_role_is_named_from_the_strength_of_an_analysis_on(found: Result) -> N
 def test_the_page_shows_a_map_per_model(found: Result, tmp_path: Path) -> None:
     page = (found.save(tmp_path) / "report.html").read_text(encoding="utf-8")
     assert page.count('<div class="step">') == 3
+    assert f"closest role: none below strength {NAMED_FROM}" in page
     assert '<input type="range" id="step" min="0" max="2"' in page
