@@ -23,7 +23,7 @@ from attnlab.labels.verdict import (
 )
 
 SEPARATOR = "; "
-# Of a head that is no closer to any label than its control is.
+# The role of a head whose strength is above 0 for no label.
 NO_ROLE = "none"
 # From this strength on a head is shown with the name of its closest role.
 NAMED_FROM = 0.25

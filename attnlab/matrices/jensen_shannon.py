@@ -1,4 +1,4 @@
-"""How far heads are from each other that attend to the same keys (math.md section 1)."""
+"""Jensen-Shannon distances between heads over the same keys (math.md section 1)."""
 
 import math
 
@@ -54,7 +54,7 @@ def js_distances(
 ) -> Float[Tensor, "head other_head"]:
     """Jensen-Shannon distance of each pair of heads, from 0 to 1: the root of the mean divergence.
 
-    Source: of two distributions Endres and Schindelin 2003, IEEE Transactions on Information Theory 49 (7).
+    Source: Endres and Schindelin 2003, IEEE Transactions on Information Theory 49 (7), for two distributions.
 
     Args:
         divergences: sums over the rows, see `js_divergences`.

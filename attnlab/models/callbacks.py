@@ -219,7 +219,7 @@ def log_spaced_steps(count: int, total: int) -> list[int]:
 
 
 class KeptCheckpoints(TrainerCallback):
-    """Keeps the weights of some steps in a folder of the run each, and those at which patience ends it.
+    """Keeps the weights of chosen steps, and of the step at which patience ends the training.
 
     The steps follow from the settings alone, so that a training which goes on keeps those of a whole one.
     """
@@ -241,7 +241,7 @@ class KeptCheckpoints(TrainerCallback):
             self._keep(state, rest["model"])
 
     def on_evaluate(self, args: Any, state: TrainerState, control: Any, **rest: Any) -> None:
-        """Keeps the last ones: at the end of training the best ones have taken their place."""
+        """Keeps the last weights, which the best ones replace when training has ended."""
         if self.patience.is_over:
             self._keep(state, rest["model"])
 
