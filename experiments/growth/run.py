@@ -42,10 +42,18 @@ from experiments.shared.readme import (
 OUT = BENCHMARKS / "growth"
 SEED = 0
 TYPES = 500
-FACTORS = (1, 2, 4)
-# Smallest sizes, by question; the others are the smallest while one grows.
-TOKENS, HEADS = 32, 4
+# Steps so large that they are above what is paid once and what others on the machine disturb.
+FACTOR = 4
+STEPS = (0, 1, 2)
 SENTENCES = {"train": 4_000, "analyze": 200, "align": 400, "compare": 200}
+
+
+def first_size(question: str, grows: str) -> dict[str, int]:
+    """The smallest size from which one part grows: fewer texts where they become long, one head at first."""
+    few = SENTENCES[question] // (FACTOR if grows == "tokens" else 1)
+    return {"sentences": few, "tokens": 32, "heads": 1 if grows == "heads" else 4}
+
+
 # The highest exponents of time and of memory that the algorithms have, and why.
 MOST: dict[str, dict[str, tuple[float, float, str]]] = {
     "train": {
@@ -71,11 +79,11 @@ MOST: dict[str, dict[str, tuple[float, float, str]]] = {
 }  # fmt: skip
 # Exponents are read off three sizes of a process that others disturb.
 TOLERANCE = 0.25
-# Less growth of memory than this share is none.
+# Less growth than this share of the smallest is none.
 SAME = 0.05
 PAIRS = (100_000, 200_000, 1_000_000)
 WORK = {"links": "align --links", "encoding": "train up to its first step"}
-KEYS = ("question", "sentences", "tokens", "heads")
+KEYS = ("question", "grows", "sentences", "tokens", "heads")
 
 
 def main() -> None:
@@ -85,25 +93,31 @@ def main() -> None:
     parser.add_argument("--case", type=json.loads, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.case is not None:
-        print(json.dumps(measured(**given.case)))
+        case = {key: value for key, value in given.case.items() if key != "grows"}
+        print(json.dumps(measured(**case)))
         return
     for case in cases():
         fill("table", case)
     for count in (count for count in PAIRS if count <= given.most_pairs):
         for work in WORK:
-            fill("corpora", {"question": work, "sentences": count, "tokens": 12, "heads": 2})
+            size = {"sentences": count, "tokens": 12, "heads": 2}
+            fill("corpora", {"question": work, "grows": "sentences", **size})
     write_facts(OUT, __file__, "torch", "transformers", machine=platform.machine())
     write_readme(OUT, readme(OUT))
 
 
 def cases() -> Iterator[dict[str, Any]]:
-    """Every size of every question, each once."""
-    for question, sentences in SENTENCES.items():
-        sizes = {"sentences": sentences, "tokens": TOKENS, "heads": HEADS}
-        yield {"question": question, **sizes}
-        for axis in MOST[question]:
-            for factor in FACTORS[1:]:
-                yield {"question": question, **sizes, axis: sizes[axis] * factor}
+    """Every size of every question, the smallest first along each axis."""
+    for question, axes in MOST.items():
+        for grows in axes:
+            size = first_size(question, grows)
+            for step in STEPS:
+                yield {
+                    "question": question,
+                    "grows": grows,
+                    **size,
+                    grows: size[grows] * FACTOR**step,
+                }
 
 
 def fill(table: str, case: dict[str, Any]) -> None:
@@ -235,33 +249,30 @@ def _anonymous_bytes(process: int) -> int:
     )
 
 
-def exponent(values: list[float], *, least: float = 0.0) -> float:
-    """Of values at n, 2n and 4n, log2 of the ratio of their steps, which what is paid once does not change.
+def exponent(values: list[float]) -> float:
+    """Of values at n, 4n and 16n, log4 of the ratio of their steps, which what is paid once does not change.
 
-    0 where they grow by less than the share `least` in all, NaN where they do not grow throughout.
+    0 where they grow by less than the share `SAME` in all, NaN where they do not grow throughout.
 
-    >>> exponent([5.0, 6.0, 8.0]), exponent([1.0, 1.01, 1.0], least=0.05), exponent([5.0, 4.9, 500.0])
+    >>> exponent([5.0, 6.0, 10.0]), exponent([1.0, 1.01, 1.0]), exponent([5.0, 4.9, 500.0])
     (1.0, 0.0, nan)
     """
-    if values[-1] - values[0] < least * values[0]:
+    if values[-1] - values[0] < SAME * values[0]:
         return 0.0
     first, second = (after - before for before, after in pairwise(values))
-    return round(math.log2(second / first), 2) if first > 0 and second > 0 else math.nan
+    both_grow = first > 0 and second > 0
+    return round(math.log(second / first, FACTOR), 2) if both_grow else math.nan
 
 
 def exponents(table: pd.DataFrame) -> pd.DataFrame:
     """How each question grows along each axis, beside the most that it should."""
     rows = []
     for question, axes in MOST.items():
-        least = {"sentences": SENTENCES[question], "tokens": TOKENS, "heads": HEADS}
-        own = table[table["question"] == question]
         for axis, (time_most, memory_most, why) in axes.items():
-            others = [name for name in least if name != axis]
-            along = own[(own[others] == pd.Series(least)[others]).all(axis=1)].sort_values(axis)
-            seconds, memory = (
-                exponent(along["cpu_seconds"].tolist()),
-                exponent(along["mib"].tolist(), least=SAME),
+            along = table[(table["question"] == question) & (table["grows"] == axis)].sort_values(
+                axis
             )
+            seconds, memory = (exponent(along[name].tolist()) for name in ("cpu_seconds", "mib"))
             over = seconds > time_most + TOLERANCE or memory > memory_most + TOLERANCE
             unknown = math.isnan(seconds) or math.isnan(memory)
             rows.append(
@@ -287,7 +298,7 @@ def readme(folder: Path) -> str:
                          float(rows["mib"].iloc[-1] / rows["mib"].iloc[0]))
             for work, rows in corpora.sort_values("sentences").groupby("question", sort=False)
         },
-        tokens=TOKENS, heads=HEADS, factors=FACTORS, tolerance=TOLERANCE, same=SAME, seed=SEED,
+        tolerance=TOLERANCE, same=SAME, seed=SEED,
     )  # fmt: skip
 
 
