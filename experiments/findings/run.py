@@ -26,7 +26,7 @@ from experiments.head_roles.run import CAPTIONS, LABELS, NONE, shares_of_thresho
 from experiments.heads_over_training.readings import INDUCTION_HEAD
 from experiments.heads_over_training.run import even_weight
 from experiments.plan_ablation.run import CONTRASTS, SEARCHED, gained, gains, tested
-from experiments.queries_and_keys.run import SEEDS
+from experiments.queries_and_keys.models import BIAS
 from experiments.reproductions.run import OTHER, SAME, rows_of
 from experiments.shared.readme import RESULTS, estimate, read_table, render, row_of
 from experiments.shared.translators import bleu_range
@@ -50,7 +50,7 @@ DRAWN = {
 }
 # What is drawn for claims of models: what arms and sites are called.
 ENCODERS = {
-    GAUSSIAN: "Gaussian", BAND: "window of 5 keys", FULL: "full attention",
+    GAUSSIAN: "Gaussian", BAND: "window of 5 keys", FULL: "full attention", BIAS: "full with relative bias",
     RARE: "window and rare tokens", "none": "no attention",
 }  # fmt: skip
 SITE_NAMES = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention", ALL: "all"}
@@ -66,19 +66,12 @@ def main() -> None:
     write_text(PAGE, page(RESULTS))
 
 
-def settled(results: Path) -> bool:
-    """Whether the contrast of queries and keys has as many pairs of models as it was planned with."""
-    contrast = read_table(results / "queries_and_keys", "contrasts")
-    return bool((contrast["models"] >= SEEDS).all())
-
-
 def page(results: Path) -> str:
     """The page, from the tables of a folder of results."""
     return render(
         __file__, {"versions": {}, "date": ""}, estimate=estimate, bleus=bleu_range,
         reproduced=reproduced(results),
-        settled=settled(results),
-        trained=trained(results), static=static(results), checked=checked(results),
+        queries=queries(results), trained=trained(results), static=static(results), checked=checked(results),
         plans=plans(results), forming=forming(results), windows=windows(results),
         thesis=thesis(results), pruning=pruning(results), costs=costs(results),
         labels=labels(results), language=language_model(results), aligned=aligned(results),
@@ -88,7 +81,7 @@ def page(results: Path) -> str:
 
 def figures(results: Path) -> dict[str, Figure]:
     """The figures of the claims, by name."""
-    models = read_table(results / "trained_mechanisms_long", "table").replace({"arm": ENCODERS})
+    models = read_table(results / "queries_and_keys", "table").replace({"arm": ENCODERS})
     plans = read_table(results / "plan_ablation", "over_models")
     training = results / "heads_over_training"
     heads = read_table(training, "heads")
@@ -111,6 +104,18 @@ def of_groups(table: pd.DataFrame, group: str, measure: str, label: str) -> Figu
     means = found.set_index(group)[[measure, f"{measure}_low", f"{measure}_high"]]
     points = {name: table.loc[table[group] == name, measure].tolist() for name in means.index}
     return draw_models(points, means.set_axis(["mean", "low", "high"], axis=1), label)
+
+
+def queries(results: Path) -> Row:
+    """What Gaussian weights change against full attention with a relative bias."""
+    folder = results / "queries_and_keys"
+    found = read_table(folder, "contrasts").set_index("contrast")
+    loss = found.loc["loss", ["difference", "difference_low", "difference_high"]].map(percent)
+    table = read_table(folder, "table")
+    return {
+        "bleu": row_of(found.reset_index(), contrast="bleu"), "perplexity": loss.to_dict(),
+        "of_bias": table.loc[table["arm"] == BIAS, "bleu"],
+    }  # fmt: skip
 
 
 def trained(results: Path) -> Row:

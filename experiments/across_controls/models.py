@@ -1,0 +1,153 @@
+"""Models of which is known what `attnlab across` must find: of repeated words, and fine-tuned ones."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+from transformers import (
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+    BatchEncoding,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from attnlab.core import read_pretrained
+from attnlab.labels import GoldSentence
+from attnlab.models import RunSettings, settings_from
+from experiments.heads_of_minilm.run import minilm_folder
+
+TEXTS, TYPES, LONGEST = 12_000, 64, 40
+# Periods of the repetitions: many, so that no fixed offset finds the token after the same one.
+PERIODS = (5, 15)
+CHECKPOINTS = 16
+EPOCHS, BATCH, RATE = 2, 16, 5e-5
+IGNORED = -100
+
+
+def write_repeated_words(path: Path, seed: int = 0) -> Path:
+    """Texts of random words, all different, that are read twice or up to three times."""
+    generator = random.Random(seed)
+    words = [f"w{number}" for number in range(TYPES)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as file:
+        for _ in range(TEXTS):
+            period = generator.randint(*PERIODS)
+            length = generator.randint(2 * period, min(3 * period, LONGEST))
+            file.write(" ".join((generator.sample(words, period) * 3)[:length]) + "\n")
+    return path
+
+
+def induction_settings(texts: Path, layers: int, seed: int) -> RunSettings:
+    """A language model of a few layers that reads these texts."""
+    return settings_from(
+        {
+            "corpus": {"name": str(texts)},
+            "tokenizer": {"kind": "word"},
+            "model": {
+                "task": "language-model", "decoder_layers": layers, "dim": 64, "heads": 4,
+                "feed_forward": 128, "norm": "pre", "dropout": 0.0,
+            },
+            "optimizer": {
+                "epochs": 30, "batch_tokens": 2048, "learning_rate": 3e-3, "warmup": 100,
+                "schedule": "linear", "keep_checkpoints": CHECKPOINTS, "seed": seed,
+            },
+        }
+    )  # fmt: skip
+
+
+def tagger(folder: Path, sentences: Sequence[GoldSentence], seed: int) -> Path:
+    """The folder of MiniLM, fine-tuned to tell the parts of speech of words; made where it is not there."""
+    if not (folder / "config.json").exists():
+        tags = sorted({tag for one in sentences for tag in one.tags})
+        names = {
+            "id2label": dict(enumerate(tags)),
+            "label2id": {tag: n for n, tag in enumerate(tags)},
+        }
+        tokenizer = read_pretrained(AutoTokenizer, minilm_folder())
+        with torch.random.fork_rng([]):
+            torch.manual_seed(seed)
+            model = read_pretrained(AutoModelForTokenClassification, minilm_folder(), **names)
+            fine_tune(model, tokenizer, sentences)
+        tokenizer.save_pretrained(folder)
+        model.save_pretrained(folder)
+    return folder
+
+
+def fine_tune(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[GoldSentence]
+) -> None:
+    """Adjusts all weights to the tags of these sentences, with order and dropout from the current seed."""
+    rate = torch.optim.AdamW(model.parameters(), lr=RATE)
+    batches = DataLoader(
+        list(sentences), BATCH, shuffle=True, collate_fn=lambda batch: encoded(batch, model, tokenizer)
+    )  # fmt: skip
+    model.train()
+    for _ in range(EPOCHS):
+        for batch in batches:
+            model(**batch).loss.backward()
+            rate.step()
+            rate.zero_grad()
+    model.eval()
+
+
+def encoded(
+    sentences: Sequence[GoldSentence], model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> BatchEncoding:
+    """A batch with the tag of each word at its first piece."""
+    batch = tokenizer(
+        [one.text for one in sentences], padding=True, return_offsets_mapping=True, return_tensors="pt"
+    )  # fmt: skip
+    offsets = batch.pop("offset_mapping")
+    batch["labels"] = torch.stack(
+        [tags_of(one, pieces, model) for one, pieces in zip(sentences, offsets, strict=True)]
+    )
+    return batch
+
+
+def tags_of(sentence: GoldSentence, pieces: Tensor, model: PreTrainedModel) -> Tensor:
+    """Of each piece the number of the tag of the word that begins with it."""
+    numbers = model.config.label2id
+    words = zip(sentence.spans, sentence.tags, strict=True)
+    begins = {span.start: numbers.get(tag, IGNORED) for span, tag in words}
+    return torch.tensor(
+        [begins.get(start, IGNORED) if end > start else IGNORED for start, end in pieces.tolist()]
+    )
+
+
+@torch.no_grad()
+def accuracy(folder: Path, sentences: Sequence[GoldSentence]) -> float:
+    """The share of words whose tag a tagger finds."""
+    tokenizer = read_pretrained(AutoTokenizer, folder)
+    model = read_pretrained(AutoModelForTokenClassification, folder).eval()
+    right, words = 0, 0
+    for first in range(0, len(sentences), BATCH):
+        batch = encoded(sentences[first : first + BATCH], model, tokenizer)
+        labels = batch.pop("labels")
+        counted = labels != IGNORED
+        right += int((model(**batch).logits.argmax(-1) == labels)[counted].sum())
+        words += int(counted.sum())
+    return right / words
+
+
+def with_heads_turned(source: Path, folder: Path) -> Path:
+    """A copy of a tagger whose head h of each layer is the next one's, which changes no output."""
+    model = read_pretrained(AutoModelForTokenClassification, source)
+    heads = model.config.num_attention_heads
+    with torch.no_grad():
+        for layer in model.base_model.encoder.layer:
+            attention = layer.attention
+            for part in (attention.self.query, attention.self.key, attention.self.value):
+                part.weight.copy_(_turned(part.weight, heads))
+                part.bias.copy_(_turned(part.bias, heads))
+            attention.output.dense.weight.copy_(_turned(attention.output.dense.weight.T, heads).T)
+    read_pretrained(AutoTokenizer, source).save_pretrained(folder)
+    model.save_pretrained(folder)
+    return folder
+
+
+def _turned(rows: Tensor, heads: int) -> Tensor:
+    return rows.unflatten(0, (heads, -1)).roll(-1, 0).flatten(0, 1)
