@@ -309,7 +309,7 @@ def aligned(results: Path) -> Row:
     model = row_of(models, **{name: heads[name] for name in ("text", "layers", "seed")})
     ends = ("aer", "aer_low", "aer_high")
     return {
-        "heads": {name: 100 * heads[name] for name in ends}, "statistical": 100 * both["statistical"]["aer"],
+        "heads": {name: 100 * heads[name] for name in ends},
         "spanish": [100 * one for one in spanish["aer"]], "bleu": model["validation_bleu"],
         "aligners": most_text(results / "aligners"),
     }  # fmt: skip
