@@ -23,7 +23,10 @@ from attnlab.matrices import FAMILIES
 from attnlab.reading import ALL, CONTENT, View
 
 # How the views of `attnlab.reading.weights` are called on pages and terminals.
-VIEW_NAMES: dict[View, str] = {ALL: "all keys", CONTENT: "special tokens left out as keys"}
+VIEW_NAMES: dict[View, str] = {
+    ALL: "special tokens included",
+    CONTENT: "special tokens left out as keys",
+}
 # What stands above the matrices of a site.
 SITE_NAMES: dict[Site, str] = {
     "encoder": "encoder self-attention (queries and keys from the source)",

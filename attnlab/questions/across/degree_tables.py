@@ -37,8 +37,9 @@ def differences(
     table = both[~of_seeds]
     if seeds:
         changes = both[of_seeds].assign(seed_change=both["degree_change"].abs())
-        most = changes.groupby(_ONE, as_index=False)["seed_change"].max()
-        table = table.merge(most, on=_ONE, how="left")
+        # Of all heads: with few seeds each head alone would be beyond its own by chance.
+        most = changes.groupby(["site", "what"], as_index=False)["seed_change"].max()
+        table = table.merge(most, on=["site", "what"], how="left")
         known = table[["degree_change", "seed_change"]].notna().all(axis="columns")
         beyond = (table["degree_change"].abs() > table["seed_change"]).astype("boolean")
         table = table.assign(beyond_seeds=beyond.where(known))

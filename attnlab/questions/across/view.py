@@ -103,8 +103,9 @@ def _compared(result: Result) -> Iterator[str]:
     known = result.differences.get("beyond_seeds", pd.Series(dtype=bool)).dropna()
     if len(known):
         yield (
-            f"{known.sum()} of {len(known)} degrees differ by more than between seeds; by chance it would be "
-            f"at most about {len(known) / (len(seeds) + 1):.0f}, with {counted(len(seeds), 'further seed')}."
+            f"{known.sum()} of {len(known)} degrees differ by more than any head of the site does between "
+            f"seeds; of a label at a site any would by chance in at most 1 of {len(seeds) + 1} cases, with "
+            f"{counted(len(seeds), 'further seed')}."
         )
 
 

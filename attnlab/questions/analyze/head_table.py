@@ -38,7 +38,7 @@ _LEGEND = (
         (
             "role_figure",
             "closest role",
-            f"none below strength {NAMED_FROM} (0 at its control, 1 at its threshold)",
+            f"from strength {NAMED_FROM}; 0 at its control, 1 at its threshold",
         ),
     ),
     (

@@ -40,7 +40,7 @@ _DETAILED = ("positional", "syntactic", SINK_LABEL.name)
 ROLE_STYLES = {
     FILLED: f"{MARK} confirmed against controls",
     DASHED: f"{MARK_WITHOUT_CONTROLS} confirmed, without a control",
-    FRAMED: "confirmed, and not against controls",
+    FRAMED: "above its threshold, not above a control",
     PARTIAL: "not confirmed; the bar is the strength",
 }
 SHAPE_STYLES = {

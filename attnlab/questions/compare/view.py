@@ -70,6 +70,8 @@ _LEARNED = {
 }
 # Inches: of names, between panels, above all, around a panel; and how many stand side by side in a paper.
 _LEFT, _GAP, _TOP, _AROUND, _PER_ROW = 1.9, 0.25, 0.75, 0.85, 2
+# Share of the width of a panel that the figure of the best mechanism takes beside its interval.
+_FIGURE = 0.16
 
 
 def contents(result: Result) -> Contents:
@@ -85,7 +87,7 @@ def contents(result: Result) -> Contents:
     names = [name for name in replaced if "," not in name or name == first]
     for name in sorted(names, key=lambda name: name != first):
         where = _HEADS.get(name, f"All heads of the {_listed(name)}")
-        text = f"{where} replaced, what costs least on top, each with its 95 % interval."
+        text = f"{where} replaced, the least loss on top, each with its 95 % interval."
         against = result.details.get("against")
         figure = draw_comparison(summary, name, against=against, width=WIDE)
         file = name.replace(", ", "_")
@@ -212,8 +214,8 @@ def answer_of(rows: pd.DataFrame, against: str | None = None) -> list[str]:
         said = f"is nearest to full attention: output error {figure}"
         said = said if several else f"has an output error of {figure}"
     else:
-        said = f"costs least loss: {figure}" if several else f"changes the loss by {figure}"
-        said += " a token"
+        said = f"has the least loss: {figure}" if several else f"changes the loss by {figure}"
+        said += " nats per token"
     name = " in ".join(filter(None, (row["mechanism"], _alone(row, _whole(rows)))))
     lead = f"At {counted(int(row['budget']), 'key')} per row{tuned}, {name} {said}."
     details = (
@@ -538,11 +540,15 @@ def _mark_best(axes: Axes, case: _Case, estimate: Estimate) -> None:
     )
     low, high = (value if pd.isna(end) else end for end in estimate.ends(best))
     across = axes.transScale + axes.transLimits
-    left = across.transform((low, 0))[0] > 1 - across.transform((high, 0))[0]
+    room_left, room_right = across.transform((low, 0))[0], 1 - across.transform((high, 0))[0]
+    beside = {"textcoords": "offset points", "color": colour, "fontsize": 8, "fontweight": "bold"}
+    if max(room_left, room_right) < _FIGURE:
+        axes.annotate(f"{value:.2f}", (value, y), xytext=(0, 5), ha="center", **beside)
+        return
+    left = room_left > room_right
     axes.annotate(
         f"{value:.2f}", (low if left else high, y), xytext=(-7 if left else 7, 0),
-        textcoords="offset points", color=colour, ha="right" if left else "left", va="center",
-        fontsize=8, fontweight="bold",
+        ha="right" if left else "left", va="center", **beside,
     )  # fmt: skip
 
 

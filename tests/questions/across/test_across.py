@@ -229,18 +229,20 @@ def test_a_planted_change_is_beyond_seeds(bert: Pair) -> None:
     assert "with 1 further seed." in answers(result)[-1]
 
 
-def test_the_largest_change_over_seeds_counts() -> None:
+def test_the_largest_change_of_any_head_over_seeds_counts() -> None:
     degrees = pd.DataFrame(
-        [("a", 0.5), ("b", 0.8), ("one", 0.6), ("two", 0.3)], columns=["model", "degree"]
-    ).assign(site="encoder", layer=0, head=0, what="sink")
-    matching = degrees.assign(matched="encoder.0.0")[degrees["model"] != "a"]
-    matching = matching.drop(columns=["degree", "what"])
-    row = differences(degrees, matching, "a", ["one", "two"]).iloc[0]
-    assert (row["model"], row["seed_change"], row["beyond_seeds"]) == (
-        "b",
-        pytest.approx(0.2),
-        True,
-    )
+        [
+            ("a", 0, 0.5), ("b", 0, 0.8), ("one", 0, 0.6), ("two", 0, 0.3),
+            ("a", 1, 0.5), ("b", 1, 0.4), ("one", 1, 0.5), ("two", 1, 0.5),
+        ],
+        columns=["model", "head", "degree"],
+    ).assign(site="encoder", layer=0, what="sink")  # fmt: skip
+    matching = degrees.assign(matched="encoder.0." + degrees["head"].astype(str))
+    matching = matching[degrees["model"] != "a"].drop(columns=["degree", "what"])
+    found = differences(degrees, matching, "a", ["one", "two"]).set_index("head")
+    assert set(found["model"]) == {"b"}
+    assert found["seed_change"].tolist() == pytest.approx([0.2, 0.2])
+    assert found["beyond_seeds"].tolist() == [True, False]
 
 
 def test_formation_is_halfway_between_start_and_end() -> None:

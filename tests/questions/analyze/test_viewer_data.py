@@ -270,8 +270,8 @@ def test_where_most_heads_are_sinks_the_map_without_special_tokens_comes_first(
         function=analysis.labels["function"].mask(all_keys, "sink"), status="confirmed"
     )
     for result, first in (
-        (analysis, "all keys"),
-        (remade(analysis, labels=sinks), "special tokens"),
+        (analysis, "special tokens included"),
+        (remade(analysis, labels=sinks), "special tokens left out"),
     ):
         overview = overview_of(result)
         assert f", {first}" in overview.maps[0].caption

@@ -335,18 +335,18 @@ def test_the_answer_names_the_cheapest_that_can_be_used_everywhere() -> None:
         mechanism("wide.json", "", 0.01, visible_keys=6.0),
     ]  # fmt: skip
     assert answer_of(pd.DataFrame(rows)) == [
-        "At 5 keys per row, band costs least loss: +0.4 [0.0, +1.0] a token.",
+        "At 5 keys per row, band has the least loss: +0.4 [0.0, +1.0] nats per token.",
         (
             "It replaces 8 heads, the best of 2 mechanisms that can be used. "
             "Next is linear (+0.5 [0.0, +1.0]), a difference that is not tested here."
         ),
     ]
     fitting = mechanism("mine.json", "", 0.01)
-    assert "mine.json costs least loss" in answer_of(pd.DataFrame([*rows, fitting]))[0]
-    assert answer_of(pd.DataFrame([mechanism("band", "calibrated", 0.4, steps=1)])) == [
-        "At 5 keys per row and 1 batch of fine-tuning, band changes the loss by +0.4 [0.0, +1.0] a token.",
-        "It replaces 8 heads.",
-    ]
+    assert "mine.json has the least loss" in answer_of(pd.DataFrame([*rows, fitting]))[0]
+    lead, replaced = answer_of(pd.DataFrame([mechanism("band", "calibrated", 0.4, steps=1)]))
+    changed = "band changes the loss by +0.4 [0.0, +1.0] nats per token."
+    assert lead == f"At 5 keys per row and 1 batch of fine-tuning, {changed}"
+    assert replaced == "It replaces 8 heads."
     assert answer_of(pd.DataFrame(rows[:2])) == []
 
 
@@ -367,7 +367,7 @@ def test_a_plan_may_see_as_many_keys_as_a_mechanism_that_was_set_for_the_budget(
         "bigbird (more keys), cross alone", "top-k (oracle)",
     ]  # fmt: skip
     answer, details = table.answers
-    assert answer.startswith("At 5 keys per row, as.json costs least loss: +0.2")
+    assert answer.startswith("At 5 keys per row, as.json has the least loss: +0.2")
     assert details.startswith(
         "It replaces 8 heads, the best of 2 mechanisms that can be used, with 5.75 keys per row on these "
         "sentences. Next is band (+0.4"
@@ -396,7 +396,7 @@ def test_what_is_at_fewer_sites_says_so_and_is_held_against_its_like() -> None:
     full = mechanism("full", "", 0.0, heads=0, budget=None)
     everywhere = [mechanism("band", "calibrated", 0.4), mechanism("linear", "calibrated", 0.5)]
     for rows, named, said in (
-        ([full, *fewer, *everywhere], ["band", "linear"], "band costs least loss"),
+        ([full, *fewer, *everywhere], ["band", "linear"], "band has the least loss"),
         ([full, *fewer], [], "linformer in encoder and cross alone changes the loss by"),
     ):
         table = pd.DataFrame(rows).astype({"budget": "Int64"}).assign(
@@ -425,12 +425,12 @@ def test_what_attends_like_the_best_is_named_beside_it_and_is_no_second() -> Non
         mechanism("strided", "calibrated", 0.5),
     ]  # fmt: skip
     answer, said = answer_of(pd.DataFrame(rows))
-    assert answer.startswith("At 5 keys per row, longformer costs least loss")
+    assert answer.startswith("At 5 keys per row, longformer has the least loss")
     assert "the best of 3 mechanisms that can be used. band attends alike. Next is linear" in said
     gain = {"loss_gain": 0.3, "loss_gain_low": 0.1, "loss_gain_high": 0.5}
     held = pd.DataFrame([*rows[:3], *({**row, **gain} for row in rows[3:])])
     answer, said = answer_of(held, "band")
-    assert answer.startswith("At 5 keys per row, band costs")
+    assert answer.startswith("At 5 keys per row, band has the least loss")
     assert "longformer attends alike. Next is linear, a loss that is higher by +0.3000" in said
     # Of a second, too, the name that others are held against stands.
     turned = pd.DataFrame([*({**row, "loss_gain": -0.3} for row in rows[:3]), *rows[3:]])
@@ -546,7 +546,7 @@ def test_a_plan_is_told_from_the_next_by_its_gain_and_one_with_more_keys_is_mark
     labels = [row[0] for row in table.rows]
     assert labels == ["full", "wide.json (more keys)", "mine.json", "band"]
     answer, said = table.answers
-    assert answer.endswith(" +0.1 [0.0, +1.0] a token.")
+    assert answer.endswith(" +0.1 [0.0, +1.0] nats per token.")
     assert " BLEU changes by -2.0 [-3.0, -1.0] of 72.3. " in said
     assert said.endswith(
         f" Next is band, a loss that is higher by +0.3000 [{low:+.4f}, +0.5000]{doubt}"
@@ -567,7 +567,7 @@ def test_a_plan_is_told_from_the_next_by_its_gain_and_one_with_more_keys_is_mark
         "compare", "", {"summary": pd.DataFrame([*rows, unknown])}, {}, (), {"against": "mine.json"}
     ).terminal()
     assert "linear.json (keys not counted)" in [row[0] for row in table.rows]
-    assert "mine.json costs least loss" in table.answers[0]
+    assert "mine.json has the least loss" in table.answers[0]
     (alone,) = Result("compare", "", result.tables, {}, (), {"against": None}).terminal()
     assert "not tested here" in alone.answers[1]
 
