@@ -1,7 +1,8 @@
 """Models of which is known what `attnlab across` must find: of repeated words, and fine-tuned ones."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -16,29 +17,47 @@ from transformers import (
 )
 
 from attnlab.core import read_pretrained
-from attnlab.labels import GoldSentence
+from attnlab.labels import GoldSentence, PatternText
 from attnlab.models import RunSettings, settings_from
 from experiments.heads_of_minilm.run import minilm_folder
 
-TEXTS, TYPES, LONGEST = 12_000, 64, 40
-# Periods of the repetitions: many, so that no fixed offset finds the token after the same one.
-PERIODS = (5, 15)
+TEXTS, TYPES = 20_000, 48
+# Words of a passage that comes three times, and most of the words before each time.
+PASSAGE, APART, TIMES = (3, 6), 4, 3
 CHECKPOINTS = 16
 EPOCHS, BATCH, RATE = 2, 16, 5e-5
 IGNORED = -100
 
 
 def write_repeated_words(path: Path, seed: int = 0) -> Path:
-    """Texts of random words, all different, that are read twice or up to three times."""
+    """Texts of different random words but for a passage that comes three times, at unequal distances."""
     generator = random.Random(seed)
-    words = [f"w{number}" for number in range(TYPES)]
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
         for _ in range(TEXTS):
-            period = generator.randint(*PERIODS)
-            length = generator.randint(2 * period, min(3 * period, LONGEST))
-            file.write(" ".join((generator.sample(words, period) * 3)[:length]) + "\n")
+            length = generator.randint(*PASSAGE)
+            apart = [generator.randint(0, APART) for _ in range(TIMES)]
+            words = iter(generator.sample(range(TYPES), length + sum(apart)))
+            passage = list(islice(words, length))
+            text = [word for count in apart for word in (*islice(words, count), *passage)]
+            file.write(" ".join(f"w{word}" for word in text) + "\n")
     return path
+
+
+def behind_same_token(count: int) -> Callable[[PatternText], Tensor]:
+    """The pattern of the keys so many places behind an earlier occurrence of the query's token."""
+
+    def behind(text: PatternText) -> Tensor:
+        keys, queries = text.keys, text.queries
+        return torch.tensor(
+            [
+                [count <= j <= i and keys[j - count] == token for j in range(len(keys))]
+                for i, token in enumerate(queries)
+            ]
+        )
+
+    behind.__name__ = f"{count} after same token"
+    return behind
 
 
 def induction_settings(texts: Path, layers: int, seed: int) -> RunSettings:
@@ -52,7 +71,7 @@ def induction_settings(texts: Path, layers: int, seed: int) -> RunSettings:
                 "feed_forward": 128, "norm": "pre", "dropout": 0.0,
             },
             "optimizer": {
-                "epochs": 30, "batch_tokens": 2048, "learning_rate": 3e-3, "warmup": 100,
+                "epochs": 20, "batch_tokens": 2048, "learning_rate": 3e-3, "warmup": 100,
                 "schedule": "linear", "keep_checkpoints": CHECKPOINTS, "seed": seed,
             },
         }
@@ -134,19 +153,24 @@ def accuracy(folder: Path, sentences: Sequence[GoldSentence]) -> float:
 
 
 def with_heads_turned(source: Path, folder: Path) -> Path:
-    """A copy of a tagger whose head h of each layer is the next one's, which changes no output."""
+    """A copy of a tagger with its heads turned."""
     model = read_pretrained(AutoModelForTokenClassification, source)
-    heads = model.config.num_attention_heads
-    with torch.no_grad():
-        for layer in model.base_model.encoder.layer:
-            attention = layer.attention
-            for part in (attention.self.query, attention.self.key, attention.self.value):
-                part.weight.copy_(_turned(part.weight, heads))
-                part.bias.copy_(_turned(part.bias, heads))
-            attention.output.dense.weight.copy_(_turned(attention.output.dense.weight.T, heads).T)
+    turn_heads(model)
     read_pretrained(AutoTokenizer, source).save_pretrained(folder)
     model.save_pretrained(folder)
     return folder
+
+
+@torch.no_grad()
+def turn_heads(model: PreTrainedModel) -> None:
+    """Puts each head of a BERT at the number below, the first at the last, which changes no output."""
+    heads = model.config.num_attention_heads
+    for layer in model.base_model.encoder.layer:
+        attention = layer.attention
+        for part in (attention.self.query, attention.self.key, attention.self.value):
+            part.weight.copy_(_turned(part.weight, heads))
+            part.bias.copy_(_turned(part.bias, heads))
+        attention.output.dense.weight.copy_(_turned(attention.output.dense.weight.T, heads).T)
 
 
 def _turned(rows: Tensor, heads: int) -> Tensor:

@@ -18,6 +18,7 @@ from attnlab.questions.across.comparing import across
 from attnlab.results import Result
 from experiments.across_controls.models import (
     accuracy,
+    behind_same_token,
     induction_settings,
     tagger,
     with_heads_turned,
@@ -36,8 +37,10 @@ from experiments.shared.readme import (
 from experiments.shared.runs import kept_run
 
 OUT = RESULTS / "across_controls"
-LAYERS, SEEDS, SENTENCES = (2, 1), (0, 1), 200
-INDUCTION, PREVIOUS = "after same token", "offset -1"
+LAYERS, SEEDS, TAGGERS, SENTENCES = (2, 1), (0, 1, 2), (0, 1), 200
+# Where a head may look for what came after the same token: at it, or at what a head before has put together.
+INDUCTION = "after same token"
+BEHIND = (2, 3, 4)
 FORMED = [
     "layers", "seed", "perplexity", "what", "first_degree", "last_degree", "untrained_high",
     "half_step",
@@ -58,7 +61,7 @@ def main() -> None:
         write_table(OUT / "formation.csv", pd.concat(formed).round(3))
         words = load_treebank(chosen.data / "ud" / "en_ewt-dev.conllu.gz")
         held_out = chosen.data / "pud" / "en.conllu.gz"
-        first, second = (tagger(chosen.runs / f"tagger-{seed}", words, seed) for seed in SEEDS)
+        first, second = (tagger(chosen.runs / f"tagger-{seed}", words, seed) for seed in TAGGERS)
         turned = with_heads_turned(first, chosen.runs / TURNED)
         tagged = [accuracy(one, load_treebank(held_out)) for one in (first, second)]
         found = across(
@@ -77,11 +80,12 @@ def formation(texts: Path, layers: int, seed: int, runs: Path) -> pd.DataFrame:
     """When the strongest head of a language model attends to each pattern, and how well it predicts."""
     name, settings = f"repeated-{layers}-seed-{seed}", induction_settings(texts, layers, seed)
     run = kept_run(name, settings, runs)
-    found = across(run, checkpoints=True, patterns=[INDUCTION, PREVIOUS], sentences=SENTENCES)
+    patterns = [INDUCTION, *map(behind_same_token, BEHIND)]
+    found = across(run, checkpoints=True, patterns=patterns, sentences=SENTENCES)
     rows = found.tables["formation"]
-    perplexity = min(one["perplexity"] for one in run.metrics() if "perplexity" in one)
+    perplexity = min(one["validation_perplexity"] for one in run.metrics())
     facts = {"layers": layers, "seed": seed, "perplexity": perplexity}
-    return rows[rows["what"].isin([INDUCTION, PREVIOUS])].assign(**facts)[FORMED]
+    return rows[rows["what"].str.endswith(INDUCTION)].assign(**facts)[FORMED]
 
 
 def named(found: Result, table: str) -> pd.DataFrame:
@@ -90,7 +94,7 @@ def named(found: Result, table: str) -> pd.DataFrame:
 
 
 def by_label(differences: pd.DataFrame) -> pd.DataFrame:
-    """Of each model and label in how many heads it differs from the first by more than another seed does."""
+    """Of each model and label in how many heads it differs from the first by more than between seeds."""
     groups = differences.assign(size=differences["degree_change"].abs()).groupby(["model", "what"])
     return groups.agg(
         heads=("beyond_seeds", "size"), beyond_seeds=("beyond_seeds", "sum"),
@@ -103,10 +107,10 @@ def readme(folder: Path) -> str:
     formed, heads = read_table(folder, "formation"), read_table(folder, "matching")
     own = heads["layer"].astype(str) + "." + heads["head"].astype(str)
     models = heads.assign(size=heads["matched_distance"]).groupby("model", sort=False)
-    induction = formed[formed["what"] == INDUCTION].groupby("layers")["last_degree"]
+    best = formed.groupby(["layers", "seed"])["last_degree"].max().groupby("layers")
     return render(
         __file__, read_facts(folder), formation=markdown(formed), own=own,
-        least=induction.min(), most=induction.max(),
+        least=best.min(), most=best.max(),
         moved=models["moved"].sum(), distance=models["size"].mean(), heads=models.size(),
         differences=markdown(read_table(folder, "differences")),
     )  # fmt: skip

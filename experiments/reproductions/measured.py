@@ -210,7 +210,7 @@ def encoder_arm(results: Path, arm: str) -> Measured:
             table = read_table(results / name, "table")
             table = table[table["layers"] == 1] if "layers" in table else table
             # One model has no interval.
-            if (table["arm"] == arm).sum() > 1:
+            if all((table["arm"] == needed).sum() > 1 for needed in (arm, "none", FULL)):
                 return trained(table, name, arm, without="none")
     msg = (
         f"No result has models of the arm {arm!r}; train them with experiments/trained_mechanisms."
@@ -350,6 +350,19 @@ def language_model_growth(results: Path) -> Measured:
     return _language_model(folder, over(own["end"] - own["untrained"]), "+.2f", "of strength")
 
 
+def continued_passages(results: Path) -> Measured:
+    """Hits of the best head that continues a passage in models of two layers minus those of one layer."""
+    folder = results / "across_controls"
+    table = read_table(folder, "formation")
+    best = table.groupby(["seed", "layers"])["last_degree"].max().unstack("layers")
+    perplexity = table.groupby("layers")["perplexity"].mean()
+    models = f"{len(best)} pairs of models, perplexity {perplexity[2]:.1f} and {perplexity[1]:.1f}"
+    made = f"python experiments/across_controls/run.py {DATA}"
+    return Measured(
+        over(100 * (best[2] - best[1])), "+.0f", "points of hits", models, folder.name, made
+    )
+
+
 def _language_model(folder: Path, figure: Interval, form: str, unit: str) -> Measured:
     losses = read_table(folder, "quality").groupby("seed")["loss"].last()
     models = f"{len(losses)} models, test loss {losses.min():.2f} to {losses.max():.2f}"
@@ -395,4 +408,5 @@ MEASURES: Mapping[str, Callable[[Path], Measured]] = {
     "gu growth": language_model_growth,
     "gu share": sink_share,
     "kobayashi special": contributions_of_special,
+    "olsson layers": continued_passages,
 }

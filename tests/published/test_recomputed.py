@@ -349,7 +349,7 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
 @recomputes(
     "head_costs", "head_roles", "static_heads", "heads_over_training", "models", "plan_ablation",
     "trained_mechanisms", "capture_length_gpu", "scaling_gpu", "busy_machine",
-    "planted_claims", "peers", "queries_and_keys", "contributions",
+    "planted_claims", "peers", "queries_and_keys", "contributions", "across_controls",
 )  # fmt: skip
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
     assert script(folder.name).readme(folder) == (folder / "README.md").read_text("utf-8")
