@@ -4,10 +4,11 @@ import random
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 from transformers import (
     AutoModelForTokenClassification,
     AutoTokenizer,
@@ -101,8 +102,9 @@ def fine_tune(
 ) -> None:
     """Adjusts all weights to the tags of these sentences, with order and dropout from the current seed."""
     rate = torch.optim.AdamW(model.parameters(), lr=RATE)
-    batches = DataLoader(
-        list(sentences), BATCH, shuffle=True, collate_fn=lambda batch: encoded(batch, model, tokenizer)
+    batches: DataLoader[Any] = DataLoader(
+        cast("Dataset[Any]", list(sentences)), BATCH, shuffle=True,
+        collate_fn=lambda batch: encoded(batch, model, tokenizer),
     )  # fmt: skip
     model.train()
     for _ in range(EPOCHS):

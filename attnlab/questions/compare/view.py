@@ -462,7 +462,11 @@ def draw_comparison(
                     _mark_best(axes, case, estimate)
             top += lines * (case.height + _AROUND)
         figure.legend(
-            handles=list(_handles(cases)), loc="upper right", ncols=6, frameon=False, fontsize=8
+            handles=list(_handles(cases)),
+            loc="upper right",
+            ncols=6 if width > PAGE else 3,
+            frameon=False,
+            fontsize=8,
         )
     return figure
 
@@ -541,14 +545,12 @@ def _mark_best(axes: Axes, case: _Case, estimate: Estimate) -> None:
     low, high = (value if pd.isna(end) else end for end in estimate.ends(best))
     across = axes.transScale + axes.transLimits
     room_left, room_right = across.transform((low, 0))[0], 1 - across.transform((high, 0))[0]
-    beside = {"textcoords": "offset points", "color": colour, "fontsize": 8, "fontweight": "bold"}
+    at, offset, side = (low, (-7, 0), "right") if room_left > room_right else (high, (7, 0), "left")
     if max(room_left, room_right) < _FIGURE:
-        axes.annotate(f"{value:.2f}", (value, y), xytext=(0, 5), ha="center", **beside)
-        return
-    left = room_left > room_right
+        at, offset, side = value, (6, 1), "left"
     axes.annotate(
-        f"{value:.2f}", (low if left else high, y), xytext=(-7 if left else 7, 0),
-        ha="right" if left else "left", va="center", **beside,
+        f"{value:.2f}", (at, y), xytext=offset, textcoords="offset points", color=colour, ha=side,
+        va="bottom" if at == value else "center", fontsize=8, fontweight="bold",
     )  # fmt: skip
 
 

@@ -216,3 +216,22 @@ def test_a_figure_is_as_dense_after_it_was_drawn_for_a_page() -> None:
     before = figure.dpi
     svg(figure, "name")
     assert figure.dpi == before
+
+
+def test_the_figure_of_the_best_stays_in_its_panel_and_the_legend_in_the_figure(
+    summary: pd.DataFrame,
+) -> None:
+    best = summary["mechanism"] == "sigma salience"
+    wide = summary.assign(
+        output_error_low=summary["output_error_low"].mask(best, 0.01),
+        output_error_high=summary["output_error_high"].mask(best, 1.49),
+    )
+    figure = draw_comparison(wide, "encoder")
+    FigureCanvasAgg(figure).draw()
+    axes = figure.axes[0]
+    (said,) = (text for text in axes.texts if text.get_text() == "0.40")
+    ends = axes.get_window_extent().extents
+    inside = said.get_window_extent().extents
+    assert ends[0] < inside[0] < inside[2] < ends[2]
+    (legend,) = figure.legends
+    assert legend.get_window_extent().x0 >= 0
