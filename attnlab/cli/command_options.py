@@ -270,7 +270,7 @@ def check_corpus(name: str | None) -> None:
         raise InputError(msg)
 
 
-def check_texts_exist(settings: Settings) -> None:
+def check_named_files(settings: Settings) -> None:
     """Raises InputError where settings name models, sentences, trees, plans or a corpus that are missing."""
     for field in option_fields(type(settings)):
         value = getattr(settings, field.name)

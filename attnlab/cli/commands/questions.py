@@ -9,9 +9,9 @@ import typer
 from attnlab.cli.command_options import (
     OVERWRITE,
     check_matrix_file_exists,
+    check_named_files,
     check_overwrite,
     check_source_exists,
-    check_texts_exist,
     chosen,
     with_options,
 )
@@ -107,7 +107,7 @@ def _check_beforehand(
 
         check_writes(question, source, settings, overwrite=overwrite, out=out)
     settings.check_source(source)
-    check_texts_exist(settings)
+    check_named_files(settings)
 
 
 def _answer(

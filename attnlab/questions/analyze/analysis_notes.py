@@ -235,7 +235,8 @@ class TooLittleCounted(Note):
         if self.available is None:
             advice += " if there are that many"
         elif self.available < self.advised:
-            advice += f", more than the {self.available:,} there are here"
+            known = f"more than the {self.available:,} there are here"
+            advice = f"about {self.advised:,} sentences are needed, {known}"
             advice += "" if self.generated else f": name others ({_others(self)})"
         else:
             advice += f", of the {self.available:,} there are"

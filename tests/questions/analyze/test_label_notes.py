@@ -72,7 +72,7 @@ def test_advice_is_never_below_what_both_halves_need(
     ("available", "told"),
     [
         (5000, r"use about \d+ sentences \(--sentences \d+\), of the 5,000 there are\.$"),
-        (20, r"use about \d+ sentences \(--sentences \d+\), more than the 20 there are here\.$"),
+        (20, r"about \d+ sentences are needed, more than the 20 there are here\.$"),
     ],
 )
 def test_of_a_generated_corpus_no_others_are_named(available: int, told: str) -> None:
