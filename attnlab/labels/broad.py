@@ -62,6 +62,7 @@ def _count(view: LayerView) -> BroadCounts:
 
 BROAD_LABEL = HeadLabel(
     name="broad",
+    meaning="even weights: the entropy of its rows is near the largest possible",
     count=_count,
     decide=lambda counts, seed: decide_broad(counts, seed=seed),
     precedence=4,

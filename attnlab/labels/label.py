@@ -313,6 +313,7 @@ class HeadLabel:
         decide: a verdict per head from the counts of all sentences and the seed of the bootstrap.
         precedence: of several labels that hold the smallest comes first.
         by_view: whether it depends on the view; else it is counted once, with all keys.
+        meaning: what such heads do, in a line that stands beside maps.
         against_untrained: whether the same head of an untrained model must not carry it too; if not, a
             head that is not confirmed has strength 0, and a role that is has a mark of its own.
     """
@@ -322,4 +323,5 @@ class HeadLabel:
     decide: Callable[[Any, int], list[Verdict]]
     precedence: int = 99
     by_view: bool = True
+    meaning: str = ""
     against_untrained: bool = True

@@ -110,6 +110,7 @@ def _count(view: LayerView) -> MonotoneCounts | None:
 
 MONOTONE_LABEL = HeadLabel(
     name="monotone",
+    meaning="the source positions that it looks at rise with the position in the target",
     count=_count,
     decide=lambda counts, seed: decide_monotone(counts, seed=seed),
     precedence=5,

@@ -108,6 +108,7 @@ def _count(view: LayerView) -> PositionalCounts | None:
 
 POSITIONAL_LABEL = HeadLabel(
     name="positional",
+    meaning="most largest weights at one offset: -1 is the token before, +0 the token itself",
     count=_count,
     decide=lambda counts, seed: decide_positional(counts, seed=seed),
     precedence=0,

@@ -181,6 +181,7 @@ def _count(view: LayerView) -> RareCounts | None:
 
 RARE_LABEL = HeadLabel(
     name="rare tokens",
+    meaning="largest weights on the rarest tokens of a sentence",
     count=_count,
     decide=lambda counts, seed: decide_rare(counts, seed=seed),
     precedence=2,

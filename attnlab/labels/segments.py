@@ -157,12 +157,14 @@ def _count_same_token(view: LayerView) -> SegmentCounts | None:
 
 SAME_TOKEN_LABEL = HeadLabel(
     name="same token across",
+    meaning="largest weights on the same token in the other text of the pair",
     count=_count_same_token,
     decide=lambda counts, seed: decide_same_token(counts, seed=seed),
     precedence=8,
 )
 CROSSING_LABEL = HeadLabel(
     name="crossing",
+    meaning="much weight on the other text of the pair",
     count=_count_crossing,
     decide=lambda counts, seed: decide_crossing(counts, seed=seed),
     precedence=9,

@@ -159,6 +159,7 @@ def _count(view: LayerView) -> SinkCounts:
 
 SINK_LABEL = HeadLabel(
     name="sink",
+    meaning="much weight on one special token, the first token, or punctuation, whatever the row",
     count=_count,
     decide=lambda counts, seed: decide_sink(counts, seed=seed),
     precedence=3,

@@ -243,6 +243,7 @@ def _count_coreference(view: LayerView) -> LinkCounts | None:
 
 SYNTACTIC_LABEL = HeadLabel(
     name="syntactic",
+    meaning="largest weights from words to their heads or dependents in a relation; obj: verb and object",
     count=lambda view: None if view.cross else _count(view),
     decide=lambda counts, seed: decide_links(relation_table(counts, seed=seed), "syntactic"),
     precedence=1,
@@ -250,6 +251,7 @@ SYNTACTIC_LABEL = HeadLabel(
 )
 ALIGNMENT_LABEL = HeadLabel(
     name="alignment",
+    meaning="largest weights on the words that a target word translates",
     count=lambda view: _count(view) if view.cross else None,
     decide=lambda counts, seed: decide_links(relation_table(counts, seed=seed), "alignment"),
     precedence=6,
@@ -258,6 +260,7 @@ ALIGNMENT_LABEL = HeadLabel(
 # Clark et al. 2019, section 4.3.
 COREFERENCE_LABEL = HeadLabel(
     name="coreference",
+    meaning="largest weights from a mention to the one before of the same entity",
     count=_count_coreference,
     decide=lambda counts, seed: decide_links(relation_table(counts, seed=seed), "coreference"),
     precedence=7,

@@ -104,7 +104,7 @@ FAMILIES: Mapping[str, Family] = {
                 "band",
             ),
             supports="attnlab.matrices.coded_supports:bands",
-            members="A band within 5 tokens.",
+            members="Neighbouring offsets within 5 tokens.",
         ),
         Family(
             name="rare_columns",

@@ -217,12 +217,13 @@ class AcrossSettings(PatternTextSettings):
         """The patterns, each once."""
         return tuple(dict.fromkeys(map(pattern_of, self.patterns)))
 
-    def check_source(self, source: object) -> None:  # noqa: ARG002 - whatever it is
+    def check_source(self, source: object) -> None:
         """Raises InputError where no other model is named."""
         if not (self.others or self.seeds or self.checkpoints):
+            first = source if isinstance(source, str | Path) else "the first one"
             msg = (
-                "There is no model to compare the first one with; name others behind it, or ask for those "
-                "that a run keeps of its training (checkpoints)."
+                f"There is no model to compare {first} with; name others behind it, or ask for those that a "
+                "run keeps of its training (checkpoints)."
             )
             raise InputError(msg, options=["checkpoints"])
 

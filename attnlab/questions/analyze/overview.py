@@ -1,13 +1,20 @@
 """The first screen of a page: maps of roles and shapes, and the heads most worth a look."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
 
 from attnlab.core import HEAD_COLUMNS, Head, counted
-from attnlab.labels import LABELS, NO_ROLE, NO_STRUCTURE, NO_STRUCTURE_MEANS, SINK_LABEL
-from attnlab.matrices import NO_FAMILY
+from attnlab.labels import (
+    LABELS,
+    NO_ROLE,
+    NO_STRUCTURE,
+    NO_STRUCTURE_MEANS,
+    SINK_LABEL,
+    known_labels,
+)
+from attnlab.matrices import FAMILIES, NO_FAMILY
 from attnlab.questions.analyze.head_table import head_rows, legend
 from attnlab.questions.analyze.question import ABLATION_CHANGE
 from attnlab.questions.analyze.summary import (
@@ -48,6 +55,10 @@ SHAPE_STYLES = {
     FRAMED: "as few bits as the next family",
     EMPTY: f"{NO_STRUCTURE}: {NO_STRUCTURE_MEANS}",
 }
+_CONTROL = (
+    "the same figure without the role: equal weights, the best offset, chance, the same head of an untrained "
+    "model, or shuffled words; the largest counts, and the cell of a head names it"
+)
 _MOST_HIGHLIGHTS = 3
 # Marks of roles, the clearest first.
 _CLEAREST = (MARK, MARK_WITHOUT_CONTROLS, "")
@@ -61,6 +72,7 @@ def overview_of(result: Result) -> Overview:
         tuple((VIEW_NAMES[keys], maps) for keys in others if (maps := _maps(result, keys))),
         tuple(highlights_of(result).values()),
         words=tuple(pair for line in legend(head_rows(result.table)) for pair in line),
+        definitions=tuple(_definitions(result)),
     )
 
 
@@ -84,6 +96,19 @@ def _maps(result: Result, keys: View) -> tuple[HeadMap, ...]:
         cells = [(_shape_cell(row), row["structure"]) for row in rows]
         maps.append(head_map(f"Shape of each head{view}", cells, SHAPE_STYLES))
     return tuple(maps)
+
+
+def _definitions(result: Result) -> Iterator[tuple[str, str]]:
+    """What controls are, and the roles and shapes that are on the maps."""
+    if "role" in result.table:
+        yield "control", _CONTROL
+        labels, roles = known_labels(), set(result.table["role"])
+        yield from ((name, one.meaning) for name, one in labels.items() if name in roles)
+    structure = table_of(result, "structure", views_of(result)[0])
+    shapes = set() if structure.empty else set(structure_of_heads(structure)["structure"])
+    for family in FAMILIES.values():
+        if family.name in shapes and family.name != NO_FAMILY:
+            yield family_words(family.name), family.members
 
 
 def _sentences_of(result: Result) -> str:

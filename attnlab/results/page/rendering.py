@@ -137,6 +137,7 @@ class Overview:
         answers: what was found, in a sentence.
         more: what else was found, a sentence each.
         words: the words of the maps, each with what it means.
+        definitions: what roles and shapes on the maps are.
         steps: maps of which a slider shows one at a time, such as of several models.
     """
 
@@ -147,6 +148,7 @@ class Overview:
     answers: tuple[str, ...] = ()
     more: tuple[str, ...] = ()
     words: tuple[tuple[str, str], ...] = ()
+    definitions: tuple[tuple[str, str], ...] = ()
     steps: tuple[HeadMap, ...] = ()
 
 

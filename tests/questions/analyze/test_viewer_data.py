@@ -197,6 +197,9 @@ def test_maps_tell_significant_roles_from_those_that_are_only_confirmed(analysis
     assert [word for word, _ in overview.words] == [
         "closest role", "✓", "shape", "loss",
     ]  # fmt: skip
+    shown = {cell.short for one in overview.maps for _, cells in one.rows for cell in cells if cell}
+    assert {word for word, _ in overview.definitions} == {"control"} | shown - {"·"}
+    assert all(meaning for _, meaning in overview.definitions)
     assert len({one.head for one in overview.highlights}) == len(overview.highlights) == 3
     assert overview.highlights[0].reason == "Most needed"
 
