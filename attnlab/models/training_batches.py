@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,9 +32,7 @@ if TYPE_CHECKING:
     import datasets
 
 LENGTH_STEP = 4
-PAIR_STEPS = (8, 4, 2, 1)
-# Of the pairs that a batch has room for, the least share that is filled.
-FILLED = 7 / 8
+PAIR_STEP = 8
 # Measured on 1,000 to 10,000 pairs of tatoeba (experiments/LOG.md).
 STEPS_WANTED = 1500
 BATCHES = (4096, 3072, 2048, 1536, 1024, 768, 512, 384, 256)
@@ -127,11 +124,11 @@ class LengthGroupedBatches(Sampler[list[int]]):
 
     Pairs are sorted by target and source length, ties at random, and cut greedily so that pairs x
     longest target and pairs x longest source both stay within `batch_tokens` (one pair that alone
-    is longer makes a batch). Lengths count in steps of 4 and pairs in steps of 8, or of fewer where
-    more than an eighth of a batch would stay empty, so that few different sizes occur: a matrix
-    product of a new size is compiled and kept by oneDNN. The cuts depend on lengths only, so every
-    epoch has the same number of batches; the members of a batch among equals, and the order of
-    batches, change with `set_epoch`. Draws come from a generator of its own.
+    is longer makes a batch). Lengths count in steps of 4 and pairs in steps of 8, so that few
+    different sizes occur: a matrix product of a new size is compiled and kept by oneDNN. The cuts
+    depend on lengths only, so every epoch has the same number of batches; the members of a batch
+    among equals, and the order of batches, change with `set_epoch`. Draws come from a generator of
+    its own.
     """
 
     def __init__(
@@ -197,21 +194,19 @@ def _cuts(source: NDArray[np.int64], target: NDArray[np.int64], batch_tokens: in
     for index, pair_length in enumerate(padded.tolist()):
         longest = max(longest, pair_length)
         pairs = index - cuts[-1]
-        most = max(batch_tokens // longest, 1)
-        step = _pair_step(most)
-        if pairs and pairs + 1 > most // step * step:
+        if pairs and pairs + 1 > _most_pairs(longest, batch_tokens):
             # Longer pairs lower the limit while a batch fills; only whole steps of pairs are kept.
-            cuts.append(cuts[-1] + (pairs // step * step or pairs))
+            keep = pairs // PAIR_STEP * PAIR_STEP or pairs
+            cuts.append(cuts[-1] + keep)
             longest = int(padded[cuts[-1] : index + 1].max())
     if len(source):
         cuts.append(len(source))
     return cuts
 
 
-@cache
-def _pair_step(most: int) -> int:
-    """The largest step in which the pairs of a batch with room for so many can be counted."""
-    return next(step for step in PAIR_STEPS if most // step * step >= FILLED * most)
+def _most_pairs(longest: int, batch_tokens: int) -> int:
+    most = batch_tokens // longest
+    return most // PAIR_STEP * PAIR_STEP or max(most, 1)
 
 
 @dataclass(frozen=True)

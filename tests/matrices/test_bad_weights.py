@@ -117,6 +117,7 @@ PARTS = {
     *("band_support", "block_columns", "entries_at_offset"),
     *("band_dimension", "draw_corpus", "draw_diagonal", "draw_band", "draw_rare_columns"),
     *("block_starts", "sparse_noise", "matrix_name", "matrix_names", "rows_sum_to_one"),
+    *("js_divergences", "js_distances"),
 }
 
 

@@ -55,12 +55,6 @@ def test_without_shuffling_batches_grow_longer() -> None:
     assert list(batches_of(pairs, 12, shuffle=False)) == [[1, 3, 4], [2], [0]]
 
 
-@pytest.mark.parametrize("length", [4, 28, 52, 128, 300, 3000])
-def test_batches_of_short_and_of_long_pairs_are_full(length: int) -> None:
-    batches = list(batches_of([(length, length)] * 1200, 2048, shuffle=False))
-    assert min(map(len, batches[:-1])) >= 7 / 8 * max(2048 // length, 1)
-
-
 def test_few_sizes_occur() -> None:
     generator = np.random.default_rng(1)
     source = generator.integers(5, 30, size=3000)
@@ -70,7 +64,7 @@ def test_few_sizes_occur() -> None:
         (len(batch), -source[batch].max() // -4, -target[batch].max() // -4) for batch in sampler
     }
     assert len(sampler) > 80
-    assert len(sizes) <= 35
+    assert len(sizes) <= 30
 
 
 @pytest.fixture

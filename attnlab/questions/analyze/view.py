@@ -178,7 +178,8 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
 
 def _first_rows(result: Result, most: int | None = None) -> TerminalTable:
     rows, columns = first_table(result.table)
-    title = [counted(len(rows), "head"), VIEW_NAMES[views_of(result)[0]]]
+    views = views_of(result)
+    title = [counted(len(rows), "head"), *([VIEW_NAMES[views[0]]] if len(views) > 1 else [])]
     if "Sentences" in result.about:
         title.append(f"sentences: {result.about['Sentences']}")
     lines = ["; ".join(f"{word}: {means}" for word, means in line) for line in legend(rows)]

@@ -36,7 +36,7 @@ class Cut(TrainerCallback):
     """Ends a training as a kill would, behind a checkpoint."""
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if state.epoch > 1.5:
+        if state.epoch > 1.3:
             raise MemoryError
 
 
