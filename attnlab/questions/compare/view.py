@@ -461,13 +461,9 @@ def draw_comparison(
                     axes.set_title(case.title(sites), loc="left")
                     _mark_best(axes, case, estimate)
             top += lines * (case.height + _AROUND)
-        figure.legend(
-            handles=list(_handles(cases)),
-            loc="upper right",
-            ncols=6 if width > PAGE else 3,
-            frameon=False,
-            fontsize=8,
-        )
+        columns = 6 if width > PAGE else 3
+        handles = list(_handles(cases))
+        figure.legend(handles=handles, loc="upper right", ncols=columns, frameon=False, fontsize=8)
     return figure
 
 
