@@ -105,11 +105,10 @@ def by_label(differences: pd.DataFrame) -> pd.DataFrame:
 def readme(folder: Path) -> str:
     """The README of the result, from its tables."""
     formed, heads = read_table(folder, "formation"), read_table(folder, "matching")
-    own = heads["layer"].astype(str) + "." + heads["head"].astype(str)
     models = heads.assign(size=heads["matched_distance"]).groupby("model", sort=False)
     best = formed.groupby(["layers", "seed"])["last_degree"].max().groupby("layers")
     return render(
-        __file__, read_facts(folder), formation=markdown(formed), own=own,
+        __file__, read_facts(folder), formation=markdown(formed),
         least=best.min(), most=best.max(),
         moved=models["moved"].sum(), distance=models["size"].mean(), heads=models.size(),
         differences=markdown(read_table(folder, "differences")),

@@ -109,11 +109,11 @@ def of_groups(table: pd.DataFrame, group: str, measure: str, label: str) -> Figu
 def queries(results: Path) -> Row:
     """What Gaussian weights change against full attention with a relative bias."""
     folder = results / "queries_and_keys"
-    found = read_table(folder, "contrasts").set_index("contrast")
-    loss = found.loc["loss", ["difference", "difference_low", "difference_high"]].map(percent)
-    table = read_table(folder, "table")
+    found, table = read_table(folder, "contrasts"), read_table(folder, "table")
+    loss, bleu = (row_of(found, contrast=measure) for measure in ("loss", "bleu"))
+    ends = ("difference", "difference_low", "difference_high")
     return {
-        "bleu": row_of(found.reset_index(), contrast="bleu"), "perplexity": loss.to_dict(),
+        "bleu": bleu, "perplexity": {name: percent(loss[name]) for name in ends},
         "of_bias": table.loc[table["arm"] == BIAS, "bleu"],
     }  # fmt: skip
 

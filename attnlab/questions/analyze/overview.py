@@ -103,7 +103,9 @@ def _definitions(result: Result) -> Iterator[tuple[str, str]]:
     if "role" in result.table:
         yield "control", _CONTROL
         labels, roles = known_labels(), set(result.table["role"])
-        yield from ((name, one.meaning) for name, one in labels.items() if name in roles)
+        yield from (
+            (name, one.meaning) for name, one in labels.items() if name in roles and one.meaning
+        )
     structure = table_of(result, "structure", views_of(result)[0])
     shapes = set() if structure.empty else set(structure_of_heads(structure)["structure"])
     for family in FAMILIES.values():

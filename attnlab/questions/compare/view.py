@@ -71,7 +71,7 @@ _LEARNED = {
 # Inches: of names, between panels, above all, around a panel; and how many stand side by side in a paper.
 _LEFT, _GAP, _TOP, _AROUND, _PER_ROW = 1.9, 0.25, 0.75, 0.85, 2
 # Share of the width of a panel that the figure of the best mechanism takes beside its interval.
-_FIGURE = 0.16
+_SHARE_OF_FIGURE = 0.16
 
 
 def contents(result: Result) -> Contents:
@@ -541,12 +541,14 @@ def _mark_best(axes: Axes, case: _Case, estimate: Estimate) -> None:
     low, high = (value if pd.isna(end) else end for end in estimate.ends(best))
     across = axes.transScale + axes.transLimits
     room_left, room_right = across.transform((low, 0))[0], 1 - across.transform((high, 0))[0]
-    at, offset, side = (low, (-7, 0), "right") if room_left > room_right else (high, (7, 0), "left")
-    if max(room_left, room_right) < _FIGURE:
-        at, offset, side = value, (6, 1), "left"
+    at, offset, side, level = high, (7, 0), "left", "center"
+    if max(room_left, room_right) < _SHARE_OF_FIGURE:
+        at, offset, level = value, (6, 1), "bottom"
+    elif room_left > room_right:
+        at, offset, side = low, (-7, 0), "right"
     axes.annotate(
         f"{value:.2f}", (at, y), xytext=offset, textcoords="offset points", color=colour, ha=side,
-        va="bottom" if at == value else "center", fontsize=8, fontweight="bold",
+        va=level, fontsize=8, fontweight="bold",
     )  # fmt: skip
 
 
