@@ -46,7 +46,7 @@ from attnlab.figures import (
     stretch,
     style,
 )
-from attnlab.results import Contents, DrawnFigure, Result, drawn_table, readable
+from attnlab.results import Contents, DrawnFigure, Overview, Result, drawn_table, readable
 
 # What is drawn, where the table has it and in its order, with what is written below.
 _AXES = {
@@ -67,6 +67,19 @@ _HEADS = {ALL: "All heads", "cross": "All heads of cross-attention"}
 _LEARNED = {
     "counts": "load_frequencies(model, counts) with how often each token id is in training sentences",
     "attention": "calibrate(model, batches) on training sentences",
+}
+# Of levels, and of mechanisms that are named by more than their class.
+_MEANINGS = {
+    ORACLE: "chosen from the very attention that it replaces: a bound, which nothing in use can reach",
+    "calibrated": "chosen on other sentences, as it would be in use",
+    "sigma salience": "a band, and columns of the tokens that had most weight outside it in training "
+    "sentences",
+    "sigma frequency": "a band, and columns of the tokens that are rarest in training sentences",
+    "sigma first": "a band, and columns of the first tokens",
+    "sigma random": "a band, and columns drawn at random",
+    "sigma offsets": "a band, and single keys at the offsets that had most weight outside it in training "
+    "sentences",
+    "fixed": "the best pattern of one key",
 }
 # Inches: of names, between panels, above all, around a panel; and how many stand side by side in a paper.
 _LEFT, _GAP, _TOP, _AROUND, _PER_ROW = 1.9, 0.25, 0.75, 0.85, 2
@@ -106,7 +119,20 @@ def contents(result: Result) -> Contents:
         "Sites": ", ".join(name for name in replaced if "," not in name and name != ALL) or ALL,
         **{name: str(value) for name, value in result.about.items() if "sentences" in name},
     }
-    return Contents(figures, facts)
+    return Contents(figures, facts, overview=Overview(definitions=tuple(_definitions(result))))
+
+
+def _definitions(result: Result) -> Iterator[tuple[str, str]]:
+    """What levels and mechanisms of the table are."""
+    from attnlab.attention import catalogue
+    from attnlab.budget import uniform_mechanisms
+
+    summaries = {entry.name: entry.summary for entry in catalogue()}
+    of_class = {name: summaries[one.kind.name] for name, one in uniform_mechanisms().items()}
+    meanings = {**of_class, **_MEANINGS}
+    levels = (name for name in (ORACLE, "calibrated") if name in set(result.summary["level"]))
+    names = dict.fromkeys((*levels, *result.summary["mechanism"]))
+    yield from ((name, meanings[name]) for name in names if name in meanings)
 
 
 def answers(result: Result) -> list[str]:
@@ -127,7 +153,7 @@ def legend(result: Result) -> list[str]:
         ORACLE: "chosen from what it replaces",
         MORE_KEYS: "than the budget, on these sentences",
         "sigma": "a band with chosen keys",
-        "fixed": "the best pattern of one key",
+        "fixed": _MEANINGS["fixed"],
     }
     against = result.details.get("against")
     below = [f"reference: {against}"] if against else []

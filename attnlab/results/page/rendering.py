@@ -137,7 +137,7 @@ class Overview:
         answers: what was found, in a sentence.
         more: what else was found, a sentence each.
         words: the words of the maps, each with what it means.
-        definitions: what roles and shapes on the maps are.
+        definitions: words of maps, figures and tables, each with what it means.
         steps: maps of which a slider shows one at a time, such as of several models.
     """
 

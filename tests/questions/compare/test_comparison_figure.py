@@ -7,9 +7,10 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from attnlab.budget import uniform_mechanisms
 from attnlab.figures.canvas import blank, svg
 from attnlab.figures.drawing import LEVEL_COLOURS, LEVEL_MARKERS
-from attnlab.questions.compare.view import draw_comparison
+from attnlab.questions.compare.view import _definitions, draw_comparison
 from attnlab.results.result import Result
 
 ROWS = [
@@ -191,6 +192,18 @@ def answers(rows: list[dict[str, object]]) -> list[str]:
     about = {"Held-out sentences": 2, "Training sentences": 3}
     tables = {"summary": pd.DataFrame(intervals), "mechanisms_by_head": pd.DataFrame()}
     return list(Result("compare", "A comparison", tables, about).contents().answers)
+
+
+def test_the_page_says_what_every_mechanism_and_level_is() -> None:
+    names = ["full", "fixed", *uniform_mechanisms(), "a plan"]
+    rows = pd.DataFrame(
+        {"mechanism": names, "sites": "all", "budget": 5, "steps": 0, "replaced_heads": 4}
+    )
+    rows = rows.assign(level=["", *["calibrated"] * (len(names) - 3), "oracle", ""])
+    definitions = list(_definitions(Result("compare", "A comparison", {"summary": rows})))
+    assert [name for name, _ in definitions] == ["oracle", "calibrated", *names[1:-1]]
+    assert len({meaning for _, meaning in definitions}) == len(definitions)
+    assert all(meaning for _, meaning in definitions)
 
 
 def test_the_page_names_the_nearest_that_can_be_used() -> None:
