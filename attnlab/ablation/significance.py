@@ -90,7 +90,7 @@ def loss_difference(
     after: Float[Tensor, " sentence"],
     tokens: Float[Tensor, " sentence"],
 ) -> Difference:
-    """Change of the mean loss a token, in the unit of the losses.
+    """Change of the mean loss per token, in the unit of the losses.
 
     Args:
         before: each sentence's summed loss.

@@ -25,15 +25,15 @@ DISTANCES: tuple[LossKind, ...] = ("cosine", "squared")
 MASKED_SHARE = 0.15
 MASK_SEED = 0
 LOSS_IN_WORDS: dict[LossKind, str] = {
-    "next tokens": "cross-entropy of next tokens, nats a token",
-    "masked tokens": f"cross-entropy of masked tokens ({MASKED_SHARE:.0%}, drawn by seed), nats a token",
+    "next tokens": "cross-entropy of next tokens, nats per token",
+    "masked tokens": f"cross-entropy of masked tokens ({MASKED_SHARE:.0%}, drawn by seed), nats per token",
     "cosine": "1 - cosine between final states and those of the untouched model, mean over tokens",
     "squared": "mean squared error between final states and those of the untouched model, mean over tokens",
 }
 LOSS_UNITS: dict[str, str] = {
     "next tokens": "nats per token",
     "masked tokens": "nats per masked token",
-    "cosine": "1 - cosine",
+    "cosine": "cosine distance",
     "squared": "squared error",
 }
 

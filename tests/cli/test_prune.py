@@ -93,7 +93,7 @@ def test_quick_leaves_translations_out(
     assert curve["bleu"].isna().all()
     assert curve["loss"].notna().all()
     told = " ".join(done.stdout.split())
-    assert "within 0.05 loss a token" in told
+    assert "within a loss of 0.05 per token" in told
     assert "BLEU" not in told
     assert "Heads left against loss" in (out / "report.html").read_text(encoding="utf-8")
 

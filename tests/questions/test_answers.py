@@ -58,6 +58,7 @@ def planned(
     seen: float = 2.97,
     empty: float = 0.0,
     error: float = 0.7,
+    kind: str = "next tokens",
 ) -> list[str]:
     """What is said of a searched plan and a band, each with its changes of BLEU and loss."""
     rows = [{"mechanism": "full", "bleu_change": math.nan, "loss_change": math.nan}]
@@ -72,17 +73,23 @@ def planned(
         summary = summary.drop(columns="bleu_change")
     heads = pd.DataFrame({"budget": 3, "mechanism_family": ["none"] * 8 + ["ends"] * 4})
     heads["empty_fraction"] = [1.0] * 8 + [empty] * 2 + [0.0] * 2
-    return plan_answers(Result("plan", "plan", {"summary": summary, "mechanisms": heads}))
+    tables = {"summary": summary, "mechanisms": heads}
+    return plan_answers(Result("plan", "plan", tables, details={"loss": kind}))
 
 
 def test_a_searched_plan_that_loses_is_said_to_lose() -> None:
     first, second = planned((-9.2, 3.0), (-3.5, 2.9), bleu=True)
-    assert first == "At 3 keys per row the searched plan changes the loss by +3.0 a token."
+    assert first == "At 3 keys per row the searched plan changes the loss by +3.0 nats per token."
     assert second == (
         "The best of the others, band, changes it by +2.9: the loss of the plan is higher by 0.1000 "
         "[-0.9000, 1.1000], an interval that includes 0. Its 12 heads by family: none 8, ends 4 (none: left "
         "out)."
     )
+
+
+def test_the_change_of_a_distance_is_not_in_nats() -> None:
+    result = planned((-1.0, 0.2), (-3.5, 0.3), bleu=False, kind="cosine")
+    assert result[0].endswith("changes the loss by +0.20 cosine distance.")
 
 
 def test_a_searched_plan_that_is_best_without_doubt_is_said_to_gain() -> None:

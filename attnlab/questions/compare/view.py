@@ -32,6 +32,7 @@ from attnlab.core import (
     chance_in_words,
     counted,
 )
+from attnlab.evaluation import LOSS_UNITS
 from attnlab.figures import (
     INK,
     LEVEL_COLOURS,
@@ -138,9 +139,9 @@ def _definitions(result: Result) -> Iterator[tuple[str, str]]:
 def answers(result: Result) -> list[str]:
     """Which mechanism costs least at each budget, and how a model gets it."""
     against = result.details.get("against")
-    said = []
+    unit, said = LOSS_UNITS[result.details.get("loss", "next tokens")], []
     for _, _, rows in _groups(result):
-        said += answer_of(rows, against)
+        said += answer_of(rows, against, unit)
         said += filter(None, [installing_of(rows, result.tables, against)])
     return said
 
@@ -221,12 +222,15 @@ def _groups(result: Result) -> Iterator[tuple[int, int, pd.DataFrame]]:
             )
 
 
-def answer_of(rows: pd.DataFrame, against: str | None = None) -> list[str]:
+def answer_of(
+    rows: pd.DataFrame, against: str | None = None, unit: str = LOSS_UNITS["next tokens"]
+) -> list[str]:
     """Which mechanism to use at a budget, then what it replaces and beats; nothing where none can be used.
 
     Args:
         rows: those of one budget and number of steps.
         against: the mechanism whose gains over others they have.
+        unit: of the loss.
     """
     known, lost = _usable(rows)
     row = _best(known, lost, against)
@@ -241,7 +245,7 @@ def answer_of(rows: pd.DataFrame, against: str | None = None) -> list[str]:
         said = said if several else f"has an output error of {figure}"
     else:
         said = f"has the least loss: {figure}" if several else f"changes the loss by {figure}"
-        said += " nats per token"
+        said += f" {unit}"
     name = " in ".join(filter(None, (row["mechanism"], _alone(row, _whole(rows)))))
     lead = f"At {counted(int(row['budget']), 'key')} per row{tuned}, {name} {said}."
     details = (

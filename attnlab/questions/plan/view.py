@@ -18,6 +18,7 @@ from attnlab.budget import (
     same_figures,
 )
 from attnlab.core import BLEU_CHANGE, LOSS_CHANGE, Estimate, chance_in_words, counted
+from attnlab.evaluation import LOSS_UNITS
 from attnlab.figures import INK, PAGE, WIDE, blank, style
 from attnlab.questions.plan.question import EMPTY, MECHANISMS, NOTHING, SEARCHED
 from attnlab.results import Contents, DrawnFigure, Result, readable
@@ -55,11 +56,12 @@ def answers(result: Result) -> list[str]:
     """What the searched plan of each budget costs, then how it stands beside the best baseline."""
     summary, heads = result.summary, result.mechanisms
     plans = summary[summary["mechanism"] != FULL]
+    unit = LOSS_UNITS[result.details.get("loss", "next tokens")]
     return [
         sentence
         for budget, rows in plans.groupby("budget", sort=False)
         for sentence in (
-            _cost(budget, rows),
+            _cost(budget, rows, unit),
             _details(budget, rows, heads[heads["budget"] == budget]),
         )
     ]
@@ -80,11 +82,11 @@ def legend(_: Result) -> list[str]:
     return ["searched: the plan that the search found, which is the reference"]
 
 
-def _cost(budget: Any, rows: pd.DataFrame) -> str:
+def _cost(budget: Any, rows: pd.DataFrame, unit: str) -> str:
     """The price of the searched plan."""
     return (
         f"At {counted(budget, 'key')} per row the searched plan changes the loss by "
-        f"{_change(_searched(rows), rows)} a token."
+        f"{_change(_searched(rows), rows)} {unit}."
     )
 
 

@@ -49,7 +49,7 @@ class Training:
 
     Attributes:
         batches: so many batches, the same at every call.
-        loss: mean loss a token of a batch; differentiable.
+        loss: mean loss per token of a batch; differentiable.
         steps_in_epoch: how many batches hold everything once.
         sentences: how many that is.
         dropped: what is left out of it.

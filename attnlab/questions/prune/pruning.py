@@ -52,7 +52,7 @@ def prune(source: Source, settings: PruningSettings) -> Result:
 
         mean loss a target token (nats) + penalty * expected number of heads that are not closed
 
-    so that a head stays where it saves `penalty` nats a token. Then heads whose gate is likelier
+    so that a head stays where it saves `penalty` nats per token. Then heads whose gate is likelier
     0 than 1 are closed for good, and the model is measured with all others whole. The loss is that
     of a run's training, on its training pairs, with its dropout and label smoothing; of another model
     what it is evaluated by (next tokens, masked tokens, distance of final states), on training

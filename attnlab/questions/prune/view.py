@@ -21,7 +21,7 @@ from attnlab.results import Contents, DrawnFigure, Result, drawn_table
 
 # Voita et al. 2019 prune as far as 0.15 BLEU below; 1,000 sentences cannot tell less than this apart.
 TOLERANCE = 0.5
-# What a model that translates nothing may lose a token, in nats or distance.
+# What a model that translates nothing may lose per token, in nats or distance.
 LOSS_TOLERANCE = 0.05
 
 _WANTED = ("split", "kind", "penalty", "head_count", "heads_left", "loss", "bleu")
@@ -106,7 +106,7 @@ def no_better_than_random(curve: pd.DataFrame) -> list[float]:
 def smallest_model(curve: pd.DataFrame) -> list[str]:
     """The model of fewest heads that costs little, chosen on validation, then its penalty and test score."""
     translates = has_bleu(curve)
-    within = f"{TOLERANCE} BLEU" if translates else f"{LOSS_TOLERANCE} loss a token"
+    within = f"{TOLERANCE} BLEU" if translates else f"a loss of {LOSS_TOLERANCE} per token"
     pruned = curve[curve["kind"] == "pruned"]
     if (pruned["heads_left"] == pruned["head_count"]).all():
         return ["No penalty closed a head."]
