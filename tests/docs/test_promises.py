@@ -5,6 +5,8 @@ import importlib
 import re
 from pathlib import Path
 
+import attnlab
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
 
@@ -24,7 +26,7 @@ def test_every_promise_names_a_test() -> None:
     assert [row for row in promises if "`tests/" not in row.split(" | ")[-1]] == []
 
 
-def test_every_name_of_the_reference_exists() -> None:
+def test_the_reference_names_what_exists_and_every_public_function() -> None:
     pages = (ROOT / "docs" / "api").glob("*.md")
     texts = [page.read_text(encoding="utf-8") for page in pages]
     names = [name for text in texts for name in re.findall(r"auto(?:class|function):: (\S+)", text)]
@@ -32,3 +34,5 @@ def test_every_name_of_the_reference_exists() -> None:
     for name in names:
         module, _, last = name.rpartition(".")
         assert hasattr(importlib.import_module(module), last), name
+    public = {name for name in attnlab.__all__ if callable(getattr(attnlab, name))}
+    assert {f"attnlab.{name}" for name in public} <= {*names}
