@@ -126,11 +126,11 @@ OPTIONAL = (
 
 
 def check_installed(*names: str) -> None:
-    """Raises InputError where one of these parts of `OPTIONAL` is missing; it names the extra to install."""
+    """Raises InputError where one of these parts of `OPTIONAL` is missing; it says how to install it."""
     for part in OPTIONAL:
         if part.name in names and find_spec(part.name) is None:
             msg = (
                 f"{part.name} is missing, which is needed for {part.purpose}; install it with: "
-                f"pip install 'attnlab[{part.extra}]'"
+                f"pip install {part.name}"
             )
             raise InputError(msg)

@@ -26,7 +26,7 @@ ALL_COMMANDS = COMMAND.findall(page("docs/guides/command_line.md"))
 
 
 def test_the_readme_is_short() -> None:
-    assert len(README.split()) <= 900
+    assert len(README.split()) <= 800
     assert len(COMMANDS) == 5
 
 

@@ -178,7 +178,7 @@ def doctor() -> None:
         return
     table = new_table("part", "version")
     for name, version in facts["versions"].items():
-        table.add_row(name, version or "missing; run: pip install attnlab")
+        table.add_row(name, version or f"missing; run: pip install {name}")
     print_table(table)
     console = results()
     console.print(f"\nDevices: {', '.join(facts['devices'])}", soft_wrap=True, highlight=False)
@@ -195,9 +195,9 @@ def doctor() -> None:
         version = part["version"] or "missing"
         optional.add_row(part["name"], version, part["purpose"], part["extra"])
     print_table(optional)
-    missing = [part["extra"] for part in facts["optional"] if part["version"] is None]
+    missing = [part["name"] for part in facts["optional"] if part["version"] is None]
     if missing:
-        console.print(f"Install an extra, such as: pip install 'attnlab[{missing[0]}]'")
+        console.print(f"Install what is missing by its name, such as: pip install {missing[0]}")
 
 
 def _facts() -> dict[str, Any]:
