@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # Seconds between two looks at whether a line is due though nothing was told.
 BEAT = 0.5
+# Steps that all together are shorter say little of the next: the first ones are the slowest.
+_LONG_ENOUGH = 1.0
 # What is done until something is told: the model, a corpus, sentences.
 _FIRST = "Reading"
 _BETWEEN = "Working"
@@ -110,11 +112,11 @@ class Bars:
 
 
 class Announced:
-    """Prints how many steps a kind of work has before its first, and how long all will take after it.
+    """Prints how many steps a kind of work has before its first, and how long all will take soon after.
 
-    The time is that of the first step times their number; it is left out where it is below
-    `FIRST_LINE`. Only work that tells of 0 done steps is announced. The first of these times is told with the
-    share of the processors that other processes have, where that is large.
+    The time is that of the steps of the first second times their number; it is left out where it is
+    below `FIRST_LINE`. Only work that tells of 0 done steps is announced. The first of these times is
+    told with the share of the processors that other processes have, where that is large.
 
     Args:
         tell: shows all the rest.
@@ -144,7 +146,11 @@ class Announced:
             self._begun[what] = now
             self._print(f"{what}: {total:,} to do{self._at}")
             self._at = ""
-        elif what in self._begun and what not in self._estimated and 0 < done < total:
+        elif (
+            what not in self._estimated
+            and 0 < done < total
+            and now - self._begun.get(what, now) >= _LONG_ENOUGH
+        ):
             self._estimated.add(what)
             seconds = (now - self._begun[what]) * total / done
             if seconds >= FIRST_LINE:

@@ -187,6 +187,20 @@ def test_long_work_is_announced_before_its_first_step_and_estimated_after_it() -
     ]
 
 
+def test_the_time_of_short_steps_is_told_after_several() -> None:
+    now, announced = 0.0, io.StringIO()
+    tell = Announced(
+        Lines(Console(quiet=True)), Console(file=announced), clock=lambda: now, busy=lambda: ""
+    )
+    for done, seconds in enumerate((0.75, 0.25, 0.25, 0.25)):
+        tell("Trying", done, 40)
+        now += seconds
+    assert announced.getvalue().splitlines() == [
+        "Trying: 40 to do",
+        "Trying: about 20 s for all 40",
+    ]
+
+
 def test_the_same_work_once_more_has_a_time_of_its_own() -> None:
     now = 0.0
     shown, announced = io.StringIO(), io.StringIO()
