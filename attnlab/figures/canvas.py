@@ -26,6 +26,10 @@ WEIGHTS = PowerNorm(0.5, vmin=0.0, vmax=1.0)
 _STYLE = Path(__file__).parent / "attnlab.mplstyle"
 # An address of the page, such as that of a head, is no identifier of the figure.
 _ID = re.compile(r'\b(id="|xlink:href="#(?!head=)|url\(#)')
+_TAG = re.compile(r"<[^<>]+>")
+_NAME, _NAMED = re.compile(r' id="([^"]*)"'), re.compile(r"#([\w.-]+)")
+# Scales below 1 keep their digits.
+_LONG_NUMBER = re.compile(r"\b[1-9]\d*\.\d{3,}")
 # Matplotlib has a window opened for every link.
 _OPENED = re.compile(r'(<a xlink:href="#[^"]*") target="_blank"')
 _XML = '<?xml version="1.0" encoding="utf-8"?>\n'
@@ -100,7 +104,10 @@ def panel(figure: Figure, left: float, top: float, width: float, height: float) 
 
 
 def svg(figure: Figure, name: str) -> str:
-    """The figure as an `<svg>` element; `name` keeps its identifiers apart from other figures'."""
+    """The figure as an `<svg>` element; `name` keeps its identifiers apart from other figures'.
+
+    Identifiers that nothing refers to are left out, and coordinates have two decimals of a point.
+    """
     text, dpi = io.StringIO(), figure.dpi
     with _drawing({"svg.hashsalt": name}):
         FigureCanvasSVG(figure).print_svg(text, metadata={"Date": None, "Creator": "attnlab"})
@@ -108,7 +115,15 @@ def svg(figure: Figure, name: str) -> str:
     figure.dpi = dpi
     whole = text.getvalue()
     within = _OPENED.sub(r"\g<1>", whole[whole.index("<svg") :])
-    return _ID.sub(rf"\g<1>{name}-", within)
+    named = set(_NAMED.findall(within))
+    short = _TAG.sub(lambda tag: _shortened(tag[0], named), within)
+    return _ID.sub(rf"\g<1>{name}-", short)
+
+
+def _shortened(tag: str, named: set[str]) -> str:
+    """A tag without an identifier that is not in `named`, its coordinates with two decimals."""
+    tag = _NAME.sub(lambda found: found[0] if found[1] in named else "", tag)
+    return _LONG_NUMBER.sub(lambda found: f"{float(found[0]):.2f}", tag)
 
 
 def save_figure(figure: Figure, path: str | Path) -> Path:

@@ -1,5 +1,6 @@
 """Figures of tidy tables: what they show, what they refuse, and the same bytes each time."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from matplotlib.figure import Figure
 
 from attnlab import plot
 from attnlab.core.errors import InputError
+from attnlab.figures.canvas import blank, panel, svg
 from attnlab.figures.drawing import FUNCTIONS, STRUCTURES
 from attnlab.figures.pareto import frontier
 from attnlab.figures.scaling import crossover
@@ -130,6 +132,19 @@ def test_a_figure_is_as_wide_as_a_column_of_a_paper() -> None:
 
 def test_a_notebook_shows_a_figure_without_pyplot() -> None:
     assert plot.heads(HEADS)._repr_png_().startswith(b"\x89PNG")
+
+
+def test_a_written_figure_keeps_what_is_referred_to_and_every_letter() -> None:
+    figure = blank(3.0, 2.0)
+    axes = panel(figure, 0.5, 0.2, 2.0, 1.2)
+    axes.plot([1e-6, 1], [0.123456, 12.3456], "o-")
+    axes.text(0.2, 5, "id=1 12.34567 #head")
+    element = svg(figure, "one")
+    identifiers = re.findall(r'id="([^"]*)"', element)
+    referred = set(re.findall(r'(?:url\(#|href="#)([^)"]*)', element))
+    assert set(identifiers) == referred
+    assert len(identifiers) == len(referred) > 2
+    assert ">id=1 12.34567 #head<" in element
 
 
 def test_another_suffix_is_refused(tmp_path: Path) -> None:
