@@ -59,7 +59,7 @@ class Task:
     @property
     def tolerance(self) -> Float[Tensor, "*batch"]:
         """How far two ways of adding up the same matrix may differ by rounding."""
-        size = self.H.sum((-2, -1)) + self.H.shape[-2]
+        size = self.total + self.H.shape[-2]
         return 8 * torch.finfo(self.H.dtype).eps * size
 
     @property
@@ -68,6 +68,11 @@ class Task:
         entries = self.H.shape[-2] * self.H.shape[-1]
         counts = torch.as_tensor(self.allowed.nonzeros, device=self.H.device)
         return counts.clamp(max=entries).expand(self.H.shape[:-2])
+
+    @cached_property
+    def most_nonzeros(self) -> int:
+        """The largest s of all matrices; 0 without any matrix."""
+        return int(self.nonzeros.max()) if self.nonzeros.numel() else 0
 
     @cached_property
     def total(self) -> Float[Tensor, "*batch"]:
@@ -83,8 +88,8 @@ class Task:
         Cost: a partial sort of the matrix, once.
         """
         queries, keys = self.H.shape[-2:]
-        most = int(self.nonzeros.max()) if self.nonzeros.numel() else 0
-        entry, index = self.H.flatten(-2).topk(min(most + 1 + queries, queries * keys), dim=-1)
+        most = min(self.most_nonzeros + 1 + queries, queries * keys)
+        entry, index = self.H.flatten(-2).topk(most, dim=-1)
         return Leading(entry, index // keys, index % keys)
 
 
@@ -136,7 +141,7 @@ def corrected(
     residual, changed = _leading_residuals(task, column, allowed)
     savings = residual.abs().clamp(max=task.allowed.bound)
     nonzeros = task.nonzeros[..., None]
-    most = min(int(nonzeros.max()) + 1, task.H.shape[-2] * task.H.shape[-1])
+    most = min(task.most_nonzeros + 1, task.H.shape[-2] * task.H.shape[-1])
     largest = savings.topk(most, dim=-1).values
     rank = torch.arange(most, device=largest.device)
     saved = largest.masked_fill(rank >= nonzeros, 0).sum(-1)
@@ -162,7 +167,7 @@ def best_error(
     if residual.shape[-1] > index.shape[-1]:
         attended = torch.arange(queries, device=index.device) * keys + column.clamp(0, keys - 1)
         index = torch.cat([index, attended], -1)
-    most = min(int(task.nonzeros.max()) if task.nonzeros.numel() else 0, queries * keys)
+    most = min(task.most_nonzeros, queries * keys)
     top = residual.abs().topk(most, dim=-1).indices
     rank = torch.arange(most, device=index.device)
     taken = residual.gather(-1, top).clamp(-bound, bound)

@@ -45,6 +45,12 @@ FITS: dict[str, Callable[..., Fit]] = {
 DISTANCES = ["l1", "mean_error", "relative", "frobenius"]
 
 
+@pytest.mark.parametrize("fit", FITS.values(), ids=FITS)
+def test_no_matrices_have_no_distances(fit: Callable[..., Fit]) -> None:
+    for error_nnz in (0, 2):
+        assert fit(torch.zeros(0, 4, 4), error_nnz=error_nnz).l1.shape == (0,)
+
+
 @pytest.mark.parametrize("values", VALUES)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_diagonal_is_nearer(shape: tuple[int, int], values: str) -> None:
