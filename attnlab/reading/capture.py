@@ -12,6 +12,7 @@ from torch import Tensor
 
 from attnlab.core import (
     BATCH_SIZE,
+    LARGEST_SEED,
     SITES,
     InputError,
     Note,
@@ -174,7 +175,7 @@ def capture(
     check_value("batch_size", batch_size, least=1)
     check_value("keep_matrices", keep_matrices, least=0)
     check_value("keep_bytes", keep_bytes, least=0)
-    check_value("seed", seed, least=0)
+    check_value("seed", seed, least=0, most=LARGEST_SEED)
     check_value("memory", memory, float | None, above=0)
     check_value("weights", weights, str)
     WEIGHTS_OPTION.refuse("weights", weights)

@@ -1,9 +1,10 @@
 """Passes of a model over its sentences that hand on the attention weights of every layer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast
+from numbers import Integral
+from typing import Any, Literal, TypeGuard, cast
 
 import torch
 from jaxtyping import Int
@@ -154,30 +155,30 @@ def selection_of(
     Raises:
         InputError: something else than numbers from 0, or none of them.
     """
-    if isinstance(rows, int) and not isinstance(rows, bool) and rows < 1:
+    drawn = int(rows) if _is_whole(rows) else None
+    if drawn is not None and drawn < 1:
         msg = (
-            f"At least 1 row is drawn of each text, not {rows}; give another number (option rows)."
+            f"At least 1 row is drawn of each text, not {drawn}; give another number (option rows)."
         )
         raise InputError(msg)
-    drawn = isinstance(rows, int) and not isinstance(rows, bool)
     return Selection(
-        _numbers(layers, "layers"),
-        _numbers(heads, "heads"),
-        cast("int", rows) if drawn else _numbers(rows, "rows"),
-        seed,
+        _numbers(layers, "layers"), _numbers(heads, "heads"), drawn or _numbers(rows, "rows"), seed
     )
+
+
+def _is_whole(number: object) -> TypeGuard[int]:
+    """Whether it is a whole number, of Python or of NumPy."""
+    return isinstance(number, Integral) and not isinstance(number, bool)
 
 
 def _numbers(given: object, name: str) -> tuple[int, ...] | None:
     if given is None:
         return None
-    numbers = list(given) if isinstance(given, Sequence | range) else []
-    if not numbers or any(
-        not isinstance(number, int) or isinstance(number, bool) or number < 0 for number in numbers
-    ):
+    numbers = list(given) if isinstance(given, Iterable) else []
+    if not numbers or not all(_is_whole(number) and number >= 0 for number in numbers):
         msg = f"{name} must be numbers from 0, such as [0, 3], not {given!r}."
         raise InputError(msg)
-    return tuple(sorted(set(numbers)))
+    return tuple(sorted(set(map(int, numbers))))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -379,6 +380,15 @@ def test_tokens_are_named_once_however_many_blocks_there_are(
     assert len(named) == sentences * layers * sides
 
 
+@pytest.mark.usefixtures("as_users_call_it")
+def test_layers_heads_and_rows_may_be_numbers_of_numpy() -> None:
+    model = ALL["bert"]()
+    one = drawn(model, layers=np.array([1, 0]), heads=[np.int64(1)], rows=np.int64(2))
+    other = drawn(model, layers=[0, 1], heads=[1], rows=2)
+    pd.testing.assert_frame_equal(one.table, other.table)
+    assert one.kept.rows == other.kept.rows
+
+
 def test_of_selected_rows_too_the_first_are_kept_that_fit() -> None:
     model = seeded(FAMILIES["llama"])
     whole = drawn(model, rows=[1, 3, 4, 5]).kept
@@ -399,6 +409,7 @@ def test_of_selected_rows_too_the_first_are_kept_that_fit() -> None:
         ({"rows": [-1]}, r"rows must be numbers from 0, such as \[0, 3\], not \[-1\]"),
         ({"rows": []}, "rows must be numbers from 0"),
         ({"heads": [True]}, "heads must be numbers from 0"),
+        ({"rows": 2, "seed": 10**18}, "seed must be at least 0 and at most 4294967295, not 1000"),
     ],
 )
 def test_what_does_not_exist_is_refused_in_one_sentence(
