@@ -82,6 +82,8 @@ def test_a_kept_matrix_of_a_head_is_drawn(answer: Callable[[str, str], Answered]
     torch.testing.assert_close(drawn.squeeze().float(), matrix.float())
     with pytest.raises(InputError, match="No matrix of 'encoder.0.9' is kept"):
         attnlab.plot.head(result, "encoder.0.9")
+    with pytest.raises(InputError, match="No matrix of sentence 99 is kept; give one of 0, 1"):
+        attnlab.plot.head(result, "encoder.0.1", sentence=99)
 
 
 def test_a_capture_shows_its_heads_and_gives_matrices_of_a_layer(small_run: Path) -> None:
