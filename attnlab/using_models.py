@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.attention import AttentionPlan, load_plan
-from attnlab.core import InputError, Progress, briefly
+from attnlab.core import InputError, Progress, arguments_told, briefly
 from attnlab.evaluation import DeviceSettings
 from attnlab.models import Run, Source, export_layer_types, load, model_of
 
 
+@arguments_told
 def translate(
     source: str | Path | Run,
     sentences: str | Sequence[str],
@@ -34,6 +35,7 @@ def translate(
     return _run(source, device).translate(sentences, beams=beams, max_tokens=max_tokens)
 
 
+@arguments_told
 def score(
     source: str | Path | Run,
     *,
@@ -58,6 +60,7 @@ def score(
     return _run(source, device).score(split=split, beams=beams, progress=progress)
 
 
+@arguments_told
 def export(
     source: Source, plan: AttentionPlan | str | Path, folder: str | Path, *, overwrite: bool = False
 ) -> Path:

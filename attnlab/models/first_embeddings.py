@@ -16,6 +16,7 @@ from attnlab.core import (
     InputError,
     Progress,
     Side,
+    arguments_told,
     check_installed,
     check_not_read,
     check_writable,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 RECORD = "embedding.json"
 
 
+@arguments_told
 def embed(
     folder: str | Path,
     skip_gram: SkipGramSettings | None = None,

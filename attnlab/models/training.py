@@ -15,6 +15,7 @@ from attnlab.core import (
     InputError,
     Processes,
     ShortRepr,
+    arguments_told,
     launched_processes,
     locked,
     one_of_several,
@@ -82,6 +83,7 @@ class Trained(ShortRepr):
     """Where the run is that this one replaces: it is kept after Ctrl-C, or could not be deleted."""
 
 
+@arguments_told
 def train(
     folder: str | Path,
     settings: RunSettings | None = None,
@@ -139,6 +141,7 @@ def train(
         return _delete_replaced_run(trained) if processes.first else trained
 
 
+@arguments_told
 def resume(
     folder: str | Path,
     *,

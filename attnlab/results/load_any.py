@@ -6,13 +6,20 @@ from typing import cast
 from torch import Tensor, nn
 
 from attnlab.attention import AttentionPlan, load_plan
-from attnlab.core import MATRIX_SUFFIXES, PRETRAINED_MARKS, InputError, holds_result
+from attnlab.core import (
+    MATRIX_SUFFIXES,
+    PRETRAINED_MARKS,
+    InputError,
+    arguments_told,
+    holds_result,
+)
 from attnlab.models import Model, Source, is_run, load_transformers, model_of
 from attnlab.models import load as load_run
 from attnlab.reading import load_arrays
 from attnlab.results.result import Result
 
 
+@arguments_told
 def load(
     source: Source | nn.Module, tokenizer: object = None
 ) -> Model | Result | AttentionPlan | dict[str, Tensor]:

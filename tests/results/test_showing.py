@@ -280,6 +280,15 @@ def test_names_and_arguments_of_other_libraries_are_answered_with_ours(
             lambda: attnlab.show(model, "a", layer=1),
             "'layer'; its arguments are: source, text, other, head",
         ),
+        (
+            lambda: attnlab.score(model, sentences=9),
+            "'sentences'; its .* source, split, beams, dev",
+        ),
+        (lambda: attnlab.train("run", epochs=1), "'epochs'; its arguments are: folder, settings"),
+        (
+            lambda: attnlab.load("run", overwrite=True),
+            "'overwrite'; its arguments are: source, tok",
+        ),
         (lambda: capture(*model, "a"), "too many positional .* are: source, sentences, sites"),
         (lambda: attnlab.analyze(model, layers=[1]), r"attnlab.capture\(..., layers=\[...\]\)"),
         (
