@@ -103,10 +103,12 @@ def approximate(
     else:
         given: dict[str, Any] = dict(source) if isinstance(source, Mapping) else {"": source}
         arrays = {
-            name: torch.from_numpy(H) if isinstance(H, np.ndarray) else H
+            # A copy, since torch takes no array that is turned round.
+            name: torch.from_numpy(np.array(H)) if isinstance(H, np.ndarray) else H
             for name, H in given.items()
         }
-    if not arrays:
+    checked = {name: prepared(H, settings.normalize) for name, H in arrays.items()}
+    if not checked or not all(H.numel() for H, _ in checked.values()):
         msg = f"There are no matrices in {about.get('File', 'what was given')}; give at least one."
         raise InputError(msg)
     parts = []
@@ -115,7 +117,6 @@ def approximate(
         (len(settings.fitted) + len(REFERENCES) + 1) * len(arrays),
         settings.progress,
     )
-    checked = {name: prepared(H, settings.normalize) for name, H in arrays.items()}
     for name, (H, note) in checked.items():
         notes += [] if note is None else [note]
         at = _addresses(H.shape[:-2], batch, known.get(name, {}))

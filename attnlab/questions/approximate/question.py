@@ -14,6 +14,7 @@ from attnlab.core import (
     Table,
     read_columns,
 )
+from attnlab.evaluation import words_in
 from attnlab.labels import BEST_FAMILY, BITS_PER_ROW, FAMILY, FAMILY_MARGIN, MEMBER
 from attnlab.matrices import ERROR_BOUND, FAMILIES, FITTED, NUM_POS, WINDOW
 from attnlab.questions.approximate import LISTED
@@ -76,11 +77,6 @@ def count_in(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
-def families_in(text: str) -> tuple[str, ...]:
-    """The names of a list with commas."""
-    return tuple(word.strip() for word in text.split(",") if word.strip())
-
-
 # What a result says of the room that fits had.
 LIMITS_SHOWN = ("Window", "Entries", "Sparse error")
 
@@ -137,7 +133,7 @@ class ApproximationSettings(Settings):
             f"Families to fit: any of {', '.join(FITTED)}; commas between.",
             choices=FITTED,
             shown=f"of {', '.join(_DEFAULT)} those that can have the values",
-            read=families_in,
+            read=words_in,
         ),
     ] = None
     dropout: Annotated[
