@@ -13,7 +13,7 @@ from attnlab.attention.mechanism import Context, Positions, Setup, visible_or_al
 from attnlab.attention.mechanisms.full import Full, FullAttention
 from attnlab.attention.mechanisms.sigma import SigmaAttention
 from attnlab.attention.mechanisms.sigma_static import SigmaStaticAttention
-from attnlab.core import InputError
+from attnlab.core import InputError, eval_mode
 from attnlab.matrices.supports import offsets
 
 SMOOTHING = 5.0
@@ -161,7 +161,7 @@ def calibrate(
         msg = "There is no sigma mechanism to calibrate; put one into the model first."
         raise InputError(msg)
     watchers = {name: _Watcher(part) for name, part in sigmas.items()}
-    with _watched(model, watchers), _eval_mode(model), torch.no_grad():
+    with _watched(model, watchers), eval_mode(model), torch.no_grad():
         for batch in batches:
             target = _real_targets(batch)
             for watcher in watchers.values():
@@ -223,16 +223,6 @@ def _watched(model: nn.Module, parts: Mapping[str, nn.Module]) -> Iterator[None]
     finally:
         for name, part in before.items():
             model.set_submodule(name, part)
-
-
-@contextmanager
-def _eval_mode(model: nn.Module) -> Iterator[None]:
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)
 
 
 def _real_targets(batch: Mapping[str, Tensor]) -> Tensor | None:

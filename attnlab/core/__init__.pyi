@@ -102,6 +102,7 @@ from .installed import versions as versions
 from .installed import with_plugins as with_plugins
 from .launcher import launched as launched
 from .launcher import one_of_several as one_of_several
+from .library_state import eval_mode as eval_mode
 from .library_state import quiet as quiet
 from .library_state import seeded as seeded
 from .limits import LARGEST_NUMBER as LARGEST_NUMBER

@@ -1,4 +1,4 @@
-"""Keeping the libraries' own bars and notices off the screen for the length of a block."""
+"""States of the libraries and of modules for the length of a block: bars and notices, seeds, eval mode."""
 
 import random
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import torch
+from torch import nn
 from transformers.utils import logging
 
 
@@ -61,3 +62,22 @@ def seeded(seed: int) -> Iterator[None]:
         finally:
             random.setstate(python)
             np.random.set_state(numpy)  # noqa: NPY002 - as above
+
+
+@contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Inside the block the model is in eval mode; afterwards each module is in its mode of before.
+
+    >>> model = nn.Sequential(nn.Dropout(), nn.Dropout().eval())
+    >>> with eval_mode(model):
+    ...     assert not model.training
+    >>> [part.training for part in model]
+    [True, False]
+    """
+    modes = {part: part.training for part in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes.items():
+            part.training = training

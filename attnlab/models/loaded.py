@@ -10,7 +10,15 @@ from typing import Any, NamedTuple, TypeGuard, TypeVar
 import torch
 from torch import Tensor, nn
 
-from attnlab.core import InputError, ShortRepr, briefly, path_label, read_json, usable_device
+from attnlab.core import (
+    InputError,
+    ShortRepr,
+    briefly,
+    eval_mode,
+    path_label,
+    read_json,
+    usable_device,
+)
 
 # Longer sentences are left out where loss and translations of a model that is no run are measured.
 MOST_TOKENS = 512
@@ -193,11 +201,7 @@ def leaving_modes(
         loaded = handed_in(source)
         if not isinstance(loaded, Model):
             return study(source, settings)
-        modes = {part: part.training for part in loaded.model.modules()}
-        try:
+        with eval_mode(loaded.model):
             return study(source, settings)
-        finally:
-            for part, training in modes.items():
-                part.training = training
 
     return call

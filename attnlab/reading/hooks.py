@@ -18,7 +18,7 @@ from attnlab.attention import (
     mechanisms_in,
     watching,
 )
-from attnlab.core import AttnlabError, Head, InputError, Site
+from attnlab.core import AttnlabError, Head, InputError, Site, eval_mode
 
 Receiver = Callable[[Site, int, Tensor], None]
 CallReceiver = Callable[[Site, int, AttentionCall], None]
@@ -128,19 +128,15 @@ def ready_to_show(model: Any, attention: str = EAGER) -> Iterator[None]:
         model: a transformers model.
         attention: the name of another that is the same function.
     """
-    modes = {module: module.training for module in model.modules()}
     fused = [config for config in _configurations(model) if _is_plain(config)]
     names = [config._attn_implementation_internal for config in fused]  # noqa: SLF001 - see below
-    model.eval()
     try:
         for config in fused:
             # Some models, such as Falcon, heed the name but refuse `set_attn_implementation`.
             config._attn_implementation_internal = attention  # noqa: SLF001
-        with always_returning_weights(model), _weights_for_scores(model):
+        with eval_mode(model), always_returning_weights(model), _weights_for_scores(model):
             yield
     finally:
-        for module, training in modes.items():
-            module.training = training
         for config, name in zip(fused, names, strict=True):
             config._attn_implementation_internal = name  # noqa: SLF001
 

@@ -27,7 +27,7 @@ from attnlab.attention import (
     rules_told,
     use,
 )
-from attnlab.core import BATCH_SIZE, SITES, InputError, Side, sides_of
+from attnlab.core import BATCH_SIZE, SITES, InputError, Side, eval_mode, sides_of
 from attnlab.reading.calling import forward
 from attnlab.reading.sentences import Progress, Sentence, Sentences
 from attnlab.reading.vocabulary import Axis
@@ -147,40 +147,36 @@ def observe(
     if otherwise or holds_installed(model):
         msg = "Mechanisms are compared with full attention: give a run or a model that has it."
         raise InputError(msg)
-    training = model.training
     watching: dict[str, Mechanism] = {site: _Observer(site) for site in sites}
-    try:
-        with use(model.eval(), watching) as installed, torch.no_grad():
-            watched = [(p, mechanism_of(p.module)) for p in installed.modules if p.site in sites]
-            observers = [(at, part) for at, part in watched if isinstance(part, _Observer)]
-            cells = max(at.heads for at, _ in observers)
-            rules = layer_rules(model)
-            for batch in sentences.batches(
-                batch_size, cells, most_weights=MOST_OBSERVED_WEIGHTS, progress=progress
-            ):
-                axes = sentences.axes(batch, model.device)
-                if set(sites) == {"encoder"}:
-                    axes = {"source": axes["source"]}
-                for at, observer in observers:
-                    observer.rules = rules[at.site, at.layer]
-                    observer.waiting = [
-                        partial(
-                            _hand_on, receive=receive, observer=observer, layer=layer,
-                            site=at.site, batch=batch, axes=axes,
-                        )
-                        for layer in at.layers
-                    ]  # fmt: skip
-                forward(model, axes, with_weights=False)
-                for at, observer in observers:
-                    if observer.waiting:
-                        layer = at.layers[-len(observer.waiting)]
-                        msg = (
-                            f"The model did not use {at.site} layer {layer}; its heads cannot "
-                            "be compared."
-                        )
-                        raise InputError(msg)
-    finally:
-        model.train(training)
+    with eval_mode(model), use(model, watching) as installed, torch.no_grad():
+        watched = [(p, mechanism_of(p.module)) for p in installed.modules if p.site in sites]
+        observers = [(at, part) for at, part in watched if isinstance(part, _Observer)]
+        cells = max(at.heads for at, _ in observers)
+        rules = layer_rules(model)
+        for batch in sentences.batches(
+            batch_size, cells, most_weights=MOST_OBSERVED_WEIGHTS, progress=progress
+        ):
+            axes = sentences.axes(batch, model.device)
+            if set(sites) == {"encoder"}:
+                axes = {"source": axes["source"]}
+            for at, observer in observers:
+                observer.rules = rules[at.site, at.layer]
+                observer.waiting = [
+                    partial(
+                        _hand_on, receive=receive, observer=observer, layer=layer,
+                        site=at.site, batch=batch, axes=axes,
+                    )
+                    for layer in at.layers
+                ]  # fmt: skip
+            forward(model, axes, with_weights=False)
+            for at, observer in observers:
+                if observer.waiting:
+                    layer = at.layers[-len(observer.waiting)]
+                    msg = (
+                        f"The model did not use {at.site} layer {layer}; its heads cannot "
+                        "be compared."
+                    )
+                    raise InputError(msg)
 
 
 def _hand_on(

@@ -15,7 +15,7 @@ from attnlab.attention.mechanisms.band import Band
 from attnlab.attention.mechanisms.full import Full
 from attnlab.attention.plan import AttentionPlan
 from attnlab.attention.specification import sides
-from attnlab.core import InputError, layer_name
+from attnlab.core import InputError, eval_mode, layer_name
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 # Of the largest logit; rounding of another kernel is below it.
@@ -211,12 +211,8 @@ def _check_equal(
     mask = torch.ones_like(ids)
     mask[1, -tokens // 4 :] = 0
     given = {"input_ids": ids.to(model.device), "attention_mask": mask.to(model.device)}
-    training = model.training
-    try:
-        with use(model.eval(), plan):
-            expected = model(**given, return_dict=True)[0]
-    finally:
-        model.train(training)
+    with eval_mode(model), use(model, plan):
+        expected = model(**given, return_dict=True)[0]
     # Scores of whole texts are not one a token.
     by_token = expected.shape[:2] == mask.shape
     real = mask.bool().to(expected.device) if by_token else ...

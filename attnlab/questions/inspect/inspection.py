@@ -7,13 +7,14 @@ from itertools import combinations, product
 from math import comb
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core import SAME_WORDS, InputError, Note, options_of
+from attnlab.core import SAME_WORDS, InputError, Note, eval_mode, options_of
 from attnlab.models import RECURRENT, Model, Run, Source, model_of
 from attnlab.questions.inspect.question import (
     MOVES,
@@ -109,9 +110,9 @@ def anisotropies(
 
     Source: Ethayarajh 2019, section 3, which takes a sample of all words.
     """
-    forms = [word.form for own in words for word in own]
+    forms = pd.factorize(np.array([word.form for own in words for word in own], dtype=object))[0]
     unit = F.normalize(torch.cat(list(vectors), dim=1).double(), dim=-1)
-    different = torch.tensor([[one != other for other in forms] for one in forms])
+    different = torch.from_numpy(forms[:, None] != forms)
     if not bool(different.any()):
         return unit.new_full((len(unit),), torch.nan)
     return (unit @ unit.mT)[:, different].mean(1)
@@ -248,14 +249,11 @@ def _states(
     )
     tokenizer.pad_token = own
     stack = model.get_encoder() if model.config.is_encoder_decoder else model.base_model
-    training = stack.training
-    stack.eval()
-    with torch.inference_mode():
+    with eval_mode(stack), torch.inference_mode():
         given = {name: value.to(model.device) for name, value in encoded.items()}
         # The tokenizer's may be beyond the embedding.
         given["input_ids"].masked_fill_(given["attention_mask"] == 0, padding)
         outputs = stack(**given, output_hidden_states=True, return_dict=True)
-    stack.train(training)
     return dict(encoded), outputs.hidden_states
 
 

@@ -42,9 +42,11 @@ def test_vectors_are_the_models_own(name: str) -> None:
 def test_nothing_is_dropped_of_a_model_in_training_mode() -> None:
     model, tokenizer = random_models.bert().eval(), random_models.tokenizer()
     expected = attnlab.inspect((model, tokenizer), *TEXTS).vectors
-    found = attnlab.inspect((model.train(), tokenizer), *TEXTS).vectors
+    model.train().base_model.embeddings.eval()
+    found = attnlab.inspect((model, tokenizer), *TEXTS).vectors
     torch.testing.assert_close(found, expected, equal_nan=True)
-    assert model.base_model.training
+    assert model.base_model.encoder.training
+    assert not model.base_model.embeddings.dropout.training
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2"])
