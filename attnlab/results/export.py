@@ -179,7 +179,9 @@ def latex_points(frame: pd.DataFrame, columns: Sequence[Column]) -> list[int]:
         round(
             _POINTS_OF_COLUMN
             + _POINTS_OF_CHARACTER
-            * max(len(column.heading), *(len(cell(value, column)) for value in frame[column.name]))
+            * max(
+                [len(column.heading), *(len(cell(value, column)) for value in frame[column.name])]
+            )
         )
         for column in columns
     ]
