@@ -19,9 +19,12 @@ from small_run import write_pairs
 from attnlab.cli import progress
 from attnlab.cli.app import app
 from attnlab.cli.commands import catalogues as doctor
+from attnlab.cli.commands.table_commands import distinct_headings
 from attnlab.cli.output import Output, Terminal, print_json
 from attnlab.cli.progress import Announced, Lines
 from attnlab.evaluation.shared_settings import Steps
+from attnlab.results import declared_tables
+from attnlab.studies import TABLES
 
 NO_TABLES = {"train", "embed", "translate", "generate", "show", "export"}
 ON_A_DEVICE = {
@@ -328,6 +331,22 @@ def test_what_is_no_number_in_json_is_null(capsys: pytest.CaptureFixture[str]) -
     print_json(table=pd.DataFrame({"far": [np.inf, 0.5]}), alone=float("nan"), tiny=1e-12 / 3)
     found = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert found == {"table": [{"far": None}, {"far": 0.5}], "alone": None, "tiny": 1e-12 / 3}
+
+
+def test_columns_of_one_short_heading_are_all_printed(attnlab, tmp_path: Path) -> None:
+    for table in (*declared_tables(), *TABLES):
+        headings = distinct_headings(table.columns)
+        assert len({*headings}) == len(headings), table.file
+    file = tmp_path / "summary.csv"
+    file.write_text("mechanism,loss,loss_change\nband,1.2345,0.6789\n", encoding="utf-8")
+    assert attnlab("table", file)[1].splitlines()[-1].split() == ["band", "1.2345", "0.6789"]
+
+
+def test_a_table_without_rows_is_printed_in_every_form(attnlab, tmp_path: Path) -> None:
+    file = tmp_path / "heads.csv"
+    TABLE.head(0).to_csv(file, index=False)
+    for form in ("text", "csv", "markdown", "latex"):
+        assert "head" in attnlab("table", file, "--format", form)[1]
 
 
 def test_a_table_is_printed_in_every_form(attnlab, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`attnlab table`: a table that a command wrote, for a terminal, a paper or a page."""
 
+from collections import Counter
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -117,15 +118,31 @@ def _print(frame: "pd.DataFrame", columns: "tuple[Column, ...]") -> None:
     """Prints the table with whole cells; columns that do not fit the terminal stand in further tables."""
     from attnlab.results import cell, is_number
 
+    headed = dict(zip(distinct_headings(columns), columns, strict=True))
     cells = {
-        column.narrow: [cell(value, column) for value in frame[column.name]] for column in columns
+        heading: [cell(value, column) for value in frame[column.name]]
+        for heading, column in headed.items()
     }
-    numbers = [column.narrow for column in columns if is_number(frame[column.name])]
+    numbers = [heading for heading, column in headed.items() if is_number(frame[column.name])]
     for names in side_by_side(cells, results().width):
         drawn = new_table(*names, numbers=numbers)
         for row in zip(*(cells[name] for name in names), strict=True):
             drawn.add_row(*row)
         print_table(drawn)
+
+
+def distinct_headings(columns: "Sequence[Column]") -> list[str]:
+    """The short heading of each column; the long one, or else the name, where another has that too."""
+    narrow = Counter(column.narrow for column in columns)
+    long = Counter(column.heading for column in columns)
+    return [
+        column.narrow
+        if narrow[column.narrow] == 1
+        else column.heading
+        if long[column.heading] == 1
+        else column.name
+        for column in columns
+    ]
 
 
 def side_by_side(cells: "Mapping[str, Sequence[str]]", width: int) -> list[list[str]]:
