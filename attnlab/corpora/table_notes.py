@@ -80,6 +80,8 @@ def _notes(path: Path) -> Iterator[Note]:
     if path.name.removesuffix(".gz").endswith((".jsonl", ".wav", ".npy", ".parquet", ".arrow")):
         return
     rows = [line.split("\t") for line in islice(iterate_lines(path), _LOOKED_AT)]
+    if not rows:
+        return
     first = [re.split(r"[\s_-]+", column.strip(' "').casefold()) for column in rows[0]]
     if _HEADINGS.issuperset(word for words in first for word in words):
         yield HeadingRead(path_label(path), "\t".join(rows[0]))

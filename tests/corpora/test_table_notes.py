@@ -53,6 +53,8 @@ def test_files_of_a_corpus_are_looked_at_and_other_things_passed_over(tmp_path: 
         (tmp_path / name).write_text(text)
     lines = {one.line for one in notes_on_tables(tmp_path) if isinstance(one, HeadingRead)}
     assert lines == {"text", "en\tit"}
+    (tmp_path / "train.fr").touch()
+    assert {one.line for one in notes_on_tables(tmp_path) if isinstance(one, HeadingRead)} == lines
     assert notes_on_tables("embedded", tmp_path / "nowhere", tmp_path / "dev.jsonl") == []
 
 
