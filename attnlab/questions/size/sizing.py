@@ -53,7 +53,7 @@ def size(source: Source, settings: SizeSettings) -> Result:
     parts = _attention_in(model, modules)
     weights = dict(_work_per_token(model, modules))
     per_token = sum(weights.values())
-    names = (FULL, *settings.mechanisms)
+    names = list(dict.fromkeys((FULL, *settings.mechanisms)))
     tokens = settings.tokens
     parameters = {
         part: count for part, count in _parameters(model).items() if count or weights[part]

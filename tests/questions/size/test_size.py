@@ -189,6 +189,12 @@ def test_the_crossing_is_the_first_length_at_which_attention_is_most(tmp_path: P
     assert math.isclose(full["between_tokens"].iloc[-1] / full["between_tokens"].iloc[0], 4.0**14)
 
 
+def test_a_mechanism_that_is_named_twice_is_counted_once(tmp_path: Path) -> None:
+    found = sizes(tmp_path, mechanisms=["none", "full", "none"])
+    assert found.growth["mechanism"].unique().tolist() == ["full", "none"]
+    assert not found.growth.duplicated(["mechanism", "text_length"]).any()
+
+
 def test_of_experts_those_that_a_token_passes_are_work(tmp_path: Path) -> None:
     config = MixtralConfig(
         **SMALL, intermediate_size=48, num_key_value_heads=2, num_local_experts=4,
