@@ -163,6 +163,25 @@ def test_a_kept_mask_serves_batches_of_its_own_size_alone() -> None:
         torch.testing.assert_close(found, expected, **CLOSE)
 
 
+def test_a_mask_that_is_first_made_in_inference_mode_serves_training() -> None:
+    """Autograd refuses tensors of inference mode, which the kernel of a GPU keeps for its backward pass."""
+    block_masks._MASKS.clear()
+    some = [build("band(window=(3, 1))", form="flex"), build("keys(first=1, last=1)", form="flex")]
+    with torch.inference_mode():
+        attend_layer(layer(some), *inputs(4))
+    (mask,) = block_masks._MASKS.values()
+    captured = [cell.cell_contents for cell in closures(mask.mask_mod)]
+    tensors = [x for x in (*vars(mask).values(), *captured) if isinstance(x, Tensor)]
+    assert len(tensors) > 4
+    assert not any(tensor.is_inference() for tensor in tensors)
+
+
+def closures(function: Any) -> list[Any]:
+    """The cells of a function and of those within it."""
+    cells = list(getattr(function, "__closure__", None) or ())
+    return cells + [inner for cell in cells for inner in closures(cell.cell_contents)]
+
+
 PLAN = {
     "decoder.0": "sigma(window=(2, 0), num_pos=1, columns='first')",
     "decoder.0.1": "full",

@@ -88,10 +88,13 @@ def _blocks(groups: Sequence[Group], query: Tensor, key: Tensor, context: Contex
     )
     if free and address in _MASKS:
         return _MASKS[address]
-    rule, batch = rule_of(groups, query, key, context)
-    # Not compiled it would hold every pair of every head.
-    create: Any = torch.compile(flex.create_block_mask) if query.is_cuda else flex.create_block_mask
-    blocks: BlockMask = create(rule, batch, query.shape[1], *shape, device=query.device.type)
+    # What is kept for later calls may be first made in inference mode, and then needed in training.
+    with torch.inference_mode(mode=False), torch.no_grad():
+        rule, batch = rule_of(groups, query, key, context)
+        # Not compiled it would hold every pair of every head.
+        create: Any = flex.create_block_mask
+        create = torch.compile(create) if query.is_cuda else create
+        blocks: BlockMask = create(rule, batch, query.shape[1], *shape, device=query.device.type)
     if free:
         _MASKS[address] = blocks
         if len(_MASKS) > MASKS:
