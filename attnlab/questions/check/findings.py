@@ -201,9 +201,7 @@ def _keys_read(pairs: _Pairs) -> Finding:
         unseen = 0 < expected.reach >= len(pairs.queries) - 1
         outcome = NOT_APPLICABLE if unseen else OK
     shown = said if outcome == OK and expected.known else _reach(pairs.read, offsets)
-    seen = offsets[pairs.read]
-    every = (seen.min() <= offsets) & (offsets <= seen.max())
-    if outcome == MISMATCH and (shown == said or not torch.equal(every, pairs.read)):
+    if outcome == MISMATCH and (shown == said or not _is_stretch(pairs.read, offsets)):
         shown += _pairs_in_words(wrong, pairs.keys, "more") + _pairs_in_words(
             unread, pairs.keys, "unread"
         )
@@ -219,8 +217,16 @@ def _pairs_in_words(pairs: Bool[Tensor, "key query"], keys: Tensor, how: str) ->
     return f", {int(pairs.sum())} pairs {how} (key {int(keys[key])} of query {query})"
 
 
+def _is_stretch(read: Tensor, offsets: Tensor) -> bool:
+    """Whether all keys between the nearest and the farthest that are read are read too; also where none is."""
+    seen = offsets[read]
+    return not len(seen) or torch.equal((seen.min() <= offsets) & (offsets <= seen.max()), read)
+
+
 def _reach(read: Tensor, offsets: Tensor) -> str:
     """How far a query sees in words, such as 'itself, 4 before'."""
+    if not read.any():
+        return "nothing"
     seen = offsets[read]
     sides = []
     for count, most, side in (

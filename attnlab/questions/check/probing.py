@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from attnlab.core import InputError
+from attnlab.core import InputError, eval_mode
 
 # Tokens by which the source is longer than the target, so that the stacks can be told apart.
 MORE = 8
@@ -75,17 +75,14 @@ def computing_in(model: nn.Module, dtype: torch.dtype) -> Iterator[None]:
     """The model in eval mode with all its numbers of one kind; afterwards, to the last bit, as it was."""
     tensors = [t for t in (*model.parameters(), *model.buffers()) if t.is_floating_point()]
     before = [tensor.data for tensor in tensors]
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
     try:
         for tensor in tensors:
             tensor.data = tensor.data.to(dtype)
-        yield
+        with eval_mode(model):
+            yield
     finally:
         for tensor, data in zip(tensors, before, strict=True):
             tensor.data = data
-        for module, training in modes.items():
-            module.training = training
 
 
 @dataclass(frozen=True)

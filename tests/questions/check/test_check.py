@@ -132,6 +132,18 @@ def test_layers_that_read_nothing_but_should_are_a_mismatch(
     )
 
 
+def test_cross_attention_whose_output_is_still_zero_reads_nothing() -> None:
+    model = seeded(random_models.bart)
+    for layer in model.get_decoder().layers:
+        for parameter in layer.encoder_attn.out_proj.parameters():
+            parameter.data.zero_()
+    told = mismatches(attnlab.check(model))
+    layers = range(model.config.decoder_layers)
+    assert told == [
+        f"cross.{layer} reads nothing, and its configuration says all." for layer in layers
+    ]
+
+
 def test_what_stands_around_the_base_model_is_not_run() -> None:
     class Wrapped(hf.GPT2LMHeadModel):
         def forward(self, *args: Any, **given: Any) -> Any:
