@@ -45,6 +45,7 @@ from .label_columns import STRENGTH as STRENGTH
 from .label_columns import STRUCTURE as STRUCTURE
 from .label_columns import STRUCTURE_OF_HEAD as STRUCTURE_OF_HEAD
 from .label_columns import STRUCTURE_SAID as STRUCTURE_SAID
+from .label_columns import STRUCTURE_TIE as STRUCTURE_TIE
 from .label_columns import TIE_BITS_PER_ROW as TIE_BITS_PER_ROW
 from .label_columns import TRANSFORMER_LENS as TRANSFORMER_LENS
 from .label_columns import UNTRAINED as UNTRAINED

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from attnlab.labels.counts import REPORTED, Counts, RatioCounts, Scope, count_ratio, sum_by_group
 from attnlab.labels.label import HeadLabel, LayerView
-from attnlab.labels.label_columns import BROAD, Rule
+from attnlab.labels.label_columns import BROAD
 from attnlab.labels.verdict import Verdict, ratio_condition, verdicts_of
 
 
@@ -39,15 +39,15 @@ def count_broad(
     )
 
 
-def decide_broad(counts: BroadCounts, rule: Rule = BROAD, seed: int = 0) -> list[Verdict]:
+def decide_broad(counts: BroadCounts, seed: int = 0) -> list[Verdict]:
     """One verdict per head, on the mean entropy as a share of ln n."""
     found = ratio_condition(
-        "mean_entropy_over_ln_n", counts.entropy, rule.threshold, seed=seed, least=0.0, most=1.0
+        "mean_entropy_over_ln_n", counts.entropy, BROAD.threshold, seed=seed, least=0.0, most=1.0
     )
     of_half = counts.by_half()
     return verdicts_of(
         "broad",
-        rule,
+        BROAD,
         [""] * len(found.value),
         [found],
         denominator=of_half.rows[REPORTED],
@@ -64,7 +64,7 @@ BROAD_LABEL = HeadLabel(
     name="broad",
     meaning="even weights: the entropy of its rows is near the largest possible",
     count=_count,
-    decide=lambda counts, seed: decide_broad(counts, seed=seed),
+    decide=decide_broad,
     precedence=4,
     # Untrained rows are nearly even, so no head could ever pass that control.
     against_untrained=False,

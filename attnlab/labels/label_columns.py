@@ -155,15 +155,12 @@ FAMILY = COLUMNS["family"]
 MEMBER = COLUMNS["member"]
 BITS_PER_ROW = COLUMNS["bits_per_row"]
 FAMILY_MARGIN = COLUMNS.of("structure_runner_up structure_margin_bits_per_row")
-STRUCTURE_OF_HEAD = (
-    replace(BEST_FAMILY, short="family"),
-    *FAMILY_MARGIN,
-    Column(
-        "structure_tie",
-        "tie",
-        f"Whether the next family needs less than {TIE_BITS_PER_ROW:g} bits per row more.",
-    ),
+STRUCTURE_TIE = Column(
+    "structure_tie",
+    "tie",
+    f"Whether the next family needs less than {TIE_BITS_PER_ROW:g} bits per row more.",
 )
+STRUCTURE_OF_HEAD = (replace(BEST_FAMILY, short="family"), *FAMILY_MARGIN, STRUCTURE_TIE)
 LABELS = Table(
     "labels.csv",
     "head and view of the keys",

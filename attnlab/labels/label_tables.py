@@ -250,10 +250,7 @@ _SHOWN = (
 
 
 def compare_relations(
-    model: pd.DataFrame,
-    shuffled: pd.DataFrame,
-    untrained: pd.DataFrame,
-    margin: float = LINKS.threshold,
+    model: pd.DataFrame, shuffled: pd.DataFrame, untrained: pd.DataFrame
 ) -> pd.DataFrame:
     """Every relation of the model beside its controls, one row per head and kind of gold link.
 
@@ -261,13 +258,13 @@ def compare_relations(
     nothing and any preference for a kind of word exceeds it, so the rule itself says little there.
     What counts is the head's own accuracy on shuffled words, which it owes to the words alone:
     `significance` is confirmed where the head follows the relation, the interval of what accuracy exceeds
-    that one by (`gain_over_shuffled`) lies above `margin`, and the untrained model's head does not follow it.
+    that one by (`gain_over_shuffled`) lies above `LINKS.threshold`, and the untrained model's head does not
+    follow it.
 
     Args:
         model: relations with `site` and `layer`, from `HeadFunctions.relations`.
         shuffled: the same on sentences whose words are shuffled.
         untrained: the same of the untrained model.
-        margin: how far accuracy must exceed the one on shuffled words.
     """
     keys = [*HEAD_COLUMNS, "relation", "direction"]
     result = model
@@ -287,7 +284,7 @@ def compare_relations(
     low, high = difference_interval(*both)
     gain = {GAIN.name: both[0][0] - both[1][0], GAIN.low: low, GAIN.high: high}
     result = result.assign(**gain)
-    beyond_words = [status_of(*ends, margin) for ends in zip(low, high, strict=True)]
+    beyond_words = [status_of(*ends, LINKS.threshold) for ends in zip(low, high, strict=True)]
     columns = result["status"], beyond_words, result["untrained_status"]
     significance = [
         least_status(one, beyond, _BESIDE_UNTRAINED[other])

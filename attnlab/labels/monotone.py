@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attnlab.labels.counts import REPORTED, Counts, RatioCounts, Scope, count_ratio
 from attnlab.labels.label import HeadLabel, LayerView
-from attnlab.labels.label_columns import MONOTONE, MONOTONE_SLOPE, Rule
+from attnlab.labels.label_columns import MONOTONE, MONOTONE_SLOPE
 from attnlab.labels.verdict import Verdict, ratio_condition, verdicts_of
 
 LEAST_ROWS = 3
@@ -85,18 +85,21 @@ def _slope(
     return torch.where(spread > 0, (dx * dy).sum(-1) / spread.clamp_min(1e-300), 0.0)
 
 
-def decide_monotone(
-    counts: MonotoneCounts, rule: Rule = MONOTONE, slope: float = MONOTONE_SLOPE, seed: int = 0
-) -> list[Verdict]:
+def decide_monotone(counts: MonotoneCounts, seed: int = 0) -> list[Verdict]:
     """One verdict per head: mean rank correlation and mean slope at least as large as asked for."""
     rises = ratio_condition(
-        "mean_rank_correlation", counts.correlation, rule.threshold, seed=seed, least=-1.0, most=1.0
+        "mean_rank_correlation",
+        counts.correlation,
+        MONOTONE.threshold,
+        seed=seed,
+        least=-1.0,
+        most=1.0,
     )
-    steep = ratio_condition("mean_slope", counts.slope, slope, seed=seed)
+    steep = ratio_condition("mean_slope", counts.slope, MONOTONE_SLOPE, seed=seed)
     sentences = counts.correlation.by_half().sentences[REPORTED]
     return verdicts_of(
         "monotone",
-        rule,
+        MONOTONE,
         [""] * len(rises.value),
         [rises, steep],
         denominator=sentences,
@@ -112,7 +115,7 @@ MONOTONE_LABEL = HeadLabel(
     name="monotone",
     meaning="the source positions that it looks at rise with the position in the target",
     count=_count,
-    decide=lambda counts, seed: decide_monotone(counts, seed=seed),
+    decide=decide_monotone,
     precedence=5,
     by_view=False,
 )

@@ -20,7 +20,7 @@ from attnlab.labels.counts import (
     count_ratio,
 )
 from attnlab.labels.label import HeadLabel, LayerView
-from attnlab.labels.label_columns import POSITIONAL, Rule
+from attnlab.labels.label_columns import POSITIONAL
 from attnlab.labels.verdict import Verdict, share_condition, verdicts_of
 
 MAX_OFFSET = 8
@@ -74,19 +74,17 @@ def _rows_at(scope: Scope, offset: int) -> Int[Tensor, " batch"]:
     return (seen & rows & keys).sum(1)
 
 
-def decide_positional(
-    counts: PositionalCounts, rule: Rule = POSITIONAL, seed: int = 0
-) -> list[Verdict]:
+def decide_positional(counts: PositionalCounts, seed: int = 0) -> list[Verdict]:
     """One verdict per head: at the offset with the highest arg-max rate in the choosing half.
 
-    Offsets that fewer than `rule.needed` sentences of either half have are no candidates; where all offsets
-    are such, those that fewer have than half as many as the most frequent one.
+    Offsets that fewer than `POSITIONAL.needed` sentences of either half have are no candidates; where all
+    offsets are such, those that fewer have than half as many as the most frequent one.
     """
     of_half = counts.by_half().at_offset
     sentences = of_half.sentences.amin(0)
     most = sentences.amax(-1, keepdim=True)
     candidates = (sentences > 0) & (
-        sentences >= torch.where(most < rule.needed, most / 2, rule.needed)
+        sentences >= torch.where(most < POSITIONAL.needed, most / 2, POSITIONAL.needed)
     )
     rate = of_half.numerator[CHOOSING] / of_half.denominator[CHOOSING].clamp_min(1)
     chosen = rate.masked_fill(~candidates, -1).argmax(-1)
@@ -94,9 +92,9 @@ def decide_positional(
     of_head = at_chosen.by_half()
     return verdicts_of(
         "positional",
-        rule,
+        POSITIONAL,
         [f"offset {column - rate.shape[-1] // 2:+d}" for column in chosen.tolist()],
-        [share_condition("argmax_rate", at_chosen, rule.threshold, seed=seed)],
+        [share_condition("argmax_rate", at_chosen, POSITIONAL.threshold, seed=seed)],
         denominator=of_head.denominator[REPORTED].long(),
         counted=of_head.sentences.amin(0),
     )
@@ -110,6 +108,6 @@ POSITIONAL_LABEL = HeadLabel(
     name="positional",
     meaning="most largest weights at one offset: -1 is the token before, +0 the token itself",
     count=_count,
-    decide=lambda counts, seed: decide_positional(counts, seed=seed),
+    decide=decide_positional,
     precedence=0,
 )

@@ -23,7 +23,7 @@ from attnlab.labels.counts import (
     sum_by_group,
 )
 from attnlab.labels.label import BatchFacts, HeadLabel, LayerView
-from attnlab.labels.label_columns import BY_CHANCE, RARE, Rule
+from attnlab.labels.label_columns import BY_CHANCE, RARE
 from attnlab.labels.verdict import Verdict, share_condition, verdicts_of
 from attnlab.models import BothTokenizers
 from attnlab.reading import TokenizedText, Tokens
@@ -135,8 +135,8 @@ def count_rare(best: Largest, tokens: RareTokens) -> RareCounts:
     )
 
 
-def decide_rare(counts: RareCounts, rule: Rule = RARE, seed: int = 0) -> list[Verdict]:
-    """One verdict per head: of all rows a share of `rule.threshold`, of contested ones more than chance.
+def decide_rare(counts: RareCounts, seed: int = 0) -> list[Verdict]:
+    """One verdict per head: of all rows a share of `RARE.threshold`, of contested ones more than chance.
 
     The first figure is of all rows, the second of the contested ones, with what a head would hit
     there that picks at random among uncommon tokens as its threshold. That chance, of the contested
@@ -145,7 +145,7 @@ def decide_rare(counts: RareCounts, rule: Rule = RARE, seed: int = 0) -> list[Ve
     """
     of_half = counts.by_half()
     heads = counts.rarest.shape[1]
-    often = share_condition("argmax_rate", counts.two_rarest, rule.threshold, seed=seed)
+    often = share_condition("argmax_rate", counts.two_rarest, RARE.threshold, seed=seed)
     more_than_chance = share_condition(
         "argmax_rate_contested",
         counts.contested_two_rarest,
@@ -155,7 +155,7 @@ def decide_rare(counts: RareCounts, rule: Rule = RARE, seed: int = 0) -> list[Ve
     chance = float(more_than_chance.threshold[0])
     return verdicts_of(
         "rare tokens",
-        rule,
+        RARE,
         [IN_THE_CORPUS] * heads,
         [often, more_than_chance],
         denominator=of_half.two_rarest.denominator[REPORTED].long(),
@@ -183,6 +183,6 @@ RARE_LABEL = HeadLabel(
     name="rare tokens",
     meaning="largest weights on the rarest tokens of a sentence",
     count=_count,
-    decide=lambda counts, seed: decide_rare(counts, seed=seed),
+    decide=decide_rare,
     precedence=2,
 )

@@ -96,13 +96,13 @@ def _controls(
     return control, (control + LINKS.threshold).nan_to_num(0).clamp_min(rule.threshold)
 
 
-def decide_crossing(counts: SegmentCounts, rule: Rule = CROSSING, seed: int = 0) -> list[Verdict]:
+def decide_crossing(counts: SegmentCounts, seed: int = 0) -> list[Verdict]:
     """One verdict per head: the mean share of weight on the other text, against equal rows."""
-    control, threshold = _controls(counts, rule)
+    control, threshold = _controls(counts, CROSSING)
     of_half = counts.share.by_half()
     return verdicts_of(
         "crossing",
-        rule,
+        CROSSING,
         [""] * len(control),
         [
             ratio_condition(
@@ -116,16 +116,14 @@ def decide_crossing(counts: SegmentCounts, rule: Rule = CROSSING, seed: int = 0)
     )
 
 
-def decide_same_token(
-    counts: SegmentCounts, rule: Rule = SAME_TOKEN, seed: int = 0
-) -> list[Verdict]:
+def decide_same_token(counts: SegmentCounts, seed: int = 0) -> list[Verdict]:
     """One verdict per head: the share of rows on their own token in the other text, against chance there."""
-    control, threshold = _controls(counts, rule)
+    control, threshold = _controls(counts, SAME_TOKEN)
     of_half = counts.share.by_half()
     asked = counts.share.denominator * threshold
     return verdicts_of(
         "same token across",
-        rule,
+        SAME_TOKEN,
         [""] * len(control),
         [share_condition("argmax_rate", counts.share, asked, seed=seed)],
         denominator=of_half.denominator[REPORTED].long(),
@@ -159,13 +157,13 @@ SAME_TOKEN_LABEL = HeadLabel(
     name="same token across",
     meaning="largest weights on the same token in the other text of the pair",
     count=_count_same_token,
-    decide=lambda counts, seed: decide_same_token(counts, seed=seed),
+    decide=decide_same_token,
     precedence=8,
 )
 CROSSING_LABEL = HeadLabel(
     name="crossing",
     meaning="much weight on the other text of the pair",
     count=_count_crossing,
-    decide=lambda counts, seed: decide_crossing(counts, seed=seed),
+    decide=decide_crossing,
     precedence=9,
 )

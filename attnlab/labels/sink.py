@@ -25,7 +25,7 @@ from attnlab.labels.counts import (
     sum_of_halves,
 )
 from attnlab.labels.label import HeadLabel, LayerView
-from attnlab.labels.label_columns import EQUAL_ROWS, LINKS, SINK, SINK_THRESHOLDS, Rule
+from attnlab.labels.label_columns import EQUAL_ROWS, LINKS, SINK, SINK_THRESHOLDS
 from attnlab.labels.verdict import Verdict, ratio_condition, verdicts_of
 from attnlab.reading import ALL, CONTENT, View
 
@@ -94,7 +94,7 @@ def count_sink(
     return SinkCounts(kinds, found, sum_by_group(rows.double() @ even, scope.groups))
 
 
-def decide_sink(counts: SinkCounts, rule: Rule = SINK, seed: int = 0) -> list[Verdict]:
+def decide_sink(counts: SinkCounts, seed: int = 0) -> list[Verdict]:
     """One verdict per head: on the kind with the largest mean mass in the choosing half.
 
     Its control is the mean mass of equal weights there, `ABOVE_EVEN` above which the threshold is at least.
@@ -106,13 +106,13 @@ def decide_sink(counts: SinkCounts, rule: Rule = SINK, seed: int = 0) -> list[Ve
     control = even / of_half.denominator[REPORTED]
     return verdicts_of(
         "sink",
-        rule,
+        SINK,
         [_WORDS.get(counts.kinds[kind], counts.kinds[kind]) for kind in chosen.tolist()],
         [
             ratio_condition(
                 "mean_mass_fraction",
                 mass,
-                (control + ABOVE_EVEN).nan_to_num(0).clamp_min(rule.threshold),
+                (control + ABOVE_EVEN).nan_to_num(0).clamp_min(SINK.threshold),
                 seed=seed,
                 least=0.0,
                 most=1.0,
@@ -134,17 +134,14 @@ def first_tokens(real: Bool[Tensor, "batch key"]) -> Bool[Tensor, "batch key"]:
     return real & (real.cumsum(1) == 1)
 
 
-def sink_curve(
-    controls: pd.DataFrame, thresholds: tuple[float, ...] = SINK_THRESHOLDS
-) -> dict[float, int]:
-    """How many heads have a mean weight above each threshold on one kind of key.
+def sink_curve(controls: pd.DataFrame) -> dict[float, int]:
+    """How many heads have a mean weight above each of `SINK_THRESHOLDS` on one kind of key.
 
     Args:
         controls: one row per head and label, see `attnlab.labels.label_columns.CONTROLS`.
-        thresholds: shares of the weight.
     """
     mass = controls.loc[controls["label"] == SINK_LABEL.name, "value"]
-    return {threshold: int((mass > threshold).sum()) for threshold in thresholds}
+    return {threshold: int((mass > threshold).sum()) for threshold in SINK_THRESHOLDS}
 
 
 def _count(view: LayerView) -> SinkCounts:
@@ -161,6 +158,6 @@ SINK_LABEL = HeadLabel(
     name="sink",
     meaning="much weight on one special token, the first token, or punctuation, whatever the row",
     count=_count,
-    decide=lambda counts, seed: decide_sink(counts, seed=seed),
+    decide=decide_sink,
     precedence=3,
 )

@@ -33,7 +33,6 @@ from attnlab.labels.label_columns import (
     BY_CHANCE,
     CONFIDENCE_LEVEL,
     LINKS,
-    Rule,
 )
 from attnlab.labels.verdict import Verdict, decided, status_of
 from attnlab.labels.word_tokens import Alignment
@@ -67,12 +66,12 @@ def word_links(
     return make_links(kinds, rows)
 
 
-def relation_table(counts: LinkCounts, rule: Rule = LINKS, seed: int = 0) -> pd.DataFrame:
+def relation_table(counts: LinkCounts, seed: int = 0) -> pd.DataFrame:
     """One row per head and kind of link: accuracy, its interval, and what it must reach, by half.
 
     Columns as in `attnlab.labels.label_columns.RELATIONS`; those of the choosing half as `choosing_...`
     (its baseline is fitted and scored there, so a little too high). The threshold is the larger of
-    offset baseline and chance, and `rule.threshold` more. Chance is what a head gets that picks at
+    offset baseline and chance, and `LINKS.threshold` more. Chance is what a head gets that picks at
     random among the words it may look at: high in a causal decoder, where early words see few others.
 
     `status` says how both accuracies lie to their thresholds, see `Verdict`; `counted` is the smaller
@@ -85,7 +84,7 @@ def relation_table(counts: LinkCounts, rule: Rule = LINKS, seed: int = 0) -> pd.
     links = of_half.links
     wide = links.double()
     baseline, chance = sum_of_halves(at_best) / wide, of_half.chance / wide
-    threshold = torch.maximum(baseline, chance) + rule.threshold
+    threshold = torch.maximum(baseline, chance) + LINKS.threshold
     accuracy = of_half.followed.numerator / wide[..., None]
     low, high = (
         end.masked_fill((links == 0)[..., None], math.nan)
@@ -121,8 +120,8 @@ def relation_table(counts: LinkCounts, rule: Rule = LINKS, seed: int = 0) -> pd.
     columns |= {
         "baseline_offset": by_kind(best - MAX_LINK_OFFSET),
         "counted": by_kind(links.amin(0)),
-        "needed": [rule.needed] * len(number),
-        "stability": by_head(_stability(counts, at_best, rule, seed)),
+        "needed": [LINKS.needed] * len(number),
+        "stability": by_head(_stability(counts, at_best, seed)),
     }
     table = pd.DataFrame(columns)
     status = [_status(row) for row in table.itertuples(index=False)]
@@ -150,13 +149,13 @@ def alignment_error_rates(
 
 
 def _stability(
-    counts: LinkCounts, at_best: Int[Tensor, "group kind"], rule: Rule, seed: int
+    counts: LinkCounts, at_best: Int[Tensor, "group kind"], seed: int
 ) -> Float[Tensor, "kind head"]:
     """How often the links that a head hits exceed those that offset and chance hit, as asked for."""
     links, offset, chance = (
         resampled(values, seed) for values in (counts.links, at_best, counts.chance)
     )
-    asked = torch.maximum(offset, chance) + rule.threshold * links
+    asked = torch.maximum(offset, chance) + LINKS.threshold * links
     reached = (resampled(counts.followed.numerator, seed) >= asked[..., None]) & (links > 0)[
         ..., None
     ]
@@ -245,7 +244,7 @@ SYNTACTIC_LABEL = HeadLabel(
     name="syntactic",
     meaning="largest weights from words to their heads or dependents in a relation; obj: verb and object",
     count=lambda view: None if view.cross else _count(view),
-    decide=lambda counts, seed: decide_links(relation_table(counts, seed=seed), "syntactic"),
+    decide=lambda counts, seed: decide_links(relation_table(counts, seed), "syntactic"),
     precedence=1,
     by_view=False,
 )
@@ -253,7 +252,7 @@ ALIGNMENT_LABEL = HeadLabel(
     name="alignment",
     meaning="largest weights on the words that a target word translates",
     count=lambda view: _count(view) if view.cross else None,
-    decide=lambda counts, seed: decide_links(relation_table(counts, seed=seed), "alignment"),
+    decide=lambda counts, seed: decide_links(relation_table(counts, seed), "alignment"),
     precedence=6,
     by_view=False,
 )
@@ -262,7 +261,7 @@ COREFERENCE_LABEL = HeadLabel(
     name="coreference",
     meaning="largest weights from a mention to the one before of the same entity",
     count=_count_coreference,
-    decide=lambda counts, seed: decide_links(relation_table(counts, seed=seed), "coreference"),
+    decide=lambda counts, seed: decide_links(relation_table(counts, seed), "coreference"),
     precedence=7,
     by_view=False,
 )

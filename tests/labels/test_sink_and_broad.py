@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attnlab.labels.broad import count_broad, decide_broad
 from attnlab.labels.counts import Scope, groups_of
-from attnlab.labels.label_columns import CONTROLS, Rule
+from attnlab.labels.label_columns import CONTROLS
 from attnlab.labels.label_tables import with_strength, without_controls
 from attnlab.labels.sink import (
     count_sink,
@@ -18,7 +18,6 @@ from attnlab.labels.sink import (
 from attnlab.labels.verdict import CONFIRMED, REJECTED, UNDECIDED, verdict_table
 from attnlab.reading.weights import row_entropies
 
-FEW = Rule(0.6, 10, "sentences")
 CLS, SEP, DOT = 1, 2, 3
 KINDS = {"[CLS]": CLS, "[SEP]": SEP, "punctuation": DOT}
 
@@ -131,7 +130,7 @@ def test_end_of_sentence_sink_in_cross_attention() -> None:
     last = (batch.visible.sum(1, keepdim=True) - 1).expand_as(target)
     kinds, marked = ("</s>",), (tokens_of(batch) == SEP)[..., None]
     weights = attend(last, scope.seen, 0.8)[:, None]
-    verdict = decide_sink(count_sink(weights, scope, kinds, marked), FEW)[0]
+    verdict = decide_sink(count_sink(weights, scope, kinds, marked))[0]
     assert (verdict.status, verdict.detail) == (CONFIRMED, "</s>")
 
 
@@ -173,5 +172,5 @@ def test_entropy_is_compared_with_ln_n() -> None:
     weights = weights.expand(401, 2, 5, 5)
     entropy = -(weights[0, 0, 0] * weights[0, 0, 0].log()).sum().item()
     counts = count_broad(row_entropies(weights), batch.scope)
-    assert decide_broad(counts, FEW)[0].value == pytest.approx(entropy / math.log(5))
+    assert decide_broad(counts)[0].value == pytest.approx(entropy / math.log(5))
     assert counts.rows.sum(0).tolist() == [401 * 3] * 2

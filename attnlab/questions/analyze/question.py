@@ -10,7 +10,6 @@ from attnlab.core import (
     HEAD,
     HEAD_KEYS,
     SENTENCE_COUNT,
-    Column,
     Estimate,
     InputError,
     Option,
@@ -31,7 +30,7 @@ from attnlab.labels import (
     STATISTIC,
     STRENGTH,
     STRUCTURE,
-    TIE_BITS_PER_ROW,
+    STRUCTURE_TIE,
     VALUE,
 )
 from attnlab.questions.analyze import LISTED, analysis_notes
@@ -96,11 +95,7 @@ SUMMARY = Table(
         COLUMNS["confirmed"],
         SIGNIFICANT,
         BEST_FAMILY,
-        Column(
-            "structure_tie",
-            "tie",
-            f"Whether the next family needs less than {TIE_BITS_PER_ROW:g} bits per row more.",
-        ),
+        STRUCTURE_TIE,
         *ABLATION_CHANGE,
         COLUMNS["output"],
     ),

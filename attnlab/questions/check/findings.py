@@ -218,7 +218,7 @@ def _pairs_in_words(pairs: Bool[Tensor, "key query"], keys: Tensor, how: str) ->
 
 
 def _is_stretch(read: Tensor, offsets: Tensor) -> bool:
-    """Whether all keys between the nearest and the farthest that are read are read too; also where none is."""
+    """Whether all keys between the first and the last that are read are read too, or none at all is."""
     seen = offsets[read]
     return not len(seen) or torch.equal((seen.min() <= offsets) & (offsets <= seen.max()), read)
 
