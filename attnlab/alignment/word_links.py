@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.alignment.conventions import FromWord, LinkRule, Row
-from attnlab.alignment.links import COUNTED, GoldLinks, Link
+from attnlab.alignment.links import GoldLinks, Link
 from attnlab.labels import BatchUnits, merge_tokens
 
 
@@ -208,6 +208,4 @@ def count_linked(
     """|A|, |S|, |A n S| and |A n P| of each head and sentence, as `count_links` has them."""
     sure, possible = gold.sure[:, None], gold.possible[:, None]
     counts = (grid, sure.expand_as(grid), grid & sure, grid & possible)
-    stacked = torch.stack([one.sum((-1, -2)) for one in counts], -1)
-    assert stacked.shape[-1] == len(COUNTED)  # noqa: S101 - the order is that of the scores
-    return stacked.transpose(0, 1)
+    return torch.stack([one.sum((-1, -2)) for one in counts], -1).transpose(0, 1)
