@@ -1,6 +1,7 @@
 """Jensen-Shannon distance of heads: against scipy, within one model and between two."""
 
 import numpy as np
+import pytest
 import torch
 from scipy.spatial.distance import jensenshannon
 
@@ -13,16 +14,28 @@ def stochastic(heads: int, seed: int) -> torch.Tensor:
     return rows.clamp(min=0) / rows.clamp(min=0).sum(-1, keepdim=True)
 
 
-def test_distances_are_those_of_scipy() -> None:
-    first, other = stochastic(2, seed=1), stochastic(3, seed=2)
-    expected = [
+def by_scipy(first: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return torch.tensor([
         [np.sqrt(np.mean(jensenshannon(rows, others, base=2, axis=-1) ** 2)) for others in other]
         for rows in first
-    ]
+    ])  # fmt: skip
+
+
+def test_distances_are_those_of_scipy() -> None:
+    first, other = stochastic(2, seed=1), stochastic(3, seed=2)
     found = js_distances(js_divergences(first, other), 5)
-    torch.testing.assert_close(found, torch.tensor(expected))
+    torch.testing.assert_close(found, by_scipy(first, other))
     single = js_distances(js_divergences(first.float(), other.float()), 5)
     torch.testing.assert_close(single, found, rtol=0, atol=2e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_widened(dtype: torch.dtype) -> None:
+    # Shares that both precisions hold exactly.
+    first = torch.tensor([[[1, 0, 63], [16, 32, 16]], [[21, 20, 23], [60, 3, 1]]]).double() / 64
+    other = first.flip(-1)
+    found = js_distances(js_divergences(first.to(dtype), other.to(dtype)), 2)
+    torch.testing.assert_close(found, by_scipy(first, other), rtol=0, atol=1e-5)
 
 
 def test_pairs_of_one_model_are_those_with_itself() -> None:
