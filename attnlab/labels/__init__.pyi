@@ -53,6 +53,7 @@ from .label_columns import UNTRAINED_TWIN as UNTRAINED_TWIN
 from .label_columns import VALUE as VALUE
 from .label_tables import NAMED_FROM as NAMED_FROM
 from .label_tables import NO_ROLE as NO_ROLE
+from .label_tables import ROLE_LEGEND as ROLE_LEGEND
 from .label_tables import SEPARATOR as SEPARATOR
 from .label_tables import compare_controls as compare_controls
 from .label_tables import compare_relations as compare_relations

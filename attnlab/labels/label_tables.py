@@ -27,6 +27,7 @@ SEPARATOR = "; "
 NO_ROLE = "none"
 # From this strength on a head is shown with the name of its closest role.
 NAMED_FROM = 0.25
+ROLE_LEGEND = f"none below strength {NAMED_FROM} (0 at its control, 1 at its threshold)"
 _FIGURES = ("value", "value_low", "value_high", "status")
 _OF_RELATIONS = ("accuracy", "accuracy_low", "accuracy_high", "status")
 # What an untrained head's own status leaves of a label that a trained head carries.

@@ -26,7 +26,7 @@ def test_writes_the_folder_and_prints_a_summary(model: Path, text: Path) -> None
     assert "cross.0" not in done.output
     for heading in ("closest role", "control", "shape", "loss"):
         assert heading in done.output
-    table = done.stdout.split("closest role, control: ")[0]
+    table = done.stdout.split("closest role: ")[0]
     assert max(map(len, table.splitlines())) <= 80
     written = pd.read_csv(model / "analysis" / "summary.csv")
     assert {"role", "structure", "strength", "ablation_loss_change"} <= set(written)

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from attnlab.core import counted
 from attnlab.figures import FUNCTIONS, INK, WIDE, blank, panel, style
-from attnlab.labels import MASS, NAMED_FROM, NO_ROLE
+from attnlab.labels import MASS, NAMED_FROM, NO_ROLE, ROLE_LEGEND
 from attnlab.questions.across.question import ACROSS, COLUMNS, FORMATION
 from attnlab.results import (
     Cell,
@@ -65,7 +65,7 @@ def rows(result: Result) -> pd.DataFrame:
 
 def legend(_: Result) -> list[str]:
     """What `none` means in the table of heads."""
-    return [f"closest role: none below strength {NAMED_FROM}"]
+    return [f"closest role: {ROLE_LEGEND}"]
 
 
 def _maps(heads: pd.DataFrame) -> Iterator[HeadMap]:
@@ -183,8 +183,8 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
         caption=f"and the heads of {more} more in {ACROSS.file}"
         if (more := len(others) - _MOST_BESIDE) > 0
         else None,
-        legend=f"closest role with its strength, none below {NAMED_FROM}; {_MARK}: confirmed against "
-        "controls; in brackets the distance to the first model's head.",
+        legend=f"closest role with its strength: {ROLE_LEGEND}; {_MARK}: confirmed against controls; in "
+        "brackets the distance to the first model's head.",
     )
 
 

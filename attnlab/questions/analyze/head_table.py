@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from attnlab.core import HEAD_COLUMNS, Column, Head, counted, read_columns, rounded
-from attnlab.labels import NAMED_FROM, NO_ROLE
+from attnlab.labels import NAMED_FROM, NO_ROLE, ROLE_LEGEND
 from attnlab.questions.analyze.question import ABLATION_CHANGE, GENERATION_CHANGE, SUMMARY
 from attnlab.questions.analyze.summary import (
     MARK,
@@ -34,13 +34,7 @@ _FIGURES = ("value", "control", "strength")
 _NO_SHARES = ("mean_rank_correlation", "mean_slope")
 # What the columns and the signs in them mean, those of one line of a terminal together.
 _LEGEND = (
-    (
-        (
-            "role_figure",
-            "closest role",
-            f"from strength {NAMED_FROM}; 0 at its control, 1 at its threshold",
-        ),
-    ),
+    (("role_figure", "closest role", ROLE_LEGEND),),
     (
         (MARK, MARK, "interval above threshold, controls below"),
         (MARK_WITHOUT_CONTROLS, MARK_WITHOUT_CONTROLS, "above threshold, no control"),

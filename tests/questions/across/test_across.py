@@ -21,7 +21,7 @@ import attnlab
 from attnlab.attention import use
 from attnlab.core import HEAD_COLUMNS
 from attnlab.core.errors import InputError
-from attnlab.labels import NAMED_FROM
+from attnlab.labels import NAMED_FROM, ROLE_LEGEND
 from attnlab.questions.across import matching
 from attnlab.questions.across.comparing import CONTROL_SEED
 from attnlab.questions.across.degree_tables import differences, formation
@@ -313,6 +313,7 @@ def test_the_terminal_says_what_was_asked(found: Result) -> None:
     told = f"encoder.{most['layer']}.{most['head']} of BertModel ({most['degree']:.2f})"
     assert [line for line in answers(found) if line.startswith(f"offset -1: most hits {told}, ")]
     [table] = terminal(found)
+    assert ROLE_LEGEND in table.legend
     assert not any("✓" in str(row[1]) for row in table.rows)
     confirmed = found.across.assign(role="positional", significant=True)
     [table] = terminal(replace(found, tables={**found.tables, "across": confirmed}))
@@ -333,5 +334,5 @@ def test_a_role_is_named_from_the_strength_of_an_analysis_on(found: Result) -> N
 def test_the_page_shows_a_map_per_model(found: Result, tmp_path: Path) -> None:
     page = (found.save(tmp_path) / "report.html").read_text(encoding="utf-8")
     assert page.count('<div class="step">') == 3
-    assert f"closest role: none below strength {NAMED_FROM}" in page
+    assert f"closest role: {ROLE_LEGEND}" in page
     assert '<input type="range" id="step" min="0" max="2"' in page
