@@ -181,7 +181,7 @@ def _count(view: LayerView) -> RareCounts | None:
 
 RARE_LABEL = HeadLabel(
     name="rare tokens",
-    meaning="largest weights on the rarest tokens of a sentence",
+    meaning="largest weights on the two rarest tokens of a sentence",
     count=_count,
     decide=decide_rare,
     precedence=2,

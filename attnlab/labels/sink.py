@@ -156,7 +156,7 @@ def _count(view: LayerView) -> SinkCounts:
 
 SINK_LABEL = HeadLabel(
     name="sink",
-    meaning="much weight on one special token, the first token, or punctuation, whatever the row",
+    meaning="much weight on average on one special token, the first token, or punctuation",
     count=_count,
     decide=decide_sink,
     precedence=3,
