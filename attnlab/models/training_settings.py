@@ -370,8 +370,9 @@ class OptimizerSettings(Settings):
     keep_checkpoints: Annotated[
         int,
         Option(
-            "Number of checkpoints to keep, the first before training and the others evenly spaced by the "
-            "logarithm of their step, for attnlab across --checkpoints.",
+            "Maximum number of checkpoints to keep, the first before training and the others evenly spaced "
+            "by the logarithm of their step, for attnlab across --checkpoints; where patience ends the "
+            "training, its end is kept in place of the steps that it does not reach.",
             least=0,
             most=10_000,
         ),
