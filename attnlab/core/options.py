@@ -13,7 +13,7 @@ import functools
 import inspect
 import math
 from collections import abc
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path, PurePath
@@ -78,6 +78,7 @@ class Option:
         read: reads the value from one word of the command line.
         argument: whether a command takes it as a word without a flag, behind its source; a sequence as all
             words that are left.
+        example: how one of its values looks in Python, for the message that refuses another kind.
         listed: of a file, the option that takes what it holds as a list.
         names: what a word of the command line names, which is looked for before any work.
     """
@@ -93,6 +94,7 @@ class Option:
     shown: str | None = None
     read: Callable[[str], Any] | None = None
     argument: bool = False
+    example: str | None = None
     listed: str | None = None
     names: Literal["model", "plan", "texts", "treebank", "corpus"] | None = None
 
@@ -187,11 +189,11 @@ class OptionField:
     def several(self, value: Any) -> Any:
         """A value as a sequence, where one is wanted.
 
-        A number, text or function alone is a sequence of one, or is read as on the command line, and None is
-        an empty choice where the command line has a word for that.
+        One value alone, such as a number, text or model, is a sequence of one, or is read as on the command
+        line, and None is an empty choice where the command line has a word for that.
         """
-        if value is None and self.option.none:
-            return ()
+        if value is None:
+            return () if self.option.none else None
         if isinstance(value, Real) and value is not True and value is not False:
             # NumPy's numbers go into no JSON, and torch takes none as a seed.
             value = _plain(value)
@@ -200,7 +202,9 @@ class OptionField:
             return value
         if isinstance(value, str) and self.option.read is not None:
             return self.read(value)
-        single = isinstance(value, Real | str) or callable(value)
+        single = isinstance(value, str) or not isinstance(value, Iterable)
+        # A pair, where pairs are values.
+        single |= isinstance(value, tuple) and not any(_is_kind(value, kind) for kind in kinds)
         alone = single and any(_is_kind((value,), kind) for kind in kinds)
         return (value,) if alone else value
 
@@ -224,7 +228,9 @@ class OptionField:
             )
             raise InputError(msg)
         if None not in names and not any(_is_kind(value, kind) for kind in kinds):
-            msg = f"{name} must be {' or '.join(dict.fromkeys(map(str, names)))}, not {briefly(value)}."
+            kind_words = " or ".join(dict.fromkeys(map(str, names)))
+            example = f", such as {self.option.example}" if self.option.example else ""
+            msg = f"{name} must be {kind_words}{example}, not {briefly(value)}."
             raise InputError(msg)
         if get_origin(self.kind) is dict and not (
             isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
@@ -336,8 +342,8 @@ def options_of(
     ) -> Callable[Concatenate[Source, Keywords], Result]:
         def call(source: Source, /, *args: Keywords.args, **keywords: Keywords.kwargs) -> Result:
             check_keywords(study.__name__, keywords, settings)
-            _check_positions(study.__name__, args, settings)
-            given = inspect.signature(settings).bind_partial(*args, **keywords).arguments
+            values = _positions(study.__name__, args, keywords, settings)
+            given = inspect.signature(settings).bind_partial(*values, **keywords).arguments
             for field in option_fields(settings):  # type: ignore[arg-type]
                 if field.name in given:
                     given[field.name] = settings.value_of(field, given[field.name])  # type: ignore[attr-defined]
@@ -363,6 +369,32 @@ def options_of(
         return call
 
     return decorate
+
+
+def _positions(
+    name: str, values: Sequence[Any], keywords: Collection[str], settings: Any
+) -> Sequence[Any]:
+    """The values behind the source; those that a command takes as all words that are left become one list.
+
+    Raises:
+        TypeError: values are given in two ways, or must be named.
+    """
+    fields = [field for field in option_fields(settings) if field.option.argument]
+    inner = _inner_kinds(fields[-1].kind) if fields else ()
+    if inner:
+        *before, rest = *values[: len(fields) - 1], values[len(fields) - 1 :]
+        has_list = any(isinstance(one, list) for one in rest)
+        if rest and (fields[-1].name in keywords or (has_list and len(rest) > 1)):
+            msg = (
+                f"{name}() takes {fields[-1].name} one by one behind its source, or all in one list; write "
+                "everything else by name."
+            )
+            raise TypeError(msg)
+        # A model can be a pair, which is no list of two.
+        if len(rest) > 1 or (rest and Any in inner and not has_list):
+            return [*before, list(rest)]
+    _check_positions(name, values, settings)
+    return values
 
 
 def _check_positions(name: str, values: Sequence[Any], settings: Any) -> None:
@@ -454,6 +486,8 @@ def _name_of(kind: Any) -> str | None:
     if get_origin(kind) is tuple:
         return f"{len(get_args(kind))} values"
     inner = [_name_of(inner_kind) for inner_kind in _inner_kinds(kind)]
+    if Any in _inner_kinds(kind):
+        return "a list"
     return (
         None
         if None in inner or not inner
@@ -491,4 +525,4 @@ def _is_kind(value: Any, kind: Any) -> bool:
         )
     if isinstance(value, bool):
         return kind is bool
-    return isinstance(value, KIND_NAMES[kind][1])
+    return isinstance(value, KIND_NAMES.get(kind, ("", kind))[1])

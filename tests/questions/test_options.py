@@ -5,6 +5,7 @@ import inspect
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -211,6 +212,39 @@ def test_a_command_gives_what_was_typed() -> None:
     run([], standalone_mode=False)
     run(["--names", "b+a", "--part", "0", "--narrow"], standalone_mode=False)
     assert found == [Toy(), Toy(names=["b", "a"], share=0.0, wide=False)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs(Settings):
+    """Settings whose values are pairs or anything at all."""
+
+    pairs: Annotated[
+        Sequence[tuple[Sequence[int], str]],
+        Option("Pairs.", argument=True, example="((1, 2), 'a')"),
+    ] = dataclasses.field(kw_only=False, default=())
+    models: Annotated[Sequence[str | Any], Option("Models.")] = ()
+
+
+@options_of(Pairs)
+def paired(_: str, settings: Pairs) -> Pairs:
+    """The settings."""
+    return settings
+
+
+def test_values_behind_the_source_are_one_list_as_on_the_command_line() -> None:
+    one, other = ((1, 2), "a"), ((3, 4), "b")
+    assert paired("x", one, other) == paired("x", [one, other]) == Pairs([one, other])
+    assert paired("x", one).pairs == paired("x", pairs=one).pairs == (one,)
+    assert paired("x", models=Path("a")).models == (Path("a"),)
+    for positions, named in (([one], {"pairs": [other]}), ([[one], other], {})):
+        with pytest.raises(
+            TypeError, match=r"^paired\(\) takes pairs one by one behind its source, or"
+        ):
+            paired("x", *positions, **named)
+    with pytest.raises(
+        InputError, match=r"each of it 2 values, such as \(\(1, 2\), 'a'\), not \[3\]\.$"
+    ):
+        paired("x", [3])
 
 
 @dataclass(frozen=True, kw_only=True)

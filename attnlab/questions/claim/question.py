@@ -223,6 +223,7 @@ class ClaimSettings(PatternTextSettings):
             f"Claims, such as {_EXAMPLES}. In Python also pairs of a head and a pattern or a function, which "
             "gives a boolean matrix of queries and keys for a text with .queries and .keys.",
             argument=True,
+            example="((2, 4), 'offset -1')",
         ),
     ] = field(kw_only=False, default=())
     file: Annotated[
