@@ -22,6 +22,7 @@ from .opened_model import training_texts as training_texts
 from .pattern_reading import PatternReading as PatternReading
 from .pattern_reading import Patterns as Patterns
 from .pattern_reading import gold_texts as gold_texts
+from .pattern_reading import model_with_gold as model_with_gold
 from .shared_settings import ABLATION_SENTENCES as ABLATION_SENTENCES
 from .shared_settings import CALIBRATION_TEXT as CALIBRATION_TEXT
 from .shared_settings import ENOUGH_FOR_INTERVALS as ENOUGH_FOR_INTERVALS

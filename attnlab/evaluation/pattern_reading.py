@@ -56,19 +56,36 @@ _NO_KEY = (
 Patterns = Mapping[str, Sequence[Pattern]]
 
 
+def model_with_gold(
+    source: Source, settings: PatternTextSettings, *, scores: bool = False
+) -> tuple[Model, Texts]:
+    """The model at `source` on its device, and its texts with what is known of them.
+
+    Args:
+        source: the model.
+        settings: which texts, and the device.
+        scores: whether the model must score next tokens.
+
+    Raises:
+        InputError: no such model, sentences or device.
+    """
+    model, texts = model_and_texts(
+        source, sentences=settings.sentences_to_read, text=settings.text, corpus=settings.corpus,
+        pair=settings.pair, treebank=settings.treebank, gold=True, scores=scores,
+    )  # fmt: skip
+    model.move_to_named(settings.device, source)
+    return model, texts
+
+
 def gold_texts(
     source: Source, settings: PatternTextSettings, *, weights: str = ATTENTION
 ) -> tuple[Model, Texts, Reading]:
-    """The model at `source`, its texts with what is known of them, and the reading of these.
+    """The model and texts of `model_with_gold`, and the reading of these.
 
     Raises:
         InputError: no such model, sentences or site.
     """
-    model, texts = model_and_texts(
-        source, sentences=settings.sentences_to_read, text=settings.text, corpus=settings.corpus,
-        pair=settings.pair, treebank=settings.treebank, gold=True,
-    )  # fmt: skip
-    model.move_to_named(settings.device, source)
+    model, texts = model_with_gold(source, settings)
     read = read_sentences(model, texts.texts, texts.origin)
     reading = prepare(model, read, settings.sites, memory=settings.memory, weights=weights)
     return model, texts, reading

@@ -7,8 +7,10 @@ writes results/across_controls/. Models that are in runs/across_controls are not
 """
 
 import argparse
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -80,7 +82,7 @@ def formation(texts: Path, layers: int, seed: int, runs: Path) -> pd.DataFrame:
     """When the strongest head of a language model attends to each pattern, and how well it predicts."""
     name, settings = f"repeated-{layers}-seed-{seed}", induction_settings(texts, layers, seed)
     run = kept_run(name, settings, runs)
-    patterns = [INDUCTION, *map(behind_same_token, BEHIND)]
+    patterns: list[str | Callable[..., Any]] = [INDUCTION, *map(behind_same_token, BEHIND)]
     found = across(run, checkpoints=True, patterns=patterns, sentences=SENTENCES)
     rows = found.tables["formation"]
     perplexity = min(one["validation_perplexity"] for one in run.metrics())

@@ -1,15 +1,22 @@
 """The heads of several models, or of the checkpoints of one, read on the same sentences."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
-from itertools import islice, starmap
 from typing import Any
 
 import pandas as pd
 
-from attnlab.core import HEAD_COLUMNS, SITES, InputError, Note, options_of, reason, site_order
+from attnlab.core import (
+    HEAD_COLUMNS,
+    SITES,
+    InputError,
+    Note,
+    Table,
+    options_of,
+    reason,
+    site_order,
+)
 from attnlab.evaluation import (
     ABLATION_SENTENCES,
     LeftOut,
@@ -17,7 +24,7 @@ from attnlab.evaluation import (
     Texts,
     changes_without_heads,
     evaluator_of,
-    model_and_texts,
+    model_with_gold,
     notes_on_texts,
 )
 from attnlab.labels import (
@@ -34,12 +41,7 @@ from attnlab.labels import (
 )
 from attnlab.models import UNREADABLE, Model, Run, Source, model_of
 from attnlab.questions.across.degree_tables import differences, formation
-from attnlab.questions.across.matching import (
-    MOST_TEXTS,
-    KeptTexts,
-    heads_of_both,
-    matched,
-)
+from attnlab.questions.across.matching import MOST_TEXTS, KeptTexts, heads_of_both, matched
 from attnlab.questions.across.question import (
     ACROSS,
     DEGREES,
@@ -61,18 +63,6 @@ MODEL, SEED, UNTRAINED = "model", "seed", "untrained"
 CONTROL_SEED, TWINS = 1000, 3
 
 
-def _one_by_one(ask: Callable[..., Result]) -> Callable[..., Result]:
-    """Lets the other models follow the first one by one, as on the command line."""
-
-    @wraps(ask)
-    def call(source: Source, /, *others: Any, **options: Any) -> Result:
-        listed = not others or (len(others) == 1 and isinstance(others[0], list))
-        return ask(source, *(others if listed else [others]), **options)
-
-    return call
-
-
-@_one_by_one
 @options_of(AcrossSettings)
 def across(source: Source, settings: AcrossSettings) -> Result:
     """What the heads of several models do on the same sentences, and which head of one is which of another.
@@ -94,127 +84,105 @@ def across(source: Source, settings: AcrossSettings) -> Result:
             cannot be used, or a pattern that no row of the texts can meet in a model.
     """
     settings.check_source(source)
-    first, texts = model_and_texts(
-        source, sentences=settings.sentences, text=settings.text, corpus=settings.corpus,
-        pair=settings.pair, treebank=settings.treebank, gold=True, scores=settings.ablation,
-    )  # fmt: skip
-    first.move_to_named(settings.device, source)
-    asked = _Asked(settings, texts, translations=first.model.config.is_encoder_decoder)
-    models = asked.checkpoints(first) if settings.checkpoints else asked.models(first)
-    reference, *others = starmap(asked.heads_of, models)
-    compared = [one for one in others if one.of.kind != UNTRAINED]
-    every = sorted([reference, *compared], key=lambda one: one.of.step or 0)
-    degrees = pd.concat([one.degrees for one in every])
-    matching = pd.concat([one.matching for one in compared])
-    tables = {ACROSS: pd.concat([one.heads for one in every]), DEGREES: degrees, MATCHING: matching}
-    seeds = [one.of.name for one in compared if one.of.kind == SEED]
-    read = {"" if settings.checkpoints else one.of.name: one.sentences for one in every}
+    first, texts = model_with_gold(source, settings, scores=settings.ablation)
+    reader = _Reader(settings, texts, translations=first.model.config.is_encoder_decoder)
+    every = [*(reader.checkpoints(first) if settings.checkpoints else reader.models(first))]
+    trained = sorted((one for one in every if one.kind != UNTRAINED), key=lambda one: one.step or 0)
+    seeds = [one.name for one in trained if one.kind == SEED]
+    tables = {
+        table.name: pd.concat([one.tables[table] for one in trained if table in one.tables])
+        for table in (ACROSS, DEGREES, MATCHING)
+    }
+    degrees, matching = tables[DEGREES.name], tables[MATCHING.name]
+    notes = reader.notes
     if settings.checkpoints:
-        twins = pd.concat([one.degrees for one in others if one.of.kind == UNTRAINED])
-        tables[FORMATION] = formation(degrees, twins)
+        twins = pd.concat([one.tables[DEGREES] for one in every if one.kind == UNTRAINED])
+        tables[FORMATION.name] = formation(degrees, twins)
     else:
-        tables[DIFFERENCES] = differences(degrees, matching, reference.of.name, seeds)
-        asked.notes += [] if seeds else [NoSeeds()]
+        tables[DIFFERENCES.name] = differences(degrees, matching, every[0].name, seeds)
+        notes += [] if seeds else [NoSeeds()]
+    read = {"" if settings.checkpoints else one.name: one.sentences for one in trained}
+    names = ", ".join(one.name for one in trained)
     return Result(
         QUESTION.name,
-        f"Heads of {first.label} over its training"
-        if settings.checkpoints
-        else f"Heads of {', '.join(one.of.name for one in every)}",
+        f"Heads of {f'{first.label} over its training' if settings.checkpoints else names}",
         {
-            declared.name: table.reset_index(drop=True)[
-                [name for name in declared if name in table]
-            ]
-            for declared, table in tables.items()
+            name: table.reset_index(drop=True)[[column for column in declared if column in table]]
+            for declared in QUESTION.tables
+            if (table := tables.get(name := declared.name)) is not None
         },
         {
             **first.facts,
             **first.history,
-            "Texts": f"{len(reference.sentences)} from {texts.origin}",
-            "Matched": f"by {settings.match}, distances on {asked.texts_matched} texts",
+            "Texts": f"{len(every[0].sentences)} from {texts.origin}",
+            "Matched": f"by {settings.match}, distances on {reader.texts_matched} texts",
         },
         (
             *notes_on_texts(first, texts, read, settings.sentences, settings.sites),
-            *dict.fromkeys(note for one in every for note in one.sentences.dropped),
-            *dict.fromkeys(asked.notes),
+            *dict.fromkeys(note for one in trained for note in one.sentences.dropped),
+            *dict.fromkeys(notes),
         ),
-        {"first": reference.of.name, "seeds": seeds},
+        {"first": every[0].name, "seeds": seeds},
         weights=first.weights,
     )
 
 
 @dataclass(frozen=True)
-class _Named:
-    """A model as tables name it.
+class _HeadsRead:
+    """What was read of the heads of a model, which is gone by then.
 
     Attributes:
-        name: in tables.
-        step: of its training, of a checkpoint.
+        name: of the model in tables.
         kind: a model, one of another seed, or an untrained one.
+        step: of its training, of a checkpoint.
+        sentences: what it read.
+        tables: a row per head; a row per head and label or pattern; and of all but the first model a row per
+            head with that of the first model that it is matched with.
     """
 
     name: str
-    step: int | None = None
-    kind: str = MODEL
-
-
-@dataclass(frozen=True)
-class _HeadsRead:
-    """What was read of the heads of a model; the model itself may be gone.
-
-    Attributes:
-        of: which model.
-        sentences: what it read.
-        heads: a row per head.
-        degrees: a row per head and label or pattern.
-        matching: a row per head, with the head of the first model that it is matched with.
-    """
-
-    of: _Named
+    kind: str
+    step: int | None
     sentences: Sentences
-    heads: pd.DataFrame
-    degrees: pd.DataFrame
-    matching: pd.DataFrame
+    tables: Mapping[Table, pd.DataFrame]
 
 
-class _Asked:
-    """Reads models on the same texts.
+class _Reader:
+    """Reads models on the same texts, one after another, so that one is in memory beside the first.
+
+    The first stays: the untrained models of checkpoints are drawn as it is built, and results name it.
 
     Args:
         settings: the options.
         texts: what is read.
         translations: whether pairs of texts are translations, which a model of one stack does not read.
+
+    Attributes:
+        notes: on models and patterns.
+        texts_matched: on how many texts heads are matched.
     """
 
     def __init__(self, settings: AcrossSettings, texts: Texts, *, translations: bool) -> None:
         assert texts.gold is not None  # noqa: S101 - it was asked for
         self.settings, self.texts = settings, texts
         self.notes: list[Note] = []
+        self.texts_matched = MOST_TEXTS
         self._gold, self._translations = texts.gold, translations
         self._names: Counter[str] = Counter()
         # Checkpoints have one untrained twin.
         self._untrained: HeadFunctions | None = None
         # The matrices of the first model.
         self._first: KeptTexts | None = None
-        # On how many texts heads are matched.
-        self.texts_matched = MOST_TEXTS
 
-    def models(self, first: Model) -> Iterator[tuple[_Named, Model]]:
-        """The models that are named, each loaded when it is its turn."""
-        yield self._named(first.label), first
-        given = [(one, MODEL) for one in self.settings.others]
-        for source, kind in [*given, *((one, SEED) for one in self.settings.seeds)]:
-            model = model_of(source, scores=self.settings.ablation)
-            model.move_to_named(self.settings.device, source)
-            yield self._named(model.label, kind), model
+    def models(self, first: Model) -> Iterator[_HeadsRead]:
+        """What is read of the models that are named."""
+        yield self._heads_of(first)
+        for kind, sources in ((MODEL, self.settings.others), (SEED, self.settings.seeds)):
+            for source in sources:
+                yield self._heads_of(source, kind=kind)
 
-    def _named(self, label: str, kind: str = MODEL) -> _Named:
-        """A model by its label, with a number where another one has it."""
-        self._names[label] += 1
-        number = self._names[label]
-        return _Named(label if number == 1 else f"{label} ({number})", kind=kind)
-
-    def checkpoints(self, run: Model) -> Iterator[tuple[_Named, Model]]:
-        """The last checkpoint that a run keeps, then the others, then untrained models.
+    def checkpoints(self, run: Model) -> Iterator[_HeadsRead]:
+        """What is read of the last checkpoint that a run keeps, of the others, and of untrained models.
 
         Raises:
             InputError: it is no run, or fewer than two can be read.
@@ -224,42 +192,47 @@ class _Asked:
                 f"{run.label} is no run of attnlab, which alone keeps checkpoints; name its models."
             )
             raise InputError(msg)
-        readable = self._readable(run)
-        # Whether there are two is known before one of them is read, which takes long.
-        least = [*islice(readable, 2)]
-        if len(least) < 2:
+        # All are loaded once, and let go, before one of them is read, which takes long.
+        steps = [step for step in run.kept_steps if self._is_whole(run, step)]
+        if len(steps) < 2:
             msg = (
-                f"{run.label} keeps {len(least)} checkpoints that can be read, and it takes two; train a run "
+                f"{run.label} keeps {len(steps)} checkpoints that can be read, and it takes two; train a run "
                 "that keeps some (attnlab train --keep-checkpoints 12)."
             )
             raise InputError(msg)
-        yield from least
-        yield from readable
+        for step in (steps[-1], *steps[:-1]):
+            yield self._heads_of(run.at_step(step), f"step {step}", step=step)
         for seed in range(1, TWINS + 1):
             twin = untrained_twin(run.model, self.settings.seed + CONTROL_SEED + seed)
-            yield _Named(f"untrained {seed}", kind=UNTRAINED), replace(run, model=twin)
+            yield self._heads_of(replace(run, model=twin), f"untrained {seed}", UNTRAINED)
 
-    def _readable(self, run: Run) -> Iterator[tuple[_Named, Model]]:
-        """The checkpoints that are not damaged, the last of them first."""
-        steps = run.kept_steps
-        for step in (*steps[-1:], *steps[:-1]):
-            try:
-                model = run.at_step(step)
-            except UNREADABLE as error:
-                self.notes.append(DamagedCheckpoint(step, reason(error)))
-            else:
-                yield _Named(f"step {step}", step), model
+    def _is_whole(self, run: Run, step: int) -> bool:
+        """Whether a checkpoint can be loaded; a note says why not."""
+        try:
+            run.at_step(step)
+        except UNREADABLE as error:
+            self.notes.append(DamagedCheckpoint(step, reason(error)))
+            return False
+        return True
 
-    def heads_of(self, one: _Named, model: Model) -> _HeadsRead:
-        """What the heads of a model do."""
-        settings, reading = self.settings, self._reading(model)
-        asked = PatternReading(settings, reading, self.texts, settings.parsed, words=True)
-        kept = KeptTexts(asked.known)
+    def _heads_of(
+        self, source: Source, name: str = "", kind: str = MODEL, step: int | None = None
+    ) -> _HeadsRead:
+        """What the heads of a model do; it is named by its label, numbered where several have that."""
+        settings, model = self.settings, model_of(source, scores=self.settings.ablation)
+        model.move_to_named(settings.device, source)
+        if not name:
+            self._names[model.label] += 1
+            number = self._names[model.label]
+            name = model.label if number == 1 else f"{model.label} ({number})"
+        reading = self._reading(model)
+        patterns = PatternReading(settings, reading, self.texts, settings.parsed, words=True)
+        kept = KeptTexts(patterns.known)
         labeller = Labeller(reading, self._gold, model.type_counts, HeadStructure(0), views=(ALL,))
         labeller.untrained = self._untrained
 
         def run(what: str, read: Reading, consumers: Sequence[Any]) -> Coverage:
-            tell = settings.telling(f"{one.name}: {what}")
+            tell = settings.telling(f"{name}: {what}")
             return read.feed(consumers, batch_size=settings.batch_size, progress=tell)
 
         run("heads", reading, [labeller.functions, kept])
@@ -269,9 +242,18 @@ class _Asked:
         heads = _roles(controls)
         if settings.ablation:
             heads = heads.merge(self._losses(model, reading), on=HEAD_COLUMNS, how="left")
-        degrees = pd.concat([_degrees(controls), *self._patterns(asked, one.name)])
-        tables = (heads, degrees, self._matching(one, kept))
-        return _HeadsRead(one, reading.sentences, *(_of_model(own, one) for own in tables))
+        tables = {
+            ACROSS: heads,
+            DEGREES: pd.concat([_degrees(controls), *self._patterns(patterns, name)]),
+        }
+        self.texts_matched = min(self.texts_matched, kept.count)
+        if self._first is None:
+            self._first = kept
+        elif kind != UNTRAINED:
+            tables[MATCHING] = self._matching(self._first, kept, name)
+        named = {"model": name} | ({} if step is None else {"training_step": step})
+        tables = {table: rows.assign(**named) for table, rows in tables.items()}
+        return _HeadsRead(name, kind, step, reading.sentences, tables)
 
     def _reading(self, model: Model) -> Reading:
         both = model.model.config.is_encoder_decoder or not self._translations
@@ -289,54 +271,47 @@ class _Asked:
         evaluator.check_finite()
         return changes_without_heads(evaluator, reading.sites, progress=settings.progress)
 
-    def _patterns(self, asked: PatternReading, name: str) -> Iterator[pd.DataFrame]:
+    def _patterns(self, patterns: PatternReading, name: str) -> Iterator[pd.DataFrame]:
         """The hit and the mass of all heads for each pattern that rows meet; others are left out.
 
         Raises:
             InputError: no row meets any of them.
         """
-        if not self.settings.parsed:
+        if not patterns.asked:
             return
         try:
-            met, counts, unmet = asked.counted(
-                dict.fromkeys(asked.reading.sites, self.settings.parsed)
+            met, counts, unmet = patterns.counted(
+                dict.fromkeys(patterns.reading.sites, self.settings.parsed)
             )
         except InputError as error:
             msg = f"{name}: {error}"
             raise InputError(msg, options=error.options) from error
         self.notes += (LeftOut(f"{what} of {name}", str(error)) for what, error in unmet)
-        self.notes += asked.notes
+        self.notes += patterns.notes
         for (pattern, site, layer), hits in counts.hits.items():
-            if pattern not in met.get(site, ()):
-                continue
-            found = {"degree": hits, MASS.name: counts.masses[pattern, site, layer]}
-            table = pd.DataFrame(
-                {column: one.whole().ratio[0].tolist() for column, one in found.items()}
-            )
-            yield table.assign(site=site, layer=layer, head=table.index, what=pattern.text)
+            if pattern in met.get(site, ()):
+                figures = {"degree": hits, MASS.name: counts.masses[pattern, site, layer]}
+                table = pd.DataFrame(
+                    {column: one.whole().ratio[0].tolist() for column, one in figures.items()}
+                )
+                yield table.assign(site=site, layer=layer, head=table.index, what=pattern.text)
 
-    def _matching(self, one: _Named, kept: KeptTexts) -> pd.DataFrame:
+    def _matching(self, first: KeptTexts, kept: KeptTexts, name: str) -> pd.DataFrame:
         """A row per head of a model but the first, with the head of that which it is matched with."""
-        empty = pd.DataFrame(columns=[name for name in MATCHING if name != "training_step"])
-        self.texts_matched = min(self.texts_matched, kept.count)
-        if self._first is None or one.kind == UNTRAINED:
-            self._first = self._first or kept
-            return empty
-        by_tokens = self._first.has_tokens_of(kept)
+        by_tokens = first.has_tokens_of(kept)
         if not by_tokens:
-            self.notes.append(ComparedByWords(one.name))
+            self.notes.append(ComparedByWords(name))
+        tables: list[pd.DataFrame] = []
         for site in SITES:
-            counts = heads_of_both(self._first, kept, site)
-            if counts[0] != counts[1]:
-                self.notes.append(OtherShape(one.name, site, shared=all(counts)))
-        found = matched(self._first, kept, self.settings.match, by_tokens=by_tokens)
-        return pd.concat([*found] or [empty])
-
-
-def _of_model(table: pd.DataFrame, of: _Named) -> pd.DataFrame:
-    """The table with the name of its model, and the step of a checkpoint."""
-    step = {} if of.step is None else {"training_step": of.step}
-    return table.assign(model=of.name, **step)
+            shapes = heads_of_both(first, kept, site)
+            if shapes[0] != shapes[1]:
+                self.notes.append(OtherShape(name, site, shared=all(shapes)))
+            if all(shapes):
+                tables += matched(
+                    first, kept, site, shapes, self.settings.match, by_tokens=by_tokens
+                )
+        empty = pd.DataFrame(columns=[column for column in MATCHING if column != "training_step"])
+        return pd.concat(tables or [empty])
 
 
 def _degrees(controls: pd.DataFrame) -> pd.DataFrame:
@@ -359,10 +334,9 @@ def _roles(controls: pd.DataFrame) -> pd.DataFrame:
         HEAD_COLUMNS, key=lambda own: own.map(site_order) if own.name == "site" else own
     )
     has = (best["status"] == CONFIRMED) | (best["strength"] > 0)
-    return best[HEAD_COLUMNS].assign(
+    return best[[*HEAD_COLUMNS, "strength"]].assign(
         role=best["function"].where(has, NO_ROLE),
         detail=best["detail"].where(has, ""),
         value=best["value"].where(has),
-        strength=best["strength"],
         significant=best["significance"] == CONFIRMED,
     )

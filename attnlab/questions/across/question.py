@@ -15,7 +15,6 @@ from attnlab.core import (
     Note,
     Option,
     Table,
-    briefly,
     read_columns,
 )
 from attnlab.evaluation import HELD_OUT, PatternTextSettings, TextsAsked
@@ -28,6 +27,7 @@ COLUMNS = read_columns(__file__)
 NUMBER, ATTENTION = MATCHES = ("number", "attention")
 _HEAD_OF_MODEL = (*COLUMNS.of("model training_step"), *HEAD)
 _ROLE = (SHARED_COLUMNS["role"], DETAIL, VALUE.column, STRENGTH, SIGNIFICANT)
+_DEGREES = (COLUMNS["what"], DETAIL, *COLUMNS.of("degree shuffled_degree"), VALUE.column, MASS)
 _CHANGES = COLUMNS.of("counterpart what degree other_degree degree_change seed_change beyond_seeds")
 _STEPS = COLUMNS.of("what first_degree last_degree untrained_low untrained_high half_step")
 ACROSS = Table(
@@ -40,14 +40,7 @@ ACROSS = Table(
 DEGREES = Table(
     "degrees.csv",
     "model, head, and label or pattern",
-    (
-        *_HEAD_OF_MODEL,
-        COLUMNS["what"],
-        DETAIL,
-        *COLUMNS.of("degree shuffled_degree"),
-        VALUE.column,
-        MASS,
-    ),
+    (*_HEAD_OF_MODEL, *_DEGREES),
     keys=("model", *HEAD_KEYS, "what"),
 )
 MATCHING = Table(
@@ -202,11 +195,6 @@ class AcrossSettings(PatternTextSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("others", "seeds", "patterns"):
-            value = getattr(self, name)
-            if isinstance(value, str | dict) or not isinstance(value, Sequence):
-                msg = f"{name} must be a list, not {briefly(value)}."
-                raise InputError(msg)
         if self.checkpoints and (self.others or self.seeds):
             msg = "checkpoints are those of one run; leave the other models and seeds out."
             raise InputError(msg)

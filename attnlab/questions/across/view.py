@@ -1,6 +1,6 @@
 """Heads of several models drawn: a map of each, the strongest head of each label, and what was found."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -42,15 +42,17 @@ _BAND = "#d5d9de"
 
 def contents(result: Result) -> Contents:
     """What the page shows."""
-    models = list(dict.fromkeys(result.across["model"]))
     formation = result.tables.get("formation")
+    models = dict.fromkeys(result.across["model"])
     numbered = ", ".join(f"{number} {name}" for number, name in enumerate(models, start=1))
-    caption = f"Degree of the strongest head of each site, by model: {numbered}."
-    if formation is not None:
-        caption = "Degree of the strongest head of each site by step; grey: untrained models."
-    degrees = result.degrees
-    figures = [DrawnFigure("degrees", _draw_degrees(degrees, formation), caption)]
-    drawn = figures if _panels(degrees) else []
+    by = f"model: {numbered}" if formation is None else "step; grey: untrained models"
+    panels = [
+        (site, what, own)
+        for (site, what), own in result.degrees.groupby(["site", "what"], sort=False)
+        if own["degree"].max() > 0
+    ]
+    caption = f"Degree of the strongest head of each site, by {by}."
+    drawn = [DrawnFigure("degrees", _draw_degrees(panels, formation), caption)] if panels else []
     return Contents(drawn, overview=Overview(steps=tuple(_maps(rows(result)))))
 
 
@@ -75,15 +77,15 @@ def _maps(heads: pd.DataFrame) -> Iterator[HeadMap]:
         yield head_map(f"Closest role of each head: {model}", cells, _STYLES)
 
 
-def _cell(row: Any) -> Cell:
-    known = row["role"] != NO_ROLE
+def _cell(row: Mapping[Any, Any]) -> Cell:
+    named = row["role"] != NO_ROLE
     strength = 0.0 if pd.isna(row["strength"]) else float(row["strength"])
     detail = f", {row['detail']}" if row["detail"] else ""
     return Cell(
         row["name"],
         style_class(row["role"]),
-        (_FILLED if row["significant"] else _PARTIAL) if known else _EMPTY,
-        row["role"] if known else "·",
+        (_FILLED if row["significant"] else _PARTIAL) if named else _EMPTY,
+        row["role"] if named else "·",
         "",
         f"{row['name']}: {row['role']}{detail}, strength {strength:.2f}",
         strength,
@@ -111,18 +113,12 @@ def _compared(result: Result) -> Iterator[str]:
 
 def _patterns(degrees: pd.DataFrame) -> Iterator[str]:
     """The head of each model that a pattern fits best; patterns alone have a mass."""
-    if MASS.name not in degrees:
-        return
-    hits = degrees[degrees[MASS.name].notna()]
+    hits = degrees[degrees[MASS.name].notna()] if MASS.name in degrees else degrees.head(0)
     for what, own in hits.groupby("what", sort=False):
         best = own.loc[own.groupby("model", sort=False)["degree"].idxmax()]
-        shown = [
-            f"{head} of {model} ({degree:.2f})"
-            for head, model, degree in zip(
-                head_names(best), best["model"], best["degree"], strict=True
-            )
-        ]
-        yield f"{what}: most hits {', '.join(shown)}."
+        cells = zip(head_names(best), best["model"], best["degree"], strict=True)
+        shown = ", ".join(f"{head} of {model} ({degree:.2f})" for head, model, degree in cells)
+        yield f"{what}: most hits {shown}."
 
 
 def _matched(name: str, first: str, own: pd.DataFrame) -> str:
@@ -143,10 +139,11 @@ def _matched(name: str, first: str, own: pd.DataFrame) -> str:
 
 
 def _formed(formation: pd.DataFrame) -> Iterator[str]:
-    when = formation[formation["half_step"].notna()].sort_values("half_step", kind="stable")
+    when = formation.dropna(subset="half_step").sort_values("half_step", kind="stable")
+    first = when.head(_MOST_SAID)
     shown = [
-        f"{row['what']} ({row['site']}) at step {row['half_step']:.0f}"
-        for row in when.head(_MOST_SAID).to_dict("records")
+        f"{what} ({site}) at step {step:.0f}"
+        for what, site, step in zip(first["what"], first["site"], first["half_step"], strict=True)
     ]
     if shown:
         yield f"Halfway between start and end: {', '.join(shown)}."
@@ -164,25 +161,23 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
         done = (formation["first_degree"] > 0) | (formation["last_degree"] > 0)
         yield rows_shown(formation[done], FORMATION.columns)
         return
-    first, *others = list(dict.fromkeys(result.across["model"]))
-    heads = result.across.assign(name=head_names(result.across), told=_told(rows(result)))
-    by_model = {str(model): own.set_index("name")["told"] for model, own in heads.groupby("model")}
-    table = pd.DataFrame({"head": by_model[first].index, first: by_model[first].tolist()})
+    first, *others = dict.fromkeys(result.across["model"])
+    heads = rows(result)
+    told = pd.Series(_told(heads), [heads["model"], head_names(heads)])
+    columns = [[*told[first].index], [*told[first]]]
     for name in others[:_MOST_BESIDE]:
         own = result.matching[result.matching["model"] == name]
-        told = {
-            row["matched"]: f"{head} ({row['matched_distance']:.2f}) {by_model[name][head]}"
-            for head, row in zip(head_names(own), own.to_dict("records"), strict=True)
+        matched = zip(own["matched"], head_names(own), own["matched_distance"], strict=True)
+        beside = {
+            one: f"{head} ({distance:.2f}) {told[name][head]}" for one, head, distance in matched
         }
-        table[name] = [told.get(head, "") for head in table["head"]]
-    own_names = (first, *others[:_MOST_BESIDE])
+        columns.append([beside.get(head, "") for head in columns[0]])
+    more, names = len(others[_MOST_BESIDE:]), (first, *others[:_MOST_BESIDE])
     yield TerminalTable(
-        ("head", *own_names),
-        tuple(table.itertuples(index=False, name=None)),
-        prose=own_names,
-        caption=f"and the heads of {more} more in {ACROSS.file}"
-        if (more := len(others) - _MOST_BESIDE) > 0
-        else None,
+        ("head", *names),
+        tuple(zip(*columns, strict=True)),
+        prose=names,
+        caption=f"and the heads of {more} more in {ACROSS.file}" if more else None,
         legend=f"closest role with its strength: {ROLE_LEGEND}; {_MARK}: confirmed against controls; in "
         "brackets the distance to the first model's head.",
     )
@@ -199,45 +194,37 @@ def _told(heads: pd.DataFrame) -> list[str]:
     ]
 
 
-def _panels(degrees: pd.DataFrame) -> list[tuple[str, str]]:
-    """Sites with the labels and patterns that any head there does."""
-    most = degrees.groupby(["site", "what"], sort=False, as_index=False)["degree"].max()
-    done = most[most["degree"] > 0]
-    return list(zip(done["site"], done["what"], strict=True))
-
-
-def _draw_degrees(degrees: pd.DataFrame, formation: pd.DataFrame | None) -> Figure:
+def _draw_degrees(
+    panels: Sequence[tuple[str, str, pd.DataFrame]], formation: pd.DataFrame | None
+) -> Figure:
     """A panel per site and label or pattern: the degree of its strongest head, model by model.
 
     Args:
-        degrees: a row per model, head, and label or pattern.
+        panels: sites, and labels or patterns, with their degrees: a row per model and head.
         formation: of checkpoints: what untrained models reach is grey.
     """
-    panels = _panels(degrees)
-    columns = max(1, int((WIDE - _LEFT) / (_ACROSS + _GAP)))
+    columns = int((WIDE - _LEFT) / (_ACROSS + _GAP))
     down = _HIGH + _TOP + _BELOW
     with style():
-        figure = blank(WIDE, max(1, -(-len(panels) // columns)) * down)
-        for number, (site, what) in enumerate(panels):
+        figure = blank(WIDE, -(-len(panels) // columns) * down)
+        for number, (site, what, own) in enumerate(panels):
             row, column = divmod(number, columns)
             axes = panel(
                 figure, _LEFT + column * (_ACROSS + _GAP), _TOP + row * down, _ACROSS, _HIGH
             )
-            own = degrees[(degrees["site"] == site) & (degrees["what"] == what)]
             values = own.groupby("model", sort=False)["degree"].max()
-            places = range(len(values))
+            names = [*range(1, len(values) + 1)]
             if formation is not None:
+                names = own["training_step"].unique().tolist()
                 band = formation[(formation["site"] == site) & (formation["what"] == what)].iloc[0]
                 axes.axhspan(
                     band["untrained_low"], band["untrained_high"], color=_BAND, linewidth=0
                 )
             mark = FUNCTIONS[what].colour if what in FUNCTIONS else INK
-            axes.plot(places, values, "o" if formation is None else "-o", color=mark, markersize=3)
-            names = [str(place + 1) for place in places]
-            if "training_step" in own:
-                names = [f"{step:.0f}" for step in own["training_step"].unique()]
-            shown = sorted({0, len(values) // 2, len(values) - 1})
-            axes.set_xticks(shown, [names[place] for place in shown])
+            form = "o" if formation is None else "-o"
+            axes.plot(range(len(values)), values, form, color=mark, markersize=3)
+            ticks = sorted({0, len(values) // 2, len(values) - 1})
+            axes.set_xticks(ticks, [f"{names[tick]:.0f}" for tick in ticks])
             axes.set(ylim=(-0.05, 1.05), yticks=[0, 0.5, 1])
             axes.set_title(f"{site}: {what}", loc="left", color=INK, fontsize=7)
             axes.spines[["top", "right"]].set_visible(False)

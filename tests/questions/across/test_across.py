@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from jaxtyping import TypeCheckError
 from scipy.spatial.distance import jensenshannon
 from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
 from transformers import PreTrainedTokenizerFast
 from zoo import random_models
 from zoo.random_models import PAIRS, SENTENCES, tokenizer
@@ -189,6 +189,21 @@ def test_models_of_other_tokens_are_compared_by_words(bert: Pair) -> None:
     assert own.loc[(0, 1), "matched"] == "encoder.0.1"
 
 
+def test_texts_between_whose_words_heads_are_compared_do_not_depend_on_batches(bert: Pair) -> None:
+    # Words of two tokens change which texts are read together.
+    ids = {word: number for number, word in enumerate(random_models.SPECIALS + random_models.WORDS)}
+    ids |= {"c": ids.pop("cat"), "##at": ids.pop("gatto")}
+    ids |= {"r": ids.pop("red"), "##ed": ids.pop("vede")}
+    cut = Tokenizer.from_str(bert[1].backend_tokenizer.to_str())
+    cut.model = WordPiece(ids, unk_token="<unk>")
+    pieces = PreTrainedTokenizerFast(tokenizer_object=cut, pad_token="<pad>", unk_token="<unk>")
+    alone, batched = (
+        attnlab.across(bert, [(bert[0], pieces)], sentences=SENTENCES, batch_size=size).matching
+        for size in (1, 2)
+    )
+    pd.testing.assert_frame_equal(alone, batched, atol=1e-6)
+
+
 def test_heads_of_more_layers_are_matched_over_all_of_them(bert: Pair) -> None:
     fewer = copy.deepcopy(bert[0])
     fewer.encoder.layer = fewer.encoder.layer[:1]
@@ -289,10 +304,12 @@ def test_a_pattern_that_no_row_meets_is_left_out_beside_others(bert: Pair) -> No
 def test_what_cannot_be_compared_is_refused(bert: Pair, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="^There is no model to compare the first one with"):
         attnlab.across(bert, sentences=SENTENCES)
-    # Where types are checked as it runs, they refuse it.
-    told = r"is no model with its tokenizer|opening\.model_of"
-    with pytest.raises((InputError, TypeCheckError), match=told):
-        attnlab.across(bert, [bert], bert, sentences=SENTENCES)
+    one_by_one = r"^across\(\) takes others one by one behind its source, or all in one list;"
+    for positions, named in (([[bert], bert], {}), ([bert], {"others": [bert]})):
+        with pytest.raises(TypeError, match=one_by_one):
+            attnlab.across(bert, *positions, **named, sentences=SENTENCES)
+    with pytest.raises(InputError, match=r"^others must be a list, not \{'a': 1\}\.$"):
+        attnlab.across(bert, others={"a": 1})
     with pytest.raises(InputError, match="No row of the texts can meet 'dep nsubj' at encoder"):
         attnlab.across(bert, [bert], sentences=SENTENCES, patterns=["dep nsubj"])
     with pytest.raises(

@@ -1,6 +1,7 @@
 """Checkpoints that a training keeps, and heads over them."""
 
 import shutil
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from transformers import TrainerCallback
 import attnlab
 from attnlab.core import InputError
 from attnlab.models.callbacks import log_spaced_steps
-from attnlab.models.run import load
+from attnlab.models.run import Run, load
 from attnlab.models.run_folder import KEPT, WEIGHTS, kept_path, kept_steps
 from attnlab.models.training import resume, train
 from attnlab.questions.across.question import DamagedCheckpoint
@@ -88,7 +89,19 @@ def test_the_end_is_kept_where_patience_brings_it(tmp_path: Path) -> None:
     assert kept_steps(tmp_path / "run") == [*(step for step in planned if step < end), end]
 
 
-def test_heads_over_a_training(kept_run: Path, tmp_path: Path) -> None:
+def test_heads_over_a_training(
+    kept_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[weakref.ref[Any]] = []
+    at_step = Run.at_step
+
+    def alone(run: Run, step: int) -> Run:
+        assert not any(model() for model in loaded), "two checkpoints are in memory"
+        found = at_step(run, step)
+        loaded.append(weakref.ref(found.model))
+        return found
+
+    monkeypatch.setattr(Run, "at_step", alone)
     shutil.copytree(kept_run, tmp_path / "run")
     steps = kept_steps(kept_run)
     damaged = kept_path(tmp_path / "run", steps[1]) / "model.safetensors"
