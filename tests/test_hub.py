@@ -12,9 +12,9 @@ from huggingface_hub import constants
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from attnlab.attention.bridge.saved import load_with_plan
-from attnlab.cli.command_options import check_source_exists
 from attnlab.core import hub
 from attnlab.core.errors import InputError
+from attnlab.evaluation import check_source_exists
 from attnlab.evaluation.sources import model_and_texts
 
 # Every way to give the name of a model.

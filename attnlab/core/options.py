@@ -80,7 +80,7 @@ class Option:
             words that are left.
         example: how one of its values looks in Python, for the message that refuses another kind.
         listed: of a file, the option that takes what it holds as a list.
-        names: what a word of the command line names, which is looked for before any work.
+        names: what a text or a path names, which is looked for before any work.
     """
 
     help: str
@@ -270,7 +270,7 @@ class Settings:
         return field.several(given)
 
     def check_source(self, source: object) -> None:
-        """Raises InputError for options that a source has no use for; without a rule of its own never."""
+        """Raises InputError for options that a source has no use for, or that name what is not there."""
 
     def keywords(self) -> dict[str, Any]:
         """The fields by name, as the function takes them that the settings are for."""
@@ -348,6 +348,7 @@ def options_of(
                 if field.name in given:
                     given[field.name] = settings.value_of(field, given[field.name])  # type: ignore[attr-defined]
             made = settings(**given)  # type: ignore[call-arg]  # the same fields, by name
+            made.check_source(source)  # type: ignore[attr-defined]
             result = study(source, made)
             # A `Result` keeps how it was asked for.
             remember = getattr(result, "remembering", None)

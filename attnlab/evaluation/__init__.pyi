@@ -12,6 +12,10 @@ from .losses import DISTANCES as DISTANCES
 from .losses import LOSS_IN_WORDS as LOSS_IN_WORDS
 from .losses import LOSS_UNITS as LOSS_UNITS
 from .losses import final_states as final_states
+from .named_inputs import check_corpus as check_corpus
+from .named_inputs import check_matrix_file_exists as check_matrix_file_exists
+from .named_inputs import check_plans as check_plans
+from .named_inputs import check_source_exists as check_source_exists
 from .opened_model import Opened as Opened
 from .opened_model import Parts as Parts
 from .opened_model import calibrated_parts as calibrated_parts

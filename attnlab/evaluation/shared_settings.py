@@ -27,6 +27,7 @@ from attnlab.core import (
     sites_named,
     texts_of,
 )
+from attnlab.evaluation.named_inputs import check_named
 from attnlab.reading import ATTENTION, WEIGHTS_OPTION
 
 # How many sentences, or the sentences themselves: texts, or pairs of source and target.
@@ -135,6 +136,10 @@ class StudySettings(DeviceSettings):
             rows = [tuple(line.split("\t")) for line in read_lines(given) if line.strip()]
             given = [row[0] if len(row) == 1 else row for row in rows]
         return texts_of(given, field.name)
+
+    def check_source(self, source: object) -> None:  # noqa: ARG002 - subclasses ask
+        """Raises InputError where an option names a file or a model that is not there."""
+        check_named(self)
 
     def telling(self, what: str) -> Callable[[int, int], None] | None:
         """What is told how much of something is done, of how much; None where nobody wants to know."""
@@ -290,7 +295,8 @@ class CalibratedSettings(TextSettings):
         return ("held out", "for training", *chooses)
 
     def check_source(self, source: object) -> None:
-        """Raises InputError where a file has too few sentences for a model that brings none to learn on."""
+        """Raises InputError also for too few sentences, where a model brings none to learn on."""
+        super().check_source(source)
         from attnlab.models import is_run
 
         named = isinstance(source, str | Path) and not is_run(source)

@@ -147,7 +147,6 @@ def calibrated_texts(source: Source, settings: CalibratedSettings) -> tuple[Mode
     Raises:
         InputError: see `model_and_texts` and `split_texts`.
     """
-    settings.check_source(source)
     model, texts = model_and_texts(
         source, sentences=settings.sentences_to_read, text=settings.text, scores=True, corpora=False
     )

@@ -80,6 +80,31 @@ def test_an_option_refuses_what_it_cannot_be(
         assert re.fullmatch(r".*[^.]\.", told), told
 
 
+NOWHERE: dict[str, Any] = {
+    "model": ["no/where"], "plan": ["no/where.json"], "texts": "no/where.txt",
+    "treebank": "no/where.conllu", "corpus": "no/where.tsv",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "names"),
+    [
+        (name, field.name, field.option.names)
+        for name, question in own_questions().items()
+        for field in option_fields(question.settings)
+        if field.option.names
+    ],
+)
+def test_what_an_option_names_is_looked_for_before_the_source(
+    name: str, option: str, names: str
+) -> None:
+    given = NEEDED.get(name, {}) | {option: NOWHERE[names]}
+    if name == "detect":
+        given |= {"patterns": ["first"]}
+    with pytest.raises(InputError, match="no/where"):
+        getattr(attnlab, name)("no model", **given)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Toy(Settings):
     """Settings of a study that there is not."""

@@ -8,10 +8,7 @@ import typer
 
 from attnlab.cli.command_options import (
     OVERWRITE,
-    check_matrix_file_exists,
-    check_named_files,
     check_overwrite,
-    check_source_exists,
     chosen,
     with_options,
 )
@@ -33,6 +30,7 @@ from attnlab.core import (
     launched,
     one_of_several,
 )
+from attnlab.evaluation import check_matrix_file_exists, check_source_exists
 from attnlab.results import Question
 
 if TYPE_CHECKING:
@@ -99,7 +97,7 @@ def _check_beforehand(
         files, inputs = files_of(question), inputs_of(question, source, settings)
         check_free(out, files, files.named(settings), overwrite=overwrite, inputs=inputs)
     if "model" not in question.sources:
-        check_matrix_file_exists(Path(source))
+        check_matrix_file_exists(source)
     elif "embeddings" not in question.sources or not Path(source).exists():
         check_source_exists(source, matrices="matrices" in question.sources)
     if question.writes:
@@ -107,7 +105,6 @@ def _check_beforehand(
 
         check_writes(question, source, settings, overwrite=overwrite, out=out)
     settings.check_source(source)
-    check_named_files(settings)
 
 
 def _answer(

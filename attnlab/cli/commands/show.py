@@ -5,15 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from attnlab.cli.command_options import (
-    OVERWRITE,
-    check_source_exists,
-    chosen,
-    with_options,
-)
+from attnlab.cli.command_options import OVERWRITE, chosen, with_options
 from attnlab.cli.output import messages, note_file
 from attnlab.core import InputError, briefly, check_characters, holds_result
-from attnlab.evaluation import ShowSettings
+from attnlab.evaluation import ShowSettings, check_source_exists
 
 PAGE = Path("show.html")
 

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnlab.cli.command_classes import first_of_several, warn_once
-from attnlab.cli.command_options import (
-    OVERWRITE,
-    check_corpus,
-    check_plans,
-    chosen,
-    typed,
-    with_options,
-)
+from attnlab.cli.command_options import OVERWRITE, chosen, typed, with_options
 from attnlab.cli.output import messages, print_notes
 from attnlab.cli.progress import progress_bars
 from attnlab.core import (
@@ -30,7 +23,7 @@ from attnlab.core import (
     read_toml,
     word_label,
 )
-from attnlab.evaluation import DeviceSettings
+from attnlab.evaluation import DeviceSettings, check_corpus, check_plans
 from attnlab.models import (
     LANGUAGE_MODEL,
     SECTIONS,

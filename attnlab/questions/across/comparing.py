@@ -83,7 +83,6 @@ def across(source: Source, settings: AcrossSettings) -> Result:
         InputError: a single model, one that cannot be loaded, fewer than two checkpoints, sentences that
             cannot be used, or a pattern that no row of the texts can meet in a model.
     """
-    settings.check_source(source)
     first, texts = model_with_gold(source, settings, scores=settings.ablation)
     reader = _Reader(settings, texts, translations=first.model.config.is_encoder_decoder)
     every = [*(reader.checkpoints(first) if settings.checkpoints else reader.models(first))]

@@ -206,7 +206,8 @@ class AcrossSettings(PatternTextSettings):
         return tuple(dict.fromkeys(map(pattern_of, self.patterns)))
 
     def check_source(self, source: object) -> None:
-        """Raises InputError where no other model is named."""
+        """Raises InputError where no other model is named, or one that is not there."""
+        super().check_source(source)
         if not (self.others or self.seeds or self.checkpoints):
             first = source if isinstance(source, str | Path) else "the first one"
             msg = (

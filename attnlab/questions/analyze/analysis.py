@@ -38,7 +38,6 @@ def analyze(source: Source, settings: AnalysisSettings) -> Result:
         InputError: the source, the sentences or a site cannot be used.
         AttnlabError: a layer whose weights are no attention weights, here or in another process.
     """
-    settings.check_source(source)
     views = (CONTENT, ALL) if settings.ignore_special else (ALL, CONTENT)
     if isinstance(source, str | Path) and is_matrix_file(source):
         return _analyze_file(Path(source), settings, views)

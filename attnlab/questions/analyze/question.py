@@ -239,6 +239,7 @@ class AnalysisSettings(CorpusTextSettings):
             for name in (name for name, is_given in given.items() if is_given):
                 msg = f"{name} is for files of matrices; leave it out for a model."
                 raise InputError(msg)
+            super().check_source(source)
             return
         for name in ("text", "corpus", "pair", "sentences", "show", "generation"):
             if getattr(self, name) not in (None, False):

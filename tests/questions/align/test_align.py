@@ -846,7 +846,7 @@ def test_without_gold(tmp_path: Path) -> None:
         ({"pairs": [("a cat", "il gatto")]}, None),
         ({"pairs": []}, "at least one"),
         ({"pairs": ["a cat"]}, "each of it 2 values"),
-        ({"pairs": PAIRS, "heads": "heads.json"}, "nothing is asked"),
+        ({"pairs": PAIRS, "heads": __file__}, "nothing is asked"),
         ({"pairs": PAIRS, "target_language": "x"}, "no languages .* leave target language out"),
         ({"pairs": PAIRS, "pair": "en-it"}, "pair names the languages of a .jsonl file"),
         ({"pairs": PAIRS, "gold_format": "naacl"}, "gold_format is given without gold; give both"),

@@ -278,7 +278,7 @@ def test_lines_that_are_refused(line: str, message: str, tmp_path: Path) -> None
         ({"pairs": [(random(7, 50), [("cat", 0.1)])]}, r"pair 1 has \[\('cat', 0.1\)\] for words"),
         ({"pairs": [(random(7, 50), ["cat"])]}, r"pair 1 has \['cat'\] for words"),
         ({"pairs": None}, "reads audio; give pairs"),
-        ({"pairs": spoken(), "gold": "gold.tsv"}, "no gold"),
+        ({"pairs": spoken(), "gold": __file__}, "no gold"),
         ({"pairs": spoken(), "pair": "en-it"}, "no pair"),
         ({"pairs": spoken(), "choose": "unsupervised"}, "choose set or single"),
         ({"pairs": spoken(), "source_language": "klingon"}, "does not know the language 'klingon'"),
