@@ -27,7 +27,8 @@ _STYLE = Path(__file__).parent / "attnlab.mplstyle"
 # An address of the page, such as that of a head, is no identifier of the figure.
 _ID = re.compile(r'\b(id="|xlink:href="#(?!head=)|url\(#)')
 _TAG = re.compile(r"<[^<>]+>")
-_NAME, _NAMED = re.compile(r' id="([^"]*)"'), re.compile(r"#([\w.-]+)")
+# Matplotlib's own have no hyphen; those that a page refers to have.
+_NAME, _NAMED = re.compile(r' id="([\w.]+)"'), re.compile(r"#([\w.-]+)")
 # Scales below 1 keep their digits.
 _LONG_NUMBER = re.compile(r"\b[1-9]\d*\.\d{3,}")
 # Matplotlib has a window opened for every link.
@@ -106,7 +107,7 @@ def panel(figure: Figure, left: float, top: float, width: float, height: float) 
 def svg(figure: Figure, name: str) -> str:
     """The figure as an `<svg>` element; `name` keeps its identifiers apart from other figures'.
 
-    Identifiers that nothing refers to are left out, and coordinates have two decimals of a point.
+    Matplotlib's identifiers that nothing refers to are left out; coordinates have two decimals of a point.
     """
     text, dpi = io.StringIO(), figure.dpi
     with _drawing({"svg.hashsalt": name}):
@@ -121,7 +122,7 @@ def svg(figure: Figure, name: str) -> str:
 
 
 def _shortened(tag: str, named: set[str]) -> str:
-    """A tag without an identifier that is not in `named`, its coordinates with two decimals."""
+    """A tag without matplotlib's identifier unless it is `named`, its coordinates with two decimals."""
     tag = _NAME.sub(lambda found: found[0] if found[1] in named else "", tag)
     return _LONG_NUMBER.sub(lambda found: f"{float(found[0]):.2f}", tag)
 

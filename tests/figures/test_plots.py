@@ -138,12 +138,12 @@ def test_a_written_figure_keeps_what_is_referred_to_and_every_letter() -> None:
     figure = blank(3.0, 2.0)
     axes = panel(figure, 0.5, 0.2, 2.0, 1.2)
     axes.plot([1e-6, 1], [0.123456, 12.3456], "o-")
-    axes.text(0.2, 5, "id=1 12.34567 #head")
+    axes.text(0.2, 5, "id=1 12.34567 #head", gid="of-a-page")
     element = svg(figure, "one")
     identifiers = re.findall(r'id="([^"]*)"', element)
     referred = set(re.findall(r'(?:url\(#|href="#)([^)"]*)', element))
-    assert set(identifiers) == referred
-    assert len(identifiers) == len(referred) > 2
+    assert set(identifiers) == {*referred, "one-of-a-page"}
+    assert len(identifiers) == len(referred) + 1 > 3
     assert ">id=1 12.34567 #head<" in element
 
 
