@@ -115,6 +115,9 @@ def queries(results: Path) -> Row:
     return {
         "bleu": bleu, "perplexity": {name: percent(loss[name]) for name in ends},
         "of_bias": table.loc[table["arm"] == BIAS, "bleu"],
+        "over_full": row_of(
+            read_table(folder, "against"), arm=GAUSSIAN, measure="bleu", reference=FULL
+        ),
     }  # fmt: skip
 
 
