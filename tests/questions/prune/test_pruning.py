@@ -244,7 +244,7 @@ def test_the_smallest_good_model_is_chosen_on_validation() -> None:
         ({"penalties": []}, "There is no penalty; give at least one"),
         ({"penalties": [0.1, 0.10000001]}, "two are the same in six digits"),
         ({"steps": 3, "epochs": 1.0}, "Give either steps or epochs, not both"),
-        ({"calibration_text": "own.txt"}, "on its own training pairs; leave calibration text out"),
+        ({"calibration_text": __file__}, "on its own training pairs; leave calibration text out"),
         ({"device": "abacus"}, "Device 'abacus' cannot be used here"),
     ],
 )
