@@ -8,9 +8,9 @@ from .evaluator import evaluator_of as evaluator_of
 from .evaluator import load_evaluator as load_evaluator
 from .evaluator import loss_kind as loss_kind
 from .evaluator import scored as scored
-from .losses import DISTANCES as DISTANCES
-from .losses import LOSS_IN_WORDS as LOSS_IN_WORDS
-from .losses import LOSS_UNITS as LOSS_UNITS
+from .loss_kinds import DISTANCES as DISTANCES
+from .loss_kinds import LOSS_IN_WORDS as LOSS_IN_WORDS
+from .loss_kinds import LOSS_UNITS as LOSS_UNITS
 from .losses import final_states as final_states
 from .named_inputs import check_corpus as check_corpus
 from .named_inputs import check_matrix_file_exists as check_matrix_file_exists

@@ -27,11 +27,10 @@ from attnlab.core import (
     usable_device,
 )
 from attnlab.corpora import ParallelCorpus
+from attnlab.evaluation.loss_kinds import DISTANCES, LossKind
 from attnlab.evaluation.losses import (
-    DISTANCES,
     MASK_SEED,
     FinalStates,
-    LossKind,
     all_labelled,
     cross_entropy,
     final_states,

@@ -8,7 +8,7 @@ model stands in for a loss, and is 0 before anything is changed.
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -16,26 +16,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core import InputError
+from attnlab.evaluation.loss_kinds import DISTANCES, MASKED_SHARE, LossKind
 from attnlab.models import IGNORED_LABEL, Model
 from attnlab.reading import Sentence, Sentences
 
-LossKind: TypeAlias = Literal["next tokens", "masked tokens", "cosine", "squared"]
-DISTANCES: tuple[LossKind, ...] = ("cosine", "squared")
-# Devlin et al. 2019 (arXiv 1810.04805) mask this share of the tokens; here all of them become the mask token.
-MASKED_SHARE = 0.15
 MASK_SEED = 0
-LOSS_IN_WORDS: dict[LossKind, str] = {
-    "next tokens": "cross-entropy of next tokens, nats per token",
-    "masked tokens": f"cross-entropy of masked tokens ({MASKED_SHARE:.0%}, drawn by seed), nats per token",
-    "cosine": "1 - cosine between final states and those of the untouched model, mean over tokens",
-    "squared": "mean squared error between final states and those of the untouched model, mean over tokens",
-}
-LOSS_UNITS: dict[str, str] = {
-    "next tokens": "nats per token",
-    "masked tokens": "nats per masked token",
-    "cosine": "cosine distance",
-    "squared": "squared error",
-}
 
 
 def loss_of(model: Model, scores_next: bool, requested: str | None = None) -> LossKind:
