@@ -487,13 +487,12 @@ def _name_of(kind: Any) -> str | None:
     if get_origin(kind) is tuple:
         return f"{len(get_args(kind))} values"
     inner = [_name_of(inner_kind) for inner_kind in _inner_kinds(kind)]
-    if Any in _inner_kinds(kind):
-        return "a list"
-    return (
-        None
-        if None in inner or not inner
-        else "a list, each of it " + " or ".join(dict.fromkeys(map(str, inner)))
-    )
+    if not inner:
+        return None
+    known = [name for name in inner if name is not None]
+    # Those of other kinds are of classes, which have no word.
+    each = f", each of it {' or '.join(dict.fromkeys(known))}" if known == inner else ""
+    return f"a list{each}"
 
 
 def _inner_kinds(kind: Any) -> tuple[Any, ...]:

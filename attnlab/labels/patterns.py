@@ -76,6 +76,24 @@ PHRASES = {
     "the noun of an adjective": "dep amod",
     "determiner to noun": "pos DET -> NOUN nearest",
 }
+# What others call a pattern, by its first word.
+_CALLED = {
+    "self": "offset 0",
+    "diagonal": "offset 0",
+    "previous": "offset -1",
+    "next": "offset 1",
+    "bos": "first",
+    "start": "first",
+    "cls": "special [CLS]",
+    "sep": "special [SEP]",
+    "separator": "special separator",
+    "sink": "first | special",
+    "induction": "after same token",
+    "duplicate": "same token",
+    "subject": "dep nsubj reversed",
+    "object": "dep obj reversed",
+    "alignment": "aligned",
+}
 # Those of the query's own sentence.
 WITHIN = frozenset({SAME_TOKEN, AFTER_SAME, SAME_WORD, SEGMENT, POS, DEP, COREF})
 OF_RELATIONS = frozenset({POS, DEP, COREF, ALIGNED})
@@ -269,7 +287,7 @@ class _Reader:
         rest = self.text[self.place :].lstrip()
         place = len(self.text) - len(rest) + 1
         what = f"'{shown(rest[:40])}' stands at character {place}" if rest else "it ends"
-        msg = (
-            f"The pattern '{shown(self.text)}' cannot be read: {what} where {expected} must follow."
-        )
+        meant = _CALLED.get(rest.partition(" ")[0].strip("[]").lower())
+        hint = f"; did you mean '{meant}'?" if meant else "."
+        msg = f"The pattern '{shown(self.text)}' cannot be read: {what} where {expected} must follow{hint}"
         return InputError(msg)

@@ -7,6 +7,7 @@ from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -155,6 +156,17 @@ def are_weights(source: object) -> TypeGuard[Sequence[Tensor]]:
     return all(isinstance(layer, Tensor) for layer in source)
 
 
+def _holds_arrays(source: object) -> bool:
+    """Whether a source is a matrix or several, or what a model returns with its weights."""
+    if isinstance(source, Mapping):
+        names = map(str, source)
+        return any(name.endswith("attentions") for name in names) or _holds_arrays(
+            [*source.values()]
+        )
+    several = source if isinstance(source, list | tuple) else [source]
+    return bool(several) and all(isinstance(one, Tensor | np.ndarray) for one in several)
+
+
 def handed_in(source: Any) -> Model | str | Path:
     """The model that was handed in itself, or the folder or name of one.
 
@@ -168,11 +180,10 @@ def handed_in(source: Any) -> Model | str | Path:
     if isinstance(source, nn.Module):
         msg = f"{type(source).__name__} is a model without its tokenizer; {_AS_A_PAIR}."
         raise InputError(msg)
-    names = map(str, source) if isinstance(source, Mapping) else ()
-    if are_weights(source) or any(name.endswith("attentions") for name in names):
+    if _holds_arrays(source):
         msg = (
             "These are attention weights, and a model is wanted; attnlab.show(weights, tokens) shows those "
-            "of a text, and analyze reads a file of them, as numpy.savez('weights.npz', *weights) writes it."
+            "of a text, and analyze reads a file of them, as numpy.savez('weights.npz', *layers) writes it."
         )
         raise InputError(msg)
     if isinstance(source, tuple | list):

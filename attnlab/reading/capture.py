@@ -89,12 +89,7 @@ class Capture(ShortRepr):
         layers = dict.fromkeys(layer_name(*at[1:]) for at, _ in kept)
         wanted = address_of(name, [*layers, *self.kept.names])
         found = [matrix for at, matrix in kept if layer_name(*at[1:]) == wanted]
-        found += self.kept.of_head(wanted).values()
-        if not found:
-            there = f"there are {', '.join(layers)}" if layers else "set keep_matrices higher"
-            msg = f"No matrices of {briefly(wanted)} were kept; {there}."
-            raise InputError(msg)
-        return found
+        return found or list(self.kept.of_head(wanted).values())
 
     def __add__(self, other: "Capture") -> "Capture":
         return Capture(

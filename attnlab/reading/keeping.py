@@ -20,6 +20,8 @@ from attnlab.core import (
     InputError,
     ShortRepr,
     Site,
+    address_of,
+    briefly,
     fitting,
     layer_name,
     opened_tensors,
@@ -95,8 +97,20 @@ class KeptMatrices(ShortRepr):
         return [f"{layer_name(*at)}.{head}" for at, heads in numbers.items() for head in heads]
 
     def of_head(self, name: str) -> dict[int, Float[Tensor, "query key"]]:
-        """The matrices of a head, such as `decoder.3.1`, by sentence."""
-        layer, _, head = name.rpartition(".")
+        """The matrices of a head, such as `decoder.3.1`, by sentence.
+
+        Where one site has it, the site can be left out: `3.1`.
+
+        Raises:
+            InputError: no matrices of it were kept, or of several sites.
+        """
+        names = self.names
+        wanted = address_of(name, names)
+        if wanted not in names:
+            there = f"there are {names[0]} to {names[-1]}" if names else "set keep_matrices higher"
+            msg = f"No matrices of {briefly(wanted)} were kept; {there}."
+            raise InputError(msg)
+        layer, _, head = wanted.rpartition(".")
         found = {}
         for (number, site, at), matrix in self.matrices.items():
             heads = [str(one) for one in self.heads or range(len(matrix))]

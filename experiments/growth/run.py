@@ -64,7 +64,7 @@ MOST: dict[str, dict[str, tuple[float, float, str]]] = {
         "heads": (1, 1, "the weights of each head"),
     },
     "analyze": {
-        "sentences": (1, 0, "a pass; fits and structure of the first few"),
+        "sentences": (1, 1, "a pass; tokens of every text, and what intervals need of it, are kept"),
         "tokens": (2, 2, "whole matrices"),
         "heads": (2, 1, "distances of all pairs of heads"),
     },
@@ -74,7 +74,7 @@ MOST: dict[str, dict[str, tuple[float, float, str]]] = {
         "heads": (2, 1, "heads are chosen greedily among all"),
     },
     "compare": {
-        "sentences": (1, 0, "passes"),
+        "sentences": (1, 1, "passes; tokens and losses of every text are kept"),
         "tokens": (2, 2, "whole matrices"),
         "heads": (1, 1, "candidates of each head"),
     },
@@ -83,6 +83,7 @@ MOST: dict[str, dict[str, tuple[float, float, str]]] = {
 TOLERANCE = 0.25
 # Less growth than this share of the smallest is none.
 SAME = 0.05
+LEAST_STEP = 0.25
 PAIRS = (100_000, 200_000, 1_000_000)
 WORK = {"links": "align --links", "encoding": "train up to its first step"}
 KEYS = ("question", "grows", "sentences", "tokens", "heads")
@@ -140,7 +141,7 @@ def measured(question: str, sentences: int, tokens: int, heads: int) -> dict[str
     with TemporaryDirectory() as made, quiet():
         folder = Path(made)
         texts = write_pairs(folder / "pairs.tsv", sentences, tokens)
-        work = prepared(question, folder, texts, tokens, heads)
+        work = prepared(question, folder, texts, count=sentences, tokens=tokens, heads=heads)
         before, begin = anonymous_bytes(), processor_seconds()
         with watched_memory() as most:
             work()
@@ -149,7 +150,7 @@ def measured(question: str, sentences: int, tokens: int, heads: int) -> dict[str
 
 
 def prepared(
-    question: str, folder: Path, texts: Path, tokens: int, heads: int
+    question: str, folder: Path, texts: Path, *, count: int, tokens: int, heads: int
 ) -> Callable[[], object]:
     """What is measured, with a model that was trained for a moment where the question reads one."""
     import attnlab
@@ -158,17 +159,21 @@ def prepared(
         settings = settings_of(texts, tokens, heads)
         callbacks = [FirstStep()] if question == "encoding" else []
         return partial(attnlab.train, folder / "run", settings, callbacks=callbacks)
-    few = write_pairs(folder / "few.tsv", 300, tokens)
+    # Others than those that are read: a comparison learns from the training pairs alone.
+    few = write_pairs(folder / "few.tsv", 300, tokens, SEED + 1)
     attnlab.train(folder / "run", settings_of(few, tokens, heads))
     run = folder / "run"
     if question == "analyze":
-        return partial(attnlab.analyze, run, text=texts)
+        return partial(attnlab.analyze, run, text=texts, sentences=count)
     if question == "align":
         return partial(attnlab.align, run, texts)
     if question == "links":
         chosen = attnlab.align(run, few, sentences=100).save(folder / "heads") / "heads.json"
         return partial(attnlab.align, run, texts, heads=chosen, links=folder / "links.pharaoh")
-    return partial(attnlab.compare, run, text=texts, budgets=[5], mechanisms=["band", "top-k"])
+    mechanisms = ["band", "top-k"]
+    return partial(
+        attnlab.compare, run, text=texts, sentences=count, budgets=[5], mechanisms=mechanisms
+    )
 
 
 def settings_of(texts: Path, tokens: int, heads: int) -> Any:
@@ -180,7 +185,7 @@ def settings_of(texts: Path, tokens: int, heads: int) -> Any:
             "corpus": {"name": str(texts), "max_tokens": tokens + 2},
             "tokenizer": {"kind": "word", "vocabulary": TYPES + 10},
             "model": {"dim": 64, "heads": heads, "feed_forward": 64},
-            "optimizer": {"epochs": 1, "batch_tokens": 2048, "validation_sentences": 20, "seed": SEED},
+            "optimizer": {"epochs": 1, "batch_tokens": 8192, "validation_sentences": 20, "seed": SEED},
         }
     )  # fmt: skip
 
@@ -193,9 +198,9 @@ class FirstStep(TrainerCallback):
         control.should_training_stop = True
 
 
-def write_pairs(path: Path, count: int, tokens: int) -> Path:
+def write_pairs(path: Path, count: int, tokens: int, seed: int = SEED) -> Path:
     """Pairs of random words, each side of as many; no two alike."""
-    generator = random.Random(SEED)
+    generator = random.Random(seed)
     with path.open("w", encoding="utf-8") as file:
         for _ in range(count):
             source, target = (
@@ -234,7 +239,7 @@ def watched_memory() -> Iterator[list[int]]:
 def anonymous_bytes() -> int:
     """Memory of this process and its children without what is mapped from files.
 
-    The system may take back what is. A page that a forked child shares counts in each.
+    The system may take back what is. Of a page that a forked child shares each has its part.
     """
     own = psutil.Process()
     return sum(_anonymous_bytes(one.pid) for one in [own, *own.children(recursive=True)])
@@ -242,28 +247,34 @@ def anonymous_bytes() -> int:
 
 def _anonymous_bytes(process: int) -> int:
     try:
-        text = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
+        text = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="utf-8")
     except (FileNotFoundError, ProcessLookupError):  # It ended meanwhile.
         return 0
     # A process that ended and that none has asked for has no memory.
     return sum(
-        int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("RssAnon")
+        int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Pss_Anon")
     )
 
 
 def exponent(values: list[float]) -> float:
     """Of values at n, 4n and 16n, log4 of the ratio of their steps, which what is paid once does not change.
 
-    0 where they grow by less than the share `SAME` in all, NaN where they do not grow throughout.
+    0 where they grow by less than the share `SAME` in all. Where the first step is less than a quarter
+    of the first value, log4 of the last value by the one before: no step can be told from what is paid once.
 
-    >>> exponent([5.0, 6.0, 10.0]), exponent([1.0, 1.01, 1.0]), exponent([5.0, 4.9, 500.0])
-    (1.0, 0.0, nan)
+    >>> exponent([4.0, 6.0, 14.0]), exponent([1.0, 1.01, 1.0]), exponent([5.0, 4.9, 20.0])
+    (1.0, 0.0, 1.01)
     """
     if values[-1] - values[0] < SAME * values[0]:
         return 0.0
     first, second = (after - before for before, after in pairwise(values))
-    both_grow = first > 0 and second > 0
-    return round(math.log(second / first, FACTOR), 2) if both_grow else math.nan
+    told_apart = first > LEAST_STEP * values[0] and second > 0
+    return round(math.log(second / first, FACTOR), 2) if told_apart else last_exponent(values)
+
+
+def last_exponent(values: list[float]) -> float:
+    """Log4 of the last value by the one before."""
+    return round(math.log(values[-1] / values[-2], FACTOR), 2)
 
 
 def exponents(table: pd.DataFrame) -> pd.DataFrame:
@@ -276,12 +287,13 @@ def exponents(table: pd.DataFrame) -> pd.DataFrame:
             )
             seconds, memory = (exponent(along[name].tolist()) for name in ("cpu_seconds", "mib"))
             over = seconds > time_most + TOLERANCE or memory > memory_most + TOLERANCE
-            unknown = math.isnan(seconds) or math.isnan(memory)
             rows.append(
                 {
                     "question": question, "grows": axis, "time": seconds, "time_at_most": time_most,
                     "memory": memory, "memory_at_most": memory_most, "because": why,
-                    "reached": "no" if over else "not measured" if unknown else "yes",
+                    "reached": "no" if over else "yes",
+                    "last_time": last_exponent(along["cpu_seconds"].tolist()),
+                    "last_memory": last_exponent(along["mib"].tolist()),
                 }
             )  # fmt: skip
     return pd.DataFrame(rows)
@@ -292,15 +304,16 @@ def readme(folder: Path) -> str:
     table, corpora = read_table(folder, "table"), read_table(folder, "corpora")
     corpora["work"] = corpora["question"].map(WORK)
     shown = corpora.rename(columns={"sentences": "pairs"})
+    found = exponents(table)
     return render(
-        __file__, read_facts(folder), exponents=exponents(table), table=table,
+        __file__, read_facts(folder), exponents=found.iloc[:, :-2], missed=found[found["reached"] == "no"],
         corpora=shown[["work", "pairs", "cpu_seconds", "mib"]],
         growth={
             WORK[str(work)]: (int(rows["sentences"].min()), int(rows["sentences"].max()),
                          float(rows["mib"].iloc[-1] / rows["mib"].iloc[0]))
             for work, rows in corpora.sort_values("sentences").groupby("question", sort=False)
         },
-        tolerance=TOLERANCE, same=SAME, seed=SEED,
+        tolerance=TOLERANCE, same=SAME, least_step=LEAST_STEP, seed=SEED,
     )  # fmt: skip
 
 

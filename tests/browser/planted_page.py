@@ -9,10 +9,9 @@ from zoo.random_models import PAIRS, tokenizer
 
 from attnlab.core.addresses import Site
 from attnlab.questions.analyze.analysis import analyze
-from attnlab.questions.analyze.kept_facts import kept_facts
-from attnlab.questions.analyze.summary import summarise_heads
+from attnlab.questions.analyze.measuring import result_of
 from attnlab.reading.keeping import KeptMatrices
-from attnlab.reading.weights import VIEWS, View, rows_of_view
+from attnlab.reading.weights import VIEWS
 from attnlab.results.result import Result
 
 SCRIPT_ALERT = "</script><script>alert(1)</script>"
@@ -65,15 +64,12 @@ def planted_matrices(
 def remade(found: Result, **tables: pd.DataFrame) -> Result:
     """The analysis with other tables, and with what is made of them: its summary and what pages are told."""
     every = {**found.tables, **tables}
-    view: View = found.details["views"][0]
-    structure, labels, controls = (
-        rows_of_view(every.get(name, pd.DataFrame()), view)
-        for name in ("structure", "labels", "controls")
-    )
-    heads = every["heads"]
-    summary = summarise_heads(heads, structure=structure, labels=labels, controls=controls)
-    details = {**found.details, **kept_facts(found.matrices, heads, labels, view)}
-    return replace(found, tables={**every, "summary": summary}, details=details)
+    measured = {name: table for name, table in every.items() if name != "summary"}
+    made = result_of(
+        "planted", measured, found.matrices, tuple(found.details["views"]),
+        about=found.about, notes=found.notes, figures=found.details["figures"], past_sinks=True,
+    )  # fmt: skip
+    return replace(found, tables={**every, "summary": made.summary}, details=made.details)
 
 
 def planted_analysis(

@@ -35,7 +35,8 @@ def test_a_model_without_its_tokenizer_is_asked_for_a_pair(
     with pytest.raises(InputError, match=r"3 is no model; give a folder, a name"):
         call(3, *more)
     weights = (torch.ones(1, 2, 1, 1),) * 2
-    for given in (weights, {"attentions": weights}, {"cross_attentions": weights}):
+    arrays = (weights[0].numpy(), {"a": weights[0]})
+    for given in (weights, {"attentions": weights}, {"cross_attentions": weights}, *arrays):
         with pytest.raises(InputError, match=r"attnlab.show\(weights, tokens\) shows .* a file of"):
             call(given, *more)
     if verb not in {"load", "align"}:

@@ -80,7 +80,9 @@ def test_a_kept_matrix_of_a_head_is_drawn(answer: Callable[[str, str], Answered]
     matrix = result.matrices.matrices[result.matrices.sentences[0], "encoder", 0][1]
     drawn = torch.tensor(figure.axes[0].images[0].get_array().filled())
     torch.testing.assert_close(drawn.squeeze().float(), matrix.float())
-    with pytest.raises(InputError, match="No matrix of 'encoder.0.9' is kept"):
+    with pytest.raises(
+        InputError, match="No matrices of 'encoder.0.9' were kept; there are encoder.0.0 to"
+    ):
         attnlab.plot.head(result, "encoder.0.9")
     with pytest.raises(InputError, match="No matrix of sentence 99 is kept; give one of 0, 1"):
         attnlab.plot.head(result, "encoder.0.1", sentence=99)
@@ -99,7 +101,7 @@ def test_a_capture_shows_its_heads_and_gives_matrices_of_a_layer(small_run: Path
     )
     assert torch.equal(found["encoder.0.1"][0], first[1])
     with pytest.raises(
-        InputError, match=r"No matrices of 'decoder\.7' were kept; there are encoder\.0"
+        InputError, match=r"No matrices of 'decoder\.7' were kept; there are encoder\.0\.0"
     ):
         found["decoder", 7]
 

@@ -218,6 +218,20 @@ def test_a_setting_of_several_kinds_takes_each_of_them_and_no_other() -> None:
             Mixed(asked=value)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Planned(Settings):
+    """Settings of which one lists things that have no word."""
+
+    plans: Annotated[Sequence[str | Toy], Option("Plans.")] = ()
+
+
+def test_a_list_of_things_that_have_no_word_is_a_list() -> None:
+    assert Planned(plans=["a", Toy()]).plans[0] == "a"
+    for value in (3, "plan.json", {"encoder": "band"}, [3]):
+        with pytest.raises(InputError, match="^plans must be a list, not "):
+            Planned(plans=value)
+
+
 def test_no_choice_is_none_on_the_command_line_and_in_python() -> None:
     (bleu,) = (one for one in option_fields(ImportanceSettings) if one.name == "bleu")
     assert ImportanceSettings.value_of(bleu, None) == bleu.read("none") == ()

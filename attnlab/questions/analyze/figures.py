@@ -97,11 +97,10 @@ def draw_head(
         weights = matrices[number][None].float()
         title = f"{name} in sentence {number}"
         return draw_matrices(weights, queries[: weights.shape[1]], keys, title=title, names=[""])
-    if matrices:
-        kept_numbers = ", ".join(map(str, matrices))
-        msg = f"No matrix of sentence {number} is kept; give one of {kept_numbers}, or set keep_matrices."
-        raise InputError(msg)
-    msg = f"No matrix of {briefly(name)} is kept; look at the heads of the table, or set keep_matrices."
+    kept_numbers = ", ".join(map(str, matrices))
+    msg = (
+        f"No matrix of sentence {number} is kept; give one of {kept_numbers}, or set keep_matrices."
+    )
     raise InputError(msg)
 
 

@@ -8,7 +8,7 @@ import torch
 
 from attnlab.core import HEAD_COLUMNS, Head, Note
 from attnlab.evaluation import ENOUGH_FOR_MEANS, FewForMeans
-from attnlab.labels import SINK, HeadStructure
+from attnlab.labels import SINK, SINK_LABEL, HeadStructure
 from attnlab.questions.analyze.analysis_notes import (
     HeadsWithoutWeight,
     IdleSinks,
@@ -102,16 +102,17 @@ def result_of(
     figures: str,
     closed: Sequence[Head] = (),
     weights: str | None = None,
+    past_sinks: bool = False,
 ) -> Result:
-    """The result, with the summary of the view that comes first; what was not measured is left out."""
-    structure, labels, controls = (
-        rows_of_view(tables.get(table, pd.DataFrame()), views[0])
-        for table in ("structure", "labels", "controls")
-    )
-    heads = tables["heads"]
-    summary = summarise_heads(
-        heads, structure=structure, labels=labels, controls=controls, closed=closed
-    )
+    """The result, with the summary of the view that comes first; what was not measured is left out.
+
+    With `past_sinks` the last view comes first where more than half of the heads are sinks in the first.
+    """
+    summary = _summary(tables, views, closed)
+    if past_sinks and "role" in summary and (summary["role"] == SINK_LABEL.name).mean() > 0.5:
+        views = views[::-1]
+        summary = _summary(tables, views, closed)
+    heads, labels = tables["heads"], rows_of_view(tables.get("labels", pd.DataFrame()), views[0])
     every = {"summary": summary, **tables}
     always = ("summary", "heads", "head_distances", "fits")
     return Result(
@@ -127,6 +128,23 @@ def result_of(
         {"views": list(views), "figures": figures, **kept_facts(kept, heads, labels, views[0])},
         weights=weights,
         matrices=kept,
+    )
+
+
+def _summary(
+    tables: Mapping[str, pd.DataFrame], views: Sequence[View], closed: Sequence[Head]
+) -> pd.DataFrame:
+    structure, labels, controls = (
+        rows_of_view(tables.get(table, pd.DataFrame()), views[0])
+        for table in ("structure", "labels", "controls")
+    )
+    return summarise_heads(
+        tables["heads"],
+        structure=structure,
+        labels=labels,
+        controls=controls,
+        closed=closed,
+        keys=views[0] if len(views) > 1 else None,
     )
 
 

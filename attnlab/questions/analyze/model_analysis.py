@@ -168,6 +168,7 @@ def analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View,
         figures=settings.figures,
         closed=closed,
         weights=model.weights,
+        past_sinks=settings.ignore_special is None,
     )
 
 

@@ -66,7 +66,7 @@ _CLEAREST = (MARK, MARK_WITHOUT_CONTROLS, "")
 
 def overview_of(result: Result) -> Overview:
     """The maps of both views, the heads most worth a look, and what the words mean."""
-    first, *others = _views_of_maps(result)
+    first, *others = views_of(result)
     return Overview(
         _maps(result, first),
         tuple((VIEW_NAMES[keys], maps) for keys in others if (maps := _maps(result, keys))),
@@ -74,13 +74,6 @@ def overview_of(result: Result) -> Overview:
         words=tuple(pair for line in legend(head_rows(result.table)) for pair in line),
         definitions=tuple(_definitions(result)),
     )
-
-
-def _views_of_maps(result: Result) -> list[View]:
-    """The views of the keys in the order of their maps: where most heads are sinks, the other one first."""
-    views = list(views_of(result))
-    roles = result.table.get("role", pd.Series(dtype=object))
-    return views[::-1] if (roles == SINK_LABEL.name).mean() > 0.5 else views
 
 
 def _maps(result: Result, keys: View) -> tuple[HeadMap, ...]:

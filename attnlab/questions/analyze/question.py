@@ -9,6 +9,7 @@ from attnlab.budget import LEVEL
 from attnlab.core import (
     HEAD,
     HEAD_KEYS,
+    KEYS,
     SENTENCE_COUNT,
     Estimate,
     InputError,
@@ -85,7 +86,9 @@ SUMMARY = Table(
     "summary.csv",
     "head",
     (
-        *COLUMNS.of("site layer head role"),
+        *HEAD,
+        KEYS,
+        COLUMNS["role"],
         DETAIL,
         STATISTIC,
         VALUE.column,
@@ -162,13 +165,14 @@ class AnalysisSettings(CorpusTextSettings):
         Option("Number of sentences that decide the structure of each head; 0 for none.", least=0),
     ] = 100
     ignore_special: Annotated[
-        bool,
+        bool | None,
         Option(
             "Show first what heads do with special tokens ([CLS], [SEP], start, end) left out as "
             "keys. The tables hold both views either way.",
-            ("--ignore-special",),
+            ("--ignore-special/--with-special",),
+            shown="where more than half of the heads are sinks",
         ),
-    ] = False
+    ] = None
     ablation: Annotated[
         bool | None,
         Option(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnlab.core import HEAD_COLUMNS, LOSS_CHANGE, Head
+from attnlab.core import HEAD_COLUMNS, KEYS, LOSS_CHANGE, Head
 from attnlab.labels import (
     CONFIRMED,
     LINKS,
@@ -60,6 +60,7 @@ def summarise_heads(
     labels: pd.DataFrame,
     controls: pd.DataFrame,
     closed: Collection[Head] = (),
+    keys: View | None = None,
 ) -> pd.DataFrame:
     """One row per head with the columns of `SUMMARY` that were measured, in the order of `heads`.
 
@@ -71,9 +72,10 @@ def summarise_heads(
         labels: of the same view, see `closest_roles`; empty where heads were not labelled.
         controls: of the same view.
         closed: heads that are closed for good.
+        keys: that view, where there are several, since which comes first depends on the heads.
     """
     heads = heads.reset_index(drop=True)
-    table = heads[HEAD_COLUMNS]
+    table = heads[HEAD_COLUMNS] if keys is None else heads[HEAD_COLUMNS].assign(**{KEYS.name: keys})
     parts = [] if labels.empty else [closest_roles(labels, controls)]
     if LOSS_CHANGE.name in labels:
         # Under another name than a change of `importance`, so that the two tables join on heads alone.
@@ -85,7 +87,7 @@ def summarise_heads(
         parts.append(structure_of_heads(structure)[[*HEAD_COLUMNS, "structure", "structure_tie"]])
     for part in parts:
         table = table.merge(part, on=HEAD_COLUMNS, how="left", validate="one_to_one")
-    table = table[[*HEAD_COLUMNS, *(name for name in SUMMARY if name in table.columns[3:])]]
+    table = table[[name for name in SUMMARY if name in table]]
     weightless = weightless_heads(heads)
     # A head whose matrices hold no weight looks like nothing and has no role.
     nothing = {"structure": "", "structure_tie": False} | WITHOUT_ROLE

@@ -191,6 +191,13 @@ def _with_known_names(
     for name in settings.mechanisms or ():
         spelled = spelled_alike(name, there)
         if spelled is None:
+            kind, bracket, _ = name.rpartition("(")
+            if bracket and spelled_alike(kind, there) is not None:
+                msg = (
+                    f"The settings of '{name}' follow from the budget; name {kind}, or give a plan, which "
+                    "has its own."
+                )
+                raise InputError(msg)
             near = nearest_in_words(name, there)
             msg = f"There is no mechanism '{name}' here{near}; choose from: {', '.join(there)}."
             raise InputError(msg)

@@ -12,11 +12,12 @@ from browser.planted_page import SCRIPT_ALERT, WORDS, planted_analysis, planted_
 
 import attnlab.questions.analyze.measuring as measuring
 from attnlab import plot
-from attnlab.core import LOSS_CHANGE
+from attnlab.core import HEAD_COLUMNS, LOSS_CHANGE
 from attnlab.core.errors import InputError
 from attnlab.labels.verdict import NOT_COMPARED
 from attnlab.questions.analyze.analysis import analyze
 from attnlab.questions.analyze.overview import highlights_of, overview_of
+from attnlab.questions.analyze.view import terminal
 from attnlab.questions.analyze.viewer import viewer_data
 from attnlab.reading.keeping import KeptMatrices
 from attnlab.reading.reading_notes import KeptInPart
@@ -265,20 +266,27 @@ def test_the_clearest_structure_is_one(analysis: Result) -> None:
     assert "Clearest shape" not in {one.reason for one in highlights_of(nothing).values()}
 
 
-def test_where_most_heads_are_sinks_the_map_without_special_tokens_comes_first(
+def test_where_most_heads_are_sinks_every_surface_leaves_special_tokens_out(
     analysis: Result,
 ) -> None:
     all_keys = analysis.labels["keys"] == "all"
     sinks = analysis.labels.assign(
         function=analysis.labels["function"].mask(all_keys, "sink"), status="confirmed"
     )
-    for result, first in (
-        (analysis, "special tokens included"),
-        (remade(analysis, labels=sinks), "special tokens left out"),
+    for result, first, keys in (
+        (analysis, "special tokens included", "all"),
+        (remade(analysis, labels=sinks), "special tokens left out", "content"),
     ):
         overview = overview_of(result)
         assert f", {first}" in overview.maps[0].caption
         assert first not in overview.other_maps[0][0]
+        [table] = terminal(result)
+        assert f", {first}" in table.title
+        assert set(result.summary["keys"]) == {keys}
+        shown = result.labels[result.labels["keys"] == keys].set_index(HEAD_COLUMNS)
+        named = result.summary.set_index(HEAD_COLUMNS)
+        named = named[named["role"] != "none"]
+        assert (shown.loc[named.index, "function"] == named["role"]).all()
 
 
 def test_the_evidence_of_a_head_has_its_labels_alone_and_no_empty_column(analysis: Result) -> None:

@@ -248,6 +248,8 @@ def test_claims_as_they_are_written() -> None:
         replace(plain, site="cross"),
     )
     assert claim_of("cross.2.4: first").site == "cross"
+    in_words = claim_of("head 2.4 attends to the previous token")
+    assert (in_words.layer, in_words.head, in_words.pattern.text) == (2, 4, "offset -1")
 
 
 @pytest.mark.parametrize(
@@ -257,7 +259,9 @@ def test_claims_as_they_are_written() -> None:
         ("2.4", "'2.4' is no claim"),
         ("2.4 first", "'2.4 first' is no claim"),
         ("middle.2.4: first", "There is no site 'middle'"),
-        ("2.4: frist", "cannot be read: 'frist' stands at character 1"),
+        ("2.4: frist", r"cannot be read: 'frist' stands at character 1 .* must follow\.$"),
+        ("2.4: [CLS]", r"must follow; did you mean 'special \[CLS\]'\?$"),
+        ("2.4: first | self", r"'self' stands at character 9 .*; did you mean 'offset 0'\?$"),
         ("2.4 attends to the moon", "What 'the moon' means is not known.*the previous word, "),
     ],
 )

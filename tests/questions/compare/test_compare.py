@@ -1,6 +1,7 @@
 """Mechanisms at equal budgets: figures against plain loops, bounds, levels, sites, what may be learned."""
 
 import itertools
+import re
 import weakref
 from pathlib import Path
 from typing import Any
@@ -229,6 +230,8 @@ def test_names_are_read_in_every_spelling(name: str) -> None:
         assert (known.mechanisms, known.against) == ((name,), name)
     with pytest.raises(InputError, match="There is no mechanism"):
         _with_known_names([], ComparisonSettings(mechanisms=(f"{name}x",)))
+    with pytest.raises(InputError, match=re.escape(f"name {name}, or give a plan")):
+        _with_known_names([], ComparisonSettings(mechanisms=(f"{name}(window=2)",)))
 
 
 def test_what_a_site_does_not_allow_is_named_and_left_out() -> None:
