@@ -273,8 +273,8 @@ def exponent(values: list[float]) -> float:
 
 
 def last_exponent(values: list[float]) -> float:
-    """Log4 of the last value by the one before."""
-    return round(math.log(values[-1] / values[-2], FACTOR), 2)
+    """Log4 of the last value by the one before, infinite where that is 0."""
+    return math.inf if values[-2] <= 0 else round(math.log(values[-1] / values[-2], FACTOR), 2)
 
 
 def exponents(table: pd.DataFrame) -> pd.DataFrame:
