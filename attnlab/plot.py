@@ -26,7 +26,7 @@ from attnlab.questions.analyze.figures import draw_head as head
 from attnlab.questions.analyze.figures import draw_heads as heads
 from attnlab.questions.analyze.figures import draw_offsets as offsets
 from attnlab.questions.analyze.figures import draw_windows as windows
-from attnlab.questions.compare.view import draw_comparison as comparison
+from attnlab.questions.compare.comparison_figure import draw_comparison as comparison
 from attnlab.questions.importance.view import draw_importance as importance
 from attnlab.questions.neighbours.view import draw_embedding_map as embedding_map
 from attnlab.questions.prune.view import draw_pruning as pruning

@@ -33,9 +33,10 @@ from attnlab.evaluation import opened_model
 from attnlab.evaluation.evaluator import load_evaluator
 from attnlab.evaluation.shared_settings import FewForIntervals
 from attnlab.questions.compare.comparison import compare
+from attnlab.questions.compare.comparison_figure import draw_comparison
 from attnlab.questions.compare.question import MechanismLeftOut, NoGains
 from attnlab.questions.compare.replacing import SelectedHeads, plan_replacing
-from attnlab.questions.compare.view import answer_of, draw_comparison
+from attnlab.questions.compare.view import answer_of
 from attnlab.results.result import Result
 
 SENTENCES, STEPS = 10, 2

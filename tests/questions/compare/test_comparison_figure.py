@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from attnlab.budget import uniform_mechanisms
 from attnlab.figures.canvas import blank, svg
 from attnlab.figures.drawing import LEVEL_COLOURS, LEVEL_MARKERS
-from attnlab.questions.compare.view import _definitions, draw_comparison
+from attnlab.questions.compare.comparison_figure import draw_comparison
+from attnlab.questions.compare.view import _definitions
 from attnlab.results.result import Result
 
 ROWS = [
