@@ -78,6 +78,7 @@ from .patterns import PHRASES as PHRASES
 from .patterns import RAREST as RAREST
 from .patterns import Pattern as Pattern
 from .patterns import check_distinct as check_distinct
+from .patterns import pattern_meant as pattern_meant
 from .patterns import pattern_of as pattern_of
 from .positional import PositionalCounts as PositionalCounts
 from .positional import count_positional as count_positional

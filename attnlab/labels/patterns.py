@@ -92,6 +92,9 @@ _CALLED = {
     "duplicate": "same token",
     "subject": "dep nsubj reversed",
     "object": "dep obj reversed",
+    "direct": "dep obj reversed",
+    "period": 'token "."',
+    "nearby": "offset -3..3",
     "alignment": "aligned",
 }
 # Those of the query's own sentence.
@@ -218,6 +221,15 @@ def pattern_of(written: str | Callable[[Any], Any]) -> Pattern:
     return Pattern(text, _Reader(text).whole())
 
 
+def pattern_meant(words: str) -> str | None:
+    """The pattern that is called so elsewhere, by its first word; None where nothing is known.
+
+    >>> pattern_meant("[CLS]"), pattern_meant("the direct object"), pattern_meant("moon")
+    ('special [CLS]', 'dep obj reversed', None)
+    """
+    return _CALLED.get(words.lower().removeprefix("the ").partition(" ")[0].strip("[]"))
+
+
 def check_distinct(patterns: Iterable[Pattern]) -> None:
     """Raises InputError for two functions of one name, which nobody could tell apart."""
     named: dict[str, Pattern] = {}
@@ -287,7 +299,7 @@ class _Reader:
         rest = self.text[self.place :].lstrip()
         place = len(self.text) - len(rest) + 1
         what = f"'{shown(rest[:40])}' stands at character {place}" if rest else "it ends"
-        meant = _CALLED.get(rest.partition(" ")[0].strip("[]").lower())
+        meant = pattern_meant(rest)
         hint = f"; did you mean '{meant}'?" if meant else "."
         msg = f"The pattern '{shown(self.text)}' cannot be read: {what} where {expected} must follow{hint}"
         return InputError(msg)

@@ -168,13 +168,22 @@ def highlights_of(result: Result) -> dict[Head, Highlight]:
 
     A head is needed where the whole interval of its loss lies above 0, and its role is clear
     where it is confirmed; what no head shows is left out. Without labels the most confident head stands
-    for the first two. A head is named once.
+    for the first two. A head is named once, with all reasons that are its own.
     """
     highlights: dict[Head, Highlight] = {}
+    said: set[str] = set()
     for head, reason, phrase in [*_by_labels(result), *_by_shape(result)]:
-        reasons = {highlight.reason for highlight in highlights.values()}
-        if head not in highlights and len(highlights) < _MOST_HIGHLIGHTS and reason not in reasons:
-            highlights[head] = Highlight(str(head), reason, phrase)
+        if reason in said or len(highlights) == _MOST_HIGHLIGHTS:
+            continue
+        said.add(reason)
+        before = highlights.get(head)
+        highlights[head] = (
+            Highlight(str(head), reason, phrase)
+            if before is None
+            else Highlight(
+                str(head), f"{before.reason}, {reason.lower()}", f"{before.phrase}; {phrase}"
+            )
+        )
     return highlights
 
 

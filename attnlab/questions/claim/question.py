@@ -39,6 +39,7 @@ from attnlab.labels import (
     ROWS_COUNTED,
     Pattern,
     check_distinct,
+    pattern_meant,
     pattern_of,
 )
 from attnlab.questions.claim import LISTED
@@ -183,8 +184,9 @@ def _told(given: _Given) -> str:
 
 def _phrased(words: str) -> Pattern:
     if " ".join(words.split()).lower() not in PHRASES:
+        example = pattern_meant(words) or "offset -1"
         msg = (
-            f"What '{words}' means is not known; write a pattern behind a colon, as in '2.4: offset -1', or "
+            f"What '{words}' means is not known; write a pattern behind a colon, as in '2.4: {example}', or "
             f"one of: {', '.join(PHRASES)}."
         )
         raise InputError(msg)

@@ -265,7 +265,8 @@ class ViewerData:
 def encode_weights(weights: Float[Tensor, "head query key"]) -> EncodedWeights:
     """Each weight as the nearest of 256 levels of its square root.
 
-    The square root of a weight is off by at most half a level, 1/510 of the square root of `scale`.
+    The square root of a weight is off by at most half a level, 1/510 of the square root of `scale`; a
+    weight by at most twice that share of `scale` and 1/510 squared.
     """
     scale = max(1.0, float(weights.max()) if weights.numel() else 1.0)
     # The highest level takes four times as long for 1 % less.

@@ -119,7 +119,7 @@ def test_rows_are_counted_only_where_all_weights_are_stored(analysis: Result) ->
     assert data.largest_kept == (0, 0)
     page = " ".join(render_page("t", {}, [], [], viewer=data).split())
     assert "still the largest" not in page
-    assert "at most 1/510. Of sentence 0 only" in page
+    assert "a weight is off by at most 0.004. Of sentence 0 only" in page
     assert "stored; of sentence 1 only" in page
 
 
@@ -256,6 +256,18 @@ def test_no_head_is_needed_or_clear_without_evidence(analysis: Result) -> None:
     )
     weak = remade(analysis, labels=labels)
     assert [one.reason for one in highlights_of(weak).values()] == ["Clearest shape"]
+
+
+def test_a_head_with_the_clearest_role_and_shape_is_shown_with_both(analysis: Result) -> None:
+    shown = highlights_of(analysis)
+    role = next(head for head, one in shown.items() if one.reason.startswith("Clearest role"))
+    first = (analysis.structure[[*HEAD_COLUMNS]] == [role.site, role.layer, role.head]).all(axis=1)
+    band = analysis.structure["family"] == "band"
+    bits = analysis.structure["bits_per_row"].mask(first & band, -9.0)
+    both = highlights_of(remade(analysis, structure=analysis.structure.assign(bits_per_row=bits)))
+    assert both[role].reason.endswith("learest role, clearest shape")
+    assert "; band" in both[role].phrase
+    assert not any(one.reason == "Clearest shape" for one in both.values())
 
 
 def test_the_clearest_structure_is_one(analysis: Result) -> None:

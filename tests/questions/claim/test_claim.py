@@ -262,6 +262,7 @@ def test_claims_as_they_are_written() -> None:
         ("2.4: frist", r"cannot be read: 'frist' stands at character 1 .* must follow\.$"),
         ("2.4: [CLS]", r"must follow; did you mean 'special \[CLS\]'\?$"),
         ("2.4: first | self", r"'self' stands at character 9 .*; did you mean 'offset 0'\?$"),
+        ("2.4 attends to [CLS]", r"behind a colon, as in '2\.4: special \[CLS\]', or one of"),
         ("2.4 attends to the moon", "What 'the moon' means is not known.*the previous word, "),
     ],
 )

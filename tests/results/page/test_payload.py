@@ -21,6 +21,8 @@ def test_square_roots_are_off_by_at_most_half_a_level() -> None:
     decoded = decode_weights(encode_weights(weights))
     assert decoded.shape == weights.shape
     assert float((decoded.sqrt() - weights.double().sqrt()).abs().max()) <= 1 / 510 + 1e-7
+    # What the foot of a page says of the weights themselves.
+    assert float((decoded - weights.double()).abs().max()) <= 0.004
 
 
 def test_weights_above_one_keep_their_size() -> None:
