@@ -203,7 +203,7 @@ def readme(folder: Path) -> str:
         __file__, read_facts(folder),
         table=table, whole=table[table["arm"] == FULL], pairs=sorted(set(table["pair"])),
         first=tested(table[table["seed"] == 0], study).to_dict("records"),
-        seeds=counts.min(), few=counts[counts < SEEDS].to_dict(),
+        seeds=counts.max(), few=counts[counts < SEEDS].to_dict(),
         larger=of_larger(folder.with_name(LARGER.folder)),
         elsewhere=table[table["torch"] != table["torch"].mode()[0]].to_dict("records"),
         long=study == LARGER, decoder=study == DECODER, training=study.training,
