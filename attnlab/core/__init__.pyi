@@ -7,6 +7,7 @@ from .addresses import Side as Side
 from .addresses import Site as Site
 from .addresses import address_of as address_of
 from .addresses import check_site_names as check_site_names
+from .addresses import heads_listed as heads_listed
 from .addresses import layer_name as layer_name
 from .addresses import layers_in_words as layers_in_words
 from .addresses import no_such_head as no_such_head

@@ -65,10 +65,18 @@ def no_such_head(head: object, there: Iterable[object]) -> InputError:
     >>> str(no_such_head("encoder.3.0", [Head("encoder", 0, number) for number in range(3)]))
     'There is no head encoder.3.0; choose from encoder.0.0 to encoder.0.2.'
     """
-    names = map(str, there)
-    sites = [list(heads) for _, heads in groupby(names, lambda name: name.partition(".")[0])]
-    listed = ", ".join(f"{heads[0]} to {heads[-1]}" for heads in sites)
-    return InputError(f"There is no head {head}; choose from {listed}.")
+    return InputError(f"There is no head {head}; choose from {heads_listed(there)}.")
+
+
+def heads_listed(heads: Iterable[object]) -> str:
+    """The first and the last head of each site, those of a site one after another.
+
+    >>> heads_listed(["encoder.0.0", "encoder.0.1", "cross.1.2"])
+    'encoder.0.0 to encoder.0.1, cross.1.2'
+    """
+    sites = groupby(map(str, heads), lambda name: name.partition(".")[0])
+    ends = (list(of_site) for _, of_site in sites)
+    return ", ".join(" to ".join(dict.fromkeys((one[0], one[-1]))) for one in ends)
 
 
 def layer_name(site: str, layer: int) -> str:

@@ -285,7 +285,7 @@ class _Reader:
                 if name in {OFFSET, WORD_OFFSET, RAREST}:
                     return Atom(name, numbers=tuple(sorted(map(int, values))))
                 return Atom(name, tuple(values))
-        raise self.fault(f"a set of keys, such as {_EXAMPLES}")
+        raise self.fault(f"a set of keys, such as {_EXAMPLES}", pattern_meant(rest.lstrip()))
 
     def takes(self, sign: str) -> bool:
         """Whether the sign is next, which is then behind the reader."""
@@ -295,11 +295,10 @@ class _Reader:
         self.place = found.end()
         return True
 
-    def fault(self, expected: str) -> InputError:
+    def fault(self, expected: str, meant: str | None = None) -> InputError:
         rest = self.text[self.place :].lstrip()
         place = len(self.text) - len(rest) + 1
         what = f"'{shown(rest[:40])}' stands at character {place}" if rest else "it ends"
-        meant = pattern_meant(rest)
         hint = f"; did you mean '{meant}'?" if meant else "."
         msg = f"The pattern '{shown(self.text)}' cannot be read: {what} where {expected} must follow{hint}"
         return InputError(msg)

@@ -25,6 +25,8 @@ from attnlab.core import (
 MOST_TOKENS = 512
 PAIR = 2
 _AS_A_PAIR = "hand in both as a pair, (model, tokenizer)"
+# Of sums of rows: weights of half precision, or some of which were dropped.
+_ROUGHLY = 0.05
 
 
 class BothTokenizers(NamedTuple):
@@ -156,15 +158,21 @@ def are_weights(source: object) -> TypeGuard[Sequence[Tensor]]:
     return all(isinstance(layer, Tensor) for layer in source)
 
 
-def _holds_arrays(source: object) -> bool:
-    """Whether a source is a matrix or several, or what a model returns with its weights."""
-    if isinstance(source, Mapping):
-        names = map(str, source)
-        return any(name.endswith("attentions") for name in names) or _holds_arrays(
-            [*source.values()]
-        )
-    several = source if isinstance(source, list | tuple) else [source]
-    return bool(several) and all(isinstance(one, Tensor | np.ndarray) for one in several)
+def _holds_weights(source: object) -> bool:
+    """Whether a source is attention weights or several, or what a model returns with them."""
+    if isinstance(source, Mapping) and any(str(name).endswith("attentions") for name in source):
+        return True
+    several: list[object] = [source]
+    if isinstance(source, Mapping | list | tuple):
+        several = [*(source.values() if isinstance(source, Mapping) else source)]
+    return bool(several) and all(map(_is_of_weights, several))
+
+
+def _is_of_weights(given: object) -> bool:
+    """Whether it has rows that sum to about 1."""
+    if not isinstance(given, Tensor | np.ndarray) or given.ndim < 2 or 0 in given.shape:
+        return False
+    return bool(abs(given.sum(-1) - 1).max() <= _ROUGHLY)
 
 
 def handed_in(source: Any) -> Model | str | Path:
@@ -180,7 +188,7 @@ def handed_in(source: Any) -> Model | str | Path:
     if isinstance(source, nn.Module):
         msg = f"{type(source).__name__} is a model without its tokenizer; {_AS_A_PAIR}."
         raise InputError(msg)
-    if _holds_arrays(source):
+    if are_weights(source) or _holds_weights(source):
         msg = (
             "These are attention weights, and a model is wanted; attnlab.show(weights, tokens) shows those "
             "of a text, and analyze reads a file of them, as numpy.savez('weights.npz', *layers) writes it."

@@ -23,6 +23,7 @@ from attnlab.core import (
     address_of,
     briefly,
     fitting,
+    heads_listed,
     layer_name,
     opened_tensors,
     parse_json,
@@ -107,7 +108,7 @@ class KeptMatrices(ShortRepr):
         names = self.names
         wanted = address_of(name, names)
         if wanted not in names:
-            there = f"there are {names[0]} to {names[-1]}" if names else "set keep_matrices higher"
+            there = f"there are {heads_listed(names)}" if names else "set keep_matrices higher"
             msg = f"No matrices of {briefly(wanted)} were kept; {there}."
             raise InputError(msg)
         layer, _, head = wanted.rpartition(".")

@@ -39,6 +39,9 @@ def test_a_model_without_its_tokenizer_is_asked_for_a_pair(
     for given in (weights, {"attentions": weights}, {"cross_attentions": weights}, *arrays):
         with pytest.raises(InputError, match=r"attnlab.show\(weights, tokens\) shows .* a file of"):
             call(given, *more)
+    for given in ({"weight": 2 * weights[0]}, [torch.tensor([1, 2]).numpy()]):
+        with pytest.raises(InputError, match="is no model"):
+            call(given, *more)
     if verb not in {"load", "align"}:
         with pytest.raises(InputError, match="GPT2LMHeadModel has no tokenizer here"):
             call((model, None), *more)

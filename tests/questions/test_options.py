@@ -227,9 +227,11 @@ class Planned(Settings):
 
 def test_a_list_of_things_that_have_no_word_is_a_list() -> None:
     assert Planned(plans=["a", Toy()]).plans[0] == "a"
-    for value in (3, "plan.json", {"encoder": "band"}, [3]):
+    for value in (3, "plan.json", {"encoder": "band"}):
         with pytest.raises(InputError, match="^plans must be a list, not "):
             Planned(plans=value)
+    with pytest.raises(InputError, match=r"^plans cannot hold 3\.$"):
+        Planned(plans=["a", 3])
 
 
 def test_no_choice_is_none_on_the_command_line_and_in_python() -> None:

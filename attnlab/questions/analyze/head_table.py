@@ -34,7 +34,7 @@ _FIGURES = ("value", "control", "strength")
 _NO_SHARES = ("mean_rank_correlation", "mean_slope")
 # What the columns and the signs in them mean, those of one line of a terminal together.
 _LEGEND = (
-    (("role_figure", "closest role", f"{ROLE_LEGEND}; of every other sentence"),),
+    (("role_figure", "closest role", ROLE_LEGEND),),
     (
         (MARK, MARK, "interval above threshold, controls below"),
         (MARK_WITHOUT_CONTROLS, MARK_WITHOUT_CONTROLS, "above threshold, no control"),

@@ -18,6 +18,7 @@ from attnlab.questions.analyze.analysis_notes import (
     TooLargeToKeep,
 )
 from attnlab.questions.analyze.fits import HeadFits, OffsetProfiles, RowFits, mean_fits
+from attnlab.questions.analyze.head_table import head_rows
 from attnlab.questions.analyze.kept_facts import kept_facts
 from attnlab.questions.analyze.question import QUESTION, AnalysisSettings
 from attnlab.questions.analyze.summary import summarise_heads, weightless_heads
@@ -106,12 +107,14 @@ def result_of(
 ) -> Result:
     """The result, with the summary of the view that comes first; what was not measured is left out.
 
-    With `past_sinks` the last view comes first where more than half of the heads are sinks in the first.
+    With `past_sinks` the last view comes first where more than half of the heads are named sinks in the
+    first, and fewer in the last.
     """
     summary = _summary(tables, views, closed)
-    if past_sinks and "role" in summary and (summary["role"] == SINK_LABEL.name).mean() > 0.5:
-        views = views[::-1]
-        summary = _summary(tables, views, closed)
+    if past_sinks and (sinks := _sinks(summary)) > len(summary) / 2:
+        other = _summary(tables, views[::-1], closed)
+        if _sinks(other) < sinks:
+            views, summary = views[::-1], other
     heads, labels = tables["heads"], rows_of_view(tables.get("labels", pd.DataFrame()), views[0])
     every = {"summary": summary, **tables}
     always = ("summary", "heads", "head_distances", "fits")
@@ -129,6 +132,10 @@ def result_of(
         weights=weights,
         matrices=kept,
     )
+
+
+def _sinks(summary: pd.DataFrame) -> int:
+    return int((head_rows(summary)["role"] == SINK_LABEL.name).sum()) if "role" in summary else 0
 
 
 def _summary(

@@ -59,7 +59,6 @@ _CONTROL = (
     "the same figure without the role: equal weights, the best offset, chance, the same head of an untrained "
     "model, or shuffled words; the largest counts, and the cell of a head names it"
 )
-_MOST_HIGHLIGHTS = 3
 # Marks of roles, the clearest first.
 _CLEAREST = (MARK, MARK_WITHOUT_CONTROLS, "")
 
@@ -173,7 +172,7 @@ def highlights_of(result: Result) -> dict[Head, Highlight]:
     highlights: dict[Head, Highlight] = {}
     said: set[str] = set()
     for head, reason, phrase in [*_by_labels(result), *_by_shape(result)]:
-        if reason in said or len(highlights) == _MOST_HIGHLIGHTS:
+        if reason in said:
             continue
         said.add(reason)
         before = highlights.get(head)

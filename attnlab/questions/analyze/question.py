@@ -168,9 +168,9 @@ class AnalysisSettings(CorpusTextSettings):
         bool | None,
         Option(
             "Show first what heads do with special tokens ([CLS], [SEP], start, end) left out as "
-            "keys. The tables hold both views either way.",
+            "keys. labels.csv, controls.csv and structure.csv hold both views either way.",
             ("--ignore-special/--with-special",),
-            shown="where more than half of the heads are sinks",
+            shown="where more than half of the heads are sinks otherwise",
         ),
     ] = None
     ablation: Annotated[

@@ -75,7 +75,8 @@ def summarise_heads(
         keys: that view, where there are several, since which comes first depends on the heads.
     """
     heads = heads.reset_index(drop=True)
-    table = heads[HEAD_COLUMNS] if keys is None else heads[HEAD_COLUMNS].assign(**{KEYS.name: keys})
+    of_view = keys is not None and not (labels.empty and structure.empty)
+    table = heads[HEAD_COLUMNS].assign(**({KEYS.name: keys} if of_view else {}))
     parts = [] if labels.empty else [closest_roles(labels, controls)]
     if LOSS_CHANGE.name in labels:
         # Under another name than a change of `importance`, so that the two tables join on heads alone.

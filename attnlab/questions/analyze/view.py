@@ -205,8 +205,9 @@ def _summary_section(result: Result) -> Section:
     return Section(
         "summary",
         "Every head in one table",
-        "The closest role of each head with its figure and its control, the shape of its matrices, and "
-        "what is lost without it. Point at a heading for its meaning.",
+        "The closest role of each head with its figure and its control, both on every other sentence (the "
+        "others choose), the shape of its matrices, and what is lost without it. Point at a heading for its "
+        "meaning.",
         (page_table(*first_table(result.table)),),
     )
 

@@ -130,7 +130,7 @@ class Claim:
         return Head(site, self.layer, self.head)
 
 
-_ADDRESS = re.compile(r"\s*(?:head\s+)?(?:([^\W\d]\w*)\.)?(\d{1,5})\.(\d{1,5})\s*")
+_ADDRESS = re.compile(r"\s*(?i:head\s+)?(?:([^\W\d]\w*)\.)?(\d{1,5})\.(\d{1,5})\s*")
 _BEHIND = re.compile(r":\s*(?P<pattern>\S.*)|attends\s+to\s+(?P<phrase>\S.*)", re.DOTALL)
 _EXAMPLES = "'2.4: offset -1' or '2.4 attends to the previous word'"
 

@@ -9,7 +9,7 @@ from attnlab.budget import FULL, MASS, ORACLE, VISIBLE_KEYS, keys_allowed, over_
 from attnlab.core import BLEU_CHANGE, Estimate
 
 # Of these more is better.
-LARGER = (MASS, BLEU_CHANGE)
+_LARGER = (MASS, BLEU_CHANGE)
 MORE_KEYS = "more keys"
 
 
@@ -24,7 +24,7 @@ def winner(rows: pd.DataFrame, estimate: Estimate) -> dict[Any, Any] | None:
     """The row of the best mechanism that could be used, by one figure; None where there is none."""
     usable = rows[(rows["level"] != ORACLE) & (rows["mechanism"] != FULL)]
     order = (
-        usable[estimate.name].dropna().sort_values(ascending=estimate not in LARGER, kind="stable")
+        usable[estimate.name].dropna().sort_values(ascending=estimate not in _LARGER, kind="stable")
     )
     return None if order.empty else usable.loc[order.index[0]].to_dict()
 
@@ -41,7 +41,7 @@ def fitting(rows: pd.DataFrame, budget: int) -> pd.DataFrame:
     return rows[~planned | (keys <= keys_allowed(keys[set_for_it].tolist(), budget))]
 
 
-def is_beyond(row: Mapping[Any, Any], budget: int) -> bool:
+def _is_beyond(row: Mapping[Any, Any], budget: int) -> bool:
     """Whether a row that could be used sees more keys than this budget."""
     could = row["level"] != ORACLE and row["mechanism"] != FULL
     return could and over_budget(row[VISIBLE_KEYS.name], budget)
@@ -51,7 +51,7 @@ def row_label(row: Mapping[Any, Any], budget: int) -> str:
     """The mechanism of a row, with what sets it apart."""
     if row["level"] == ORACLE:
         return f"{row['mechanism']} ({ORACLE})"
-    if is_beyond(row, budget):
+    if _is_beyond(row, budget):
         return f"{row['mechanism']} ({MORE_KEYS})"
     if row["level"] == "" and row["mechanism"] != FULL and pd.isna(row[VISIBLE_KEYS.name]):
         return f"{row['mechanism']} (keys not counted)"

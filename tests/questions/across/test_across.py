@@ -83,7 +83,13 @@ def test_a_model_is_matched_with_itself(found: Result) -> None:
 def test_strengths_are_those_of_an_analysis(bert: Pair, found: Result) -> None:
     options: dict[str, Any] = {"structure_sentences": 0, "fit_sentences": 0, "keep_matrices": 0}
     analysis = attnlab.analyze(
-        bert, sentences=SENTENCES * 4, labels=True, ablation=False, seed=CONTROL_SEED, **options
+        bert,
+        sentences=SENTENCES * 4,
+        labels=True,
+        ablation=False,
+        seed=CONTROL_SEED,
+        ignore_special=False,
+        **options,
     )
     controls = analysis.controls[analysis.controls["keys"] == "all"]
     own = found.degrees[found.degrees["model"] == "BertModel"].dropna(subset="value")

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
+import torch
 from small_run import untrained_run
 from typer.testing import CliRunner
 from zoo import random_models
@@ -34,7 +36,7 @@ from attnlab.questions.analyze.analysis_notes import (
 from attnlab.questions.analyze.view import label_sections
 from attnlab.reading.coverage import Consumer, Coverage
 from attnlab.reading.passes import Reading, prepare
-from attnlab.reading.weights import ALL, CONTENT, VIEWS, rows_of_view
+from attnlab.reading.weights import ALL, CONTENT, VIEWS, View, rows_of_view
 from attnlab.results.export import VIEW_NAMES
 from attnlab.results.result import Result
 
@@ -301,3 +303,39 @@ def test_the_command(tmp_path: Path, ignore: bool) -> None:
     said = " ".join(done.output.split())
     assert "0 of 6 heads have a role that is confirmed against controls" in said
     assert (tmp_path / "out" / "controls.csv").is_file()
+
+
+def model_of_sinks() -> Any:
+    """All heads look at the first token, whatever the words: its position alone has the feature of keys."""
+    model = random_models.bert()
+    with torch.no_grad():
+        positions = model.embeddings.position_embeddings.weight
+        positions.zero_()
+        positions[0, 0] = 100
+        for layer in model.encoder.layer:
+            attention = layer.attention.self
+            attention.query.weight.zero_()
+            attention.query.bias.fill_(5)
+            attention.key.weight.zero_()
+            attention.key.weight[:, 0] = 1
+            layer.attention.output.dense.weight.zero_()
+            layer.output.dense.weight.zero_()
+    return model
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("asked", "first"), [(None, CONTENT), (False, ALL), (True, CONTENT)])
+def test_special_tokens_are_left_out_first_where_heads_are_sinks(
+    asked: bool | None, first: View
+) -> None:
+    texts = [f"{text} {other}" for text in SENTENCES for other in SENTENCES] * 3
+    result = analyze(
+        (model_of_sinks(), tokenizer()),
+        sentences=texts,
+        quick=True,
+        fit_sentences=0,
+        ignore_special=asked,
+    )
+    assert result.details["views"][0] == first
+    assert set(result.summary["keys"]) == {first}
+    assert ((result.summary["role"] == "sink") == (first == ALL)).all()

@@ -119,7 +119,10 @@ def test_rows_are_counted_only_where_all_weights_are_stored(analysis: Result) ->
     assert data.largest_kept == (0, 0)
     page = " ".join(render_page("t", {}, [], [], viewer=data).split())
     assert "still the largest" not in page
-    assert "a weight is off by at most 0.004. Of sentence 0 only" in page
+    assert (
+        "a weight is off by at most 0.004 (of the largest, where that is above 1). Of sentence 0 only"
+        in page
+    )
     assert "stored; of sentence 1 only" in page
 
 

@@ -248,7 +248,7 @@ def test_claims_as_they_are_written() -> None:
         replace(plain, site="cross"),
     )
     assert claim_of("cross.2.4: first").site == "cross"
-    in_words = claim_of("head 2.4 attends to the previous token")
+    in_words = claim_of("Head 2.4 attends to the previous token")
     assert (in_words.layer, in_words.head, in_words.pattern.text) == (2, 4, "offset -1")
 
 
@@ -261,6 +261,7 @@ def test_claims_as_they_are_written() -> None:
         ("middle.2.4: first", "There is no site 'middle'"),
         ("2.4: frist", r"cannot be read: 'frist' stands at character 1 .* must follow\.$"),
         ("2.4: [CLS]", r"must follow; did you mean 'special \[CLS\]'\?$"),
+        ("2.4: first self", r"where \| or & .* must follow\.$"),
         ("2.4: first | self", r"'self' stands at character 9 .*; did you mean 'offset 0'\?$"),
         ("2.4 attends to [CLS]", r"behind a colon, as in '2\.4: special \[CLS\]', or one of"),
         ("2.4 attends to the moon", "What 'the moon' means is not known.*the previous word, "),
