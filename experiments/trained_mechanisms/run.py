@@ -203,7 +203,7 @@ def readme(folder: Path) -> str:
         __file__, read_facts(folder),
         table=table, whole=table[table["arm"] == FULL], pairs=sorted(set(table["pair"])),
         first=tested(table[table["seed"] == 0], study).to_dict("records"),
-        seeds=counts.max(), few=counts[counts < SEEDS].to_dict(),
+        seeds=counts.min(), planned=SEEDS, few=counts[counts < SEEDS].to_dict(),
         larger=of_larger(folder.with_name(LARGER.folder)),
         elsewhere=table[table["torch"] != table["torch"].mode()[0]].to_dict("records"),
         long=study == LARGER, decoder=study == DECODER, training=study.training,
@@ -218,10 +218,10 @@ def readme(folder: Path) -> str:
 
 
 def of_larger(folder: Path) -> dict[str, Any]:
-    """Of the larger models, where there are some: how many of each mechanism, and what two lose."""
+    """Of the larger models, where there are some: how many of two mechanisms, and what these lose."""
     if not (folder / "over_models.csv").exists():
         return {}
-    models = read_table(folder, "over_models")["models"].min()
+    models = read_table(folder, "over_models").set_index("arm")["models"][[GAUSSIAN, "none"]].min()
     against = read_table(folder, "against_full").set_index("arm")["difference"]
     return {"models": models, "gaussian": against[GAUSSIAN], "none": against["none"]}
 

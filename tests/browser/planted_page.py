@@ -64,7 +64,8 @@ def planted_matrices(
 def remade(found: Result, **tables: pd.DataFrame) -> Result:
     """The analysis with other tables, and with what is made of them: its summary and what pages are told."""
     every = {**found.tables, **tables}
-    measured = {name: table for name, table in every.items() if name != "summary"}
+    measured = {"head_distances": pd.DataFrame(), "fits": pd.DataFrame(), **every}
+    measured.pop("summary", None)
     made = result_of(
         "planted", measured, found.matrices, tuple(found.details["views"]),
         about=found.about, notes=found.notes, figures=found.details["figures"], past_sinks=True,

@@ -220,6 +220,15 @@ def _(folder: Path, _: pytest.FixtureRequest) -> None:
     assert experiment.readme(folder) == (folder / "README.md").read_text("utf-8")
 
 
+@recomputes("growth")
+def _(folder: Path, _: pytest.FixtureRequest) -> None:
+    experiment = script("growth")
+    measured = pd.read_csv(folder / "table.csv")
+    cases = {tuple(case[key] for key in experiment.KEYS) for case in experiment.cases()}
+    assert set(measured[[*experiment.KEYS]].itertuples(index=False, name=None)) == cases
+    assert experiment.readme(folder) == (folder / "README.md").read_text("utf-8")
+
+
 @recomputes("demo_cost")
 def _(folder: Path, _: pytest.FixtureRequest) -> None:
     from attnlab.cli.commands.demo import DEMO_SETTINGS
