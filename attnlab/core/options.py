@@ -229,11 +229,6 @@ class OptionField:
             raise InputError(msg)
         if None not in names and not any(_is_kind(value, kind) for kind in kinds):
             kind_words = " or ".join(dict.fromkeys(map(str, names)))
-            if kind_words == _LIST and isinstance(value, list | tuple):
-                inner = [one for kind in kinds for one in _inner_kinds(kind)]
-                wrong = next(one for one in value if not any(_is_kind(one, kind) for kind in inner))
-                msg = f"{name} cannot hold {briefly(wrong)}."
-                raise InputError(msg)
             example = f", such as {self.option.example}" if self.option.example else ""
             msg = f"{name} must be {kind_words}{example}, not {briefly(value)}."
             raise InputError(msg)
@@ -485,22 +480,24 @@ def _plain(number: Real) -> int | float:
     return int(number) if isinstance(number, Integral) else float(number)
 
 
-_LIST = "a list"
-
-
 def _name_of(kind: Any) -> str | None:
     """The words for values of a kind; None for a kind that has none."""
     if kind in KIND_NAMES:
         return KIND_NAMES[kind][0]
     if get_origin(kind) is tuple:
         return f"{len(get_args(kind))} values"
-    inner = [_name_of(inner_kind) for inner_kind in _inner_kinds(kind)]
-    if not inner:
-        return None
-    known = [name for name in inner if name is not None]
-    # Those of other kinds are of classes, which have no word.
-    each = f", each of it {' or '.join(dict.fromkeys(known))}" if known == inner else ""
-    return f"{_LIST}{each}"
+    if Any in _inner_kinds(kind):
+        return "a list"
+    # In a list a class is called by its own name.
+    inner = [
+        _name_of(inner_kind) or getattr(inner_kind, "__name__", None)
+        for inner_kind in _inner_kinds(kind)
+    ]
+    return (
+        None
+        if None in inner or not inner
+        else "a list, each of it " + " or ".join(dict.fromkeys(map(str, inner)))
+    )
 
 
 def _inner_kinds(kind: Any) -> tuple[Any, ...]:
