@@ -119,9 +119,17 @@ def main() -> None:
     columns = ["architecture", "class", "built", "checked", "single", "reason", "seconds"]
     write_table(options.out / "architectures.csv", pd.DataFrame(rows, columns=columns))
     write_table(options.out / "properties.csv", pd.DataFrame(properties))
-    write_table(options.out / "abilities.csv", pd.DataFrame(abilities))
+    write_table(options.out / "abilities.csv", by_site(pd.DataFrame(abilities)))
     write_facts(options.out, __file__, "torch", "transformers", seed=SEED, seconds=SECONDS)
     finish(options.out)
+
+
+def by_site(abilities: pd.DataFrame) -> pd.DataFrame:
+    """A row for the layers of a site of which the same is true, in place of one a layer."""
+    others = [name for name in abilities if name != "layer"]
+    layers = abilities.groupby(others, sort=False, dropna=False)["layer"]
+    table = layers.agg(lambda numbers: " ".join(map(str, numbers))).rename("layers").reset_index()
+    return table[["architecture", "site", "layers", *others[2:]]]
 
 
 def finish(folder: Path) -> None:

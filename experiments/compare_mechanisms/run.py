@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from attnlab.budget import refusals
-from attnlab.core import quiet, write_table
+from attnlab.core import quiet
 from attnlab.figures import save_figure
 from attnlab.models import Run, load
 from attnlab.questions.compare.comparison import compare
@@ -27,6 +27,7 @@ from experiments.shared.readme import (
     write_facts,
     write_readme,
 )
+from experiments.shared.rounded import write_rounded
 
 BUDGETS = (5, 9, 13)
 SENTENCES, CALIBRATION = 200, 500
@@ -48,7 +49,7 @@ def main() -> None:
         run = load(chosen.run)
     seconds = time.process_time() - begin
     for name, table in found.tables.items():
-        write_table(out / f"{name}.csv", table)
+        write_rounded(out / f"{name}.csv", table)
     for site in found.details["mean_tokens"]:
         name = f"mechanisms_{site}"
         save_figure(found.plot(name), out / "figures" / f"{name}.svg")

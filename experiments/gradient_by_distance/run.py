@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from attnlab.ablation import over_models
-from attnlab.core import write_table
 from attnlab.figures import PAGE, blank, colour, panel, save_figure, style
 from attnlab.models import model_class, settings_from
 from experiments.shared.readme import (
@@ -26,6 +25,7 @@ from experiments.shared.readme import (
     write_facts,
     write_readme,
 )
+from experiments.shared.rounded import write_rounded
 
 OUT = RESULTS / "gradient_by_distance"
 # One layer each, vectors of one size.
@@ -45,7 +45,7 @@ def main() -> None:
     """Reads all models, and writes table, figure and README."""
     torch.set_num_threads(1)
     rows = [row for name in MODELS for seed in range(SEEDS) for row in measured(name, seed)]
-    write_table(OUT / "table.csv", pd.DataFrame(rows))
+    write_rounded(OUT / "table.csv", pd.DataFrame(rows))
     write_result(OUT)
 
 

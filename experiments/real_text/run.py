@@ -44,6 +44,7 @@ from experiments.shared.readme import (
     write_facts,
     write_readme,
 )
+from experiments.shared.rounded import write_rounded
 
 ROOT = RESULTS.parent
 SETTINGS = ROOT / "experiments" / "settings"
@@ -141,7 +142,7 @@ def describe_heads(run: Run, out: Path) -> None:
     analysis = analyze(
         run.folder, labels=False, sentences=SENTENCES, keep_matrices=KEPT, fit_sentences=0
     )
-    write_table(out / "heads.csv", analysis.heads)
+    write_rounded(out / "heads.csv", analysis.heads)
     drawn = {
         site: (number, weights)
         for (number, site, layer), weights in analysis.matrices.matrices.items()
