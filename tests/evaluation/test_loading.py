@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+from transformers import BertConfig, BertForMaskedLM, BertModel, PreTrainedTokenizerFast
 from zoo import random_models
 from zoo.random_models import SENTENCES, tokenizer
 
@@ -43,6 +43,12 @@ def bert(tmp_path: Path) -> Path:
         tmp_path / "bert"
     )
     return tmp_path / "bert"
+
+
+def test_a_model_that_was_saved_with_its_scores_brings_them(bert: Path) -> None:
+    with torch.random.fork_rng():
+        BertForMaskedLM(BertConfig.from_pretrained(bert)).save_pretrained(bert)
+    assert isinstance(attnlab.load(bert).model, BertForMaskedLM)
 
 
 def test_a_transformers_model_is_what_questions_take(bert: Path, tmp_path: Path) -> None:

@@ -16,7 +16,14 @@ import attnlab
 from attnlab.cli.app import app
 from attnlab.cli.command_options import chosen, parameter_name, shown_default, with_options
 from attnlab.core.errors import InputError
-from attnlab.core.options import Option, OptionField, Settings, option_fields, options_of
+from attnlab.core.options import (
+    Option,
+    OptionField,
+    Settings,
+    option_fields,
+    options_of,
+    words_typed,
+)
 from attnlab.models.training_settings import SECTIONS
 from attnlab.questions.importance.question import FIRST, ImportanceSettings
 from attnlab.results import own_questions
@@ -40,6 +47,14 @@ def test_a_question_takes_what_its_settings_declare(name: str) -> None:
         assert (shown_default(field) or "") in option.help
         for choice in field.option.choices:
             assert re.search(rf"\b{choice}\b", option.help), f"{field.name} does not list {choice}"
+
+
+def test_words_and_flags_are_typed_as_they_are_shown() -> None:
+    settings = own_questions()["analyze"].settings
+    assert words_typed(settings(labels=False)) == ["--no-labels"]
+    assert words_typed(settings(labels=True, quick=True)) == ["--labels", "--quick"]
+    shown = {field.name: shown_default(field) for field in option_fields(settings)}
+    assert (shown["weights"], shown["quick"]) == ("attention", None)
 
 
 DECLARED = {name: question.settings for name, question in own_questions().items()} | SECTIONS

@@ -16,6 +16,7 @@ from attnlab.core import HEAD_COLUMNS, LOSS_CHANGE
 from attnlab.core.errors import InputError
 from attnlab.labels.verdict import NOT_COMPARED
 from attnlab.questions.analyze.analysis import analyze
+from attnlab.questions.analyze.kept_facts import best_sentences
 from attnlab.questions.analyze.overview import highlights_of, overview_of
 from attnlab.questions.analyze.view import terminal
 from attnlab.questions.analyze.viewer import viewer_data
@@ -324,3 +325,30 @@ def test_a_figure_of_the_table_of_heads_is_distributed_by_role(analysis: Result)
     assert sorted(drawn) == pytest.approx(sorted(analysis.heads["normalised_entropy"]))
     with pytest.raises(InputError, match="role is no column of numbers"):
         plot.distribution(analysis, "role", "strength")
+
+
+def test_sentences_are_ranked_by_what_the_label_of_the_head_says() -> None:
+    n = 6
+    previous = torch.eye(n).roll(-1, 1)
+    # Its largest weights go backwards while queries go on.
+    across = torch.eye(n).flip(1)
+    one_key = torch.zeros(n, n).index_fill(1, torch.tensor(2), 1.0)
+    even = torch.full((n, n), 1 / n)
+    kept = KeptMatrices(
+        {
+            (number, "encoder", 0): torch.stack([matrix] * 4)
+            for number, matrix in enumerate((across, previous, one_key, even))
+        }
+    )
+    names = [f"encoder.0.{head}" for head in range(4)]
+    roles = dict(zip(names, ("positional", "sink", "broad", "syntactic"), strict=True))
+    ranked = best_sentences(kept, roles)
+    assert {name: ranked[name]["by"] for name in names} == dict(
+        zip(names, ("positional", "sink", "broad", ""), strict=True)
+    )
+    first = {name: ranked[name]["sentences"][0] for name in names}
+    # All but the first row attend to the previous token.
+    assert first["encoder.0.0"] == [1, pytest.approx(5 / 6)]
+    assert first["encoder.0.1"] == [2, 1.0]
+    assert first["encoder.0.2"] == [3, pytest.approx(1.0)]
+    assert [number for number, _ in ranked["encoder.0.3"]["sentences"]] == [2, 1, 0, 3]

@@ -121,6 +121,14 @@ def test_the_best_that_can_be_used_is_marked(summary: pd.DataFrame) -> None:
                 if one.get_fontweight() == "bold"]  # fmt: skip
         assert bold == ["sigma salience"]
     oracle = summary[summary["level"] == "oracle"]
+    half = pd.concat([summary[summary["budget"] == 5], oracle[oracle["budget"] == 9]])
+    for table, explained in ((half, True), (oracle, False)):
+        legend = " ".join(
+            text.get_text()
+            for one in draw_comparison(table, "encoder").legends
+            for text in one.get_texts()
+        )
+        assert ("best that can be used" in legend) == explained
     assert not any(markers(draw_comparison(oracle, "encoder"), n, rings=True) for n in range(4))
 
 

@@ -480,6 +480,11 @@ def test_needles_are_planted_in_sentences_that_are_handed_in() -> None:
     assert "among 160 tokens of the sentences" in found.about["Needles"]
     with pytest.raises(InputError, match="have 8 tokens; give 40, or a smaller context"):
         attnlab.detect((model.model, model.tokenizer), **{**asked, "sentences": [text[:23]]})
+    # Ten tokens are left, as many as a needle has.
+    most = " ".join(model.tokenizer.convert_ids_to_tokens(range(4, 60 - CUE - ANSWER)))
+    attnlab.detect(
+        (model.model, model.tokenizer), **{**asked, "sentences": [most] * 2, "context": 66}
+    )
     every = " ".join(model.tokenizer.convert_ids_to_tokens(range(4, 60)))
     with pytest.raises(InputError, match="Only 0 tokens of the vocabulary are not in the text"):
         attnlab.detect(

@@ -172,6 +172,15 @@ def test_a_model_is_drawn_with_the_shapes_of_its_matrices(
         plot.model(5)
 
 
+def test_stacks_stand_side_by_side_in_the_figure(tmp_path: Path) -> None:
+    kind, config = FAMILIES["bart"]
+    axes = plot.model(written(tmp_path, config, kind)).axes[0]
+    frames = [frame for frame in axes.patches if not frame.get_fill()]
+    assert len(frames) == 2
+    first, second = (frame.get_bbox() for frame in frames)
+    assert 0 < first.x0 < first.x1 < second.x0 < second.x1 < axes.get_xlim()[1]
+
+
 def sizes(tmp_path: Path, **options: Any) -> Result:
     return attnlab.size(written(tmp_path, *reversed(FAMILIES["llama"])), **options)
 
