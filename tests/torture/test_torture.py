@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -22,6 +23,7 @@ from faults import BROKEN, FAILED, in_child, started, steps_of
 import attnlab
 from attnlab.core.errors import AttnlabError
 from attnlab.core.folders import UNFINISHED
+from attnlab.figures import canvas
 from attnlab.models.embedding_settings import SkipGramSettings
 from attnlab.models.embeddings import TENSORS
 from attnlab.models.first_embeddings import embed
@@ -45,6 +47,11 @@ def _saved(found: Result) -> Write:
     return lambda folder, title: dataclasses.replace(found, title=title).save(
         folder, overwrite=True
     )
+
+
+def _across(run: Path) -> Write:
+    found = attnlab.across(run, [run], sentences=4)
+    return _saved(found)
 
 
 def _approximate(run: Path) -> Write:
@@ -131,6 +138,7 @@ def _analyze(run: Path) -> Write:
 
 # What each command writes, computed once, and the file that it writes last.
 COMMANDS: dict[str, tuple[Callable[[Path], Write], str]] = {
+    "across": (_across, PAGE),
     "align": (_align, PAGE),
     "analyze": (_analyze, PAGE),
     "approximate": (_approximate, PAGE),
@@ -167,12 +175,18 @@ class Command:
 
 @pytest.fixture(scope="module", params=COMMANDS)
 def command(
-    request: pytest.FixtureRequest, small_run: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    small_run: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    pictures: Callable[[Any, Any, str], object],
 ) -> Command:
     make, last = COMMANDS[request.param]
     write, folder = make(small_run), tmp_path_factory.mktemp(request.param)
-    for title in ("old", "newer"):
-        write(folder / title, title)
+    with pytest.MonkeyPatch.context() as patch:
+        # As in each test, where `whole_pictures` sees to it.
+        patch.setitem(canvas.WRITERS, ".png", pictures)
+        for title in ("old", "newer"):
+            write(folder / title, title)
     return Command(request.param, write, last, folder / "old", folder / "newer")
 
 
