@@ -36,6 +36,13 @@ _NO_SHARES = ("mean_rank_correlation", "mean_slope")
 _LEGEND = (
     (("role_figure", "closest role", ROLE_LEGEND),),
     (
+        (
+            "role_figure",
+            "%",
+            "share of rows; of weight for a sink, of the largest entropy for broad",
+        ),
+    ),
+    (
         (MARK, MARK, "interval above threshold, controls below"),
         (MARK_WITHOUT_CONTROLS, MARK_WITHOUT_CONTROLS, "above threshold, no control"),
     ),
@@ -82,7 +89,7 @@ def first_table(summary: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Column, ...]
 
 
 def legend(rows: pd.DataFrame) -> list[list[tuple[str, str]]]:
-    """The words and signs of the first table with what they mean, by line: at most four.
+    """The words and signs of the first table with what they mean, by line: at most five.
 
     Args:
         rows: see `head_rows`.

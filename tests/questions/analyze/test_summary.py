@@ -110,14 +110,14 @@ def test_a_relation_alone_is_compared_with_shuffled_words() -> None:
     ]  # fmt: skip
 
 
-def test_a_legend_of_four_short_lines_says_what_the_table_means() -> None:
+def test_a_legend_of_five_short_lines_says_what_the_table_means() -> None:
     loss = dict.fromkeys(
         ("ablation_loss_change", "ablation_loss_change_low", "ablation_loss_change_high"), 0.5
     )
     found = summary(BROAD).assign(**loss, structure="diffuse", structure_tie=True)
     rows, _ = first_table(found)
     lines = legend(rows)
-    assert len(lines) == 4
+    assert len(lines) == 5
     assert all(len("; ".join(map(": ".join, line))) <= 80 for line in lines)
     assert {"✓", "(✓)"} < legend_words(rows).keys()
     assert SUMMARY["role"].narrow == "closest role"
