@@ -3,6 +3,7 @@
 import math
 from functools import partial
 from itertools import pairwise, product
+from typing import Any
 
 import pytest
 import torch
@@ -212,12 +213,15 @@ def test_pieces_of_the_work_change_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     ("options", "message"),
     [
         ({"budget": -1}, "budget of band, columns and sparse error must be 0 or more"),
+        ({"budget": torch.tensor([9, -1])}, "sparse error must be 0 or more"),
         ({"num_pos": -1}, "0 or more, not -1"),
         ({"window": -1}, "from 0 up, not -1"),
         ({"error_nnz": -1}, "0 or more"),
         ({"error_bound": -0.5}, "0 or more, not -0.5"),
     ],
 )
-def test_bad_options_are_refused(options: dict[str, float], message: str) -> None:
+def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        fit_additive(attention(5, 5), **({"window": 1, "num_pos": 1, "budget": 9} | options))
+        fit_additive(
+            attention(5, 5).expand(2, 5, 5), **({"window": 1, "num_pos": 1, "budget": 9} | options)
+        )

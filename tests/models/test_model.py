@@ -232,11 +232,16 @@ def test_encoder_outputs_may_be_handed_in(model: TranslationModel) -> None:
         ),
         ({"vocab_size": 0}, "vocab_size must be a whole number from 1 up, not 0"),
         ({"source_vocab_size": -3}, "source_vocab_size must be a whole number from 1 up, not -3"),
+        ({"vocab_size": None}, "vocab_size must be a whole number from 1 up, not None"),
         ({"max_positions": 0}, "max_positions must be a whole number from 1 up, not 0"),
         # What `ModelSettings` refuses the configuration does too.
         ({"heads": 17}, "heads must be at least 1 and at most 16, not 17"),
         ({"attention": {"side": "full"}}, "'side' names no attention; write a site"),
         ({"attention": {"encoder.1": "full"}}, "encoder has attention in layer 0 with 3 heads"),
+        (
+            {"encoder_layers": 2, "attention": {"decoder.1": "full"}},
+            "decoder has attention in layer 0 with 3 heads",
+        ),
         ({"attention": {"cross.0.3": "full"}}, "cross has attention in layer 0 with 3 heads"),
         ({"attention": {"decoder.0.1": "linformer(k=2)"}}, "'linformer' has no causal form"),
         ({"attention": {"cross": "bigbird"}}, "'bigbird' has no cross form"),

@@ -206,6 +206,7 @@ def test_weights_that_a_model_returned_are_shown_with_their_tokens(
             (given, "the cat"),
             r"with their tokens, a list: attnlab.show\(output.attentions, tokenizer",
         ),
+        ((given, ("the cat", "the cat")), "with their tokens, a list"),
         (
             ([one.expand(2, -1, -1, -1) for one in given], tokens),
             "are of 2 texts; give those of one",
