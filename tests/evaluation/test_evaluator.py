@@ -131,6 +131,15 @@ def test_translations_go_through_the_hooked_projections(name: str, small_run: Pa
     assert evaluator.translations() == before
 
 
+def test_padding_changes_no_translation(small_run: Path) -> None:
+    texts = []
+    for size in (1, 4):
+        evaluator = evaluator_of("marian", small_run, batch_size=size)
+        stir(evaluator.model)
+        texts.append(evaluator.translations())
+    assert texts[0] == texts[1]
+
+
 def test_sources_are_read_once_for_heads_behind_the_encoder(evaluator: Evaluator) -> None:
     once = evaluator.reading_once()
     torch.testing.assert_close(once.losses(), evaluator.losses(), **EXACT)

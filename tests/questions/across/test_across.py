@@ -129,6 +129,16 @@ def test_a_permutation_of_heads_is_found(found: Result) -> None:
     assert NoSeeds() in found.notes
 
 
+def test_heads_of_other_weights_are_counted_where_they_are_at_another_number(bert: Pair) -> None:
+    other = random_models.seeded(lambda: type(bert[0])(bert[0].config), 8), bert[1]
+    for match in ("number", "attention"):
+        found = attnlab.across(bert, [other], sentences=SENTENCES, match=match)
+        moved = int(found.matching["moved"].sum())
+        (told,) = (one for one in answers(found) if "apart on average" in one)
+        assert (f"{moved} of 6 are at another number" in told) == (match == "attention")
+        assert ("at another number" in told) == (moved > 0)
+
+
 def test_by_number_heads_stay_where_they_are(bert: Pair) -> None:
     other = permuted(bert[0], ORDER), bert[1]
     result = attnlab.across(bert, [other], sentences=SENTENCES, match="number")
@@ -280,11 +290,18 @@ def test_formation_is_halfway_between_start_and_end() -> None:
 
     rows = [table(str(step), value, step) for step, value in ((0, 0.1), (8, 0.1), (16, 0.9))]
     rows += [table(str(step), 0.2, step, "broad") for step in (0, 8, 16)]
+    # Within what untrained models reach.
+    rows += [
+        table(str(step), value, step, "rare") for step, value in ((0, 0.1), (8, 0.2), (16, 0.3))
+    ]
     twins = [table("x", 0.0, 0), table("y", 0.3, 0), table("x", 0.25, 0, "broad")]
+    twins += [table("x", 0.0, 0, "rare"), table("y", 0.4, 0, "rare")]
     found = formation(pd.DataFrame(rows), pd.DataFrame(twins)).set_index("what")
-    assert found["half_step"].to_dict() == pytest.approx({"sink": 12, "broad": np.nan}, nan_ok=True)
-    assert found["untrained_low"].to_dict() == {"sink": 0, "broad": 0.25}
-    assert found["untrained_high"].to_dict() == {"sink": 0.3, "broad": 0.25}
+    assert found["half_step"].to_dict() == pytest.approx(
+        {"sink": 12, "broad": np.nan, "rare": np.nan}, nan_ok=True
+    )
+    assert found["untrained_low"].to_dict() == {"sink": 0, "broad": 0.25, "rare": 0}
+    assert found["untrained_high"].to_dict() == {"sink": 0.3, "broad": 0.25, "rare": 0.4}
 
 
 def test_other_models_follow_one_by_one_or_as_a_list(bert: Pair) -> None:
