@@ -4,7 +4,7 @@ How many bits a row costs when it is coded as a support and a little noise (math
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -242,10 +242,8 @@ def rare_columns(
         near = near_diagonal(H, [block_rows])
         gains = block_gains(near, [block_rows], queries=H.shape[-2], anchors=anchors, sizes=sizes)
         # The count of blocks is part of the code, so as many as asked for are placed where they fit.
-        forced = [
-            type(gain)(gain.height, gain.gain + _more_than_any_gain(H), gain.column)
-            for gain in gains
-        ]
+        more_than_any = 2 * H.sum((-2, -1))[..., None] + 1
+        forced = [replace(gain, gain=gain.gain + more_than_any) for gain in gains]
         for count in range(1, search.num_pos + 1):
             placed = place_blocks(forced, count)
             column = block_columns(placed.start, placed.rows, placed.column, H.shape[-2])
@@ -253,10 +251,6 @@ def rare_columns(
             bits = _naming_bits(placed.used.sum(-1), sizes[..., 0], block_rows, anchors)
             parameters = {"block_rows": block_rows, "num_pos": count}
             yield Candidate("rare_columns", parameters, captured, real, bits)
-
-
-def _more_than_any_gain(H: Tensor) -> float:
-    return float(H.sum((-2, -1)).max()) * 2 + 1
 
 
 def _naming_bits(blocks: Tensor, rows: Tensor, block_rows: int, anchors: int) -> Tensor:

@@ -31,7 +31,7 @@ def js_divergences(
     ]
     sums = first.new_zeros(len(pairs[0]), len(pairs[1]), dtype=torch.float64)
     # Some entries at a time, since those of all heads are read once for each head.
-    at_once = max(entries_at_once(first.device) // max(map(len, pairs)), 1)
+    at_once = max(entries_at_once(first.device) // max(*map(len, pairs), 1), 1)
     # Halves too are above 0, so that the logarithm needs no case of its own.
     least = 2 * torch.finfo(pairs[0].dtype).tiny
     for parts in zip(*(rows.flatten(1).split(at_once, -1) for rows in pairs), strict=True):

@@ -193,7 +193,7 @@ def _shortest(coded: Sequence[CodedCandidate], none: Described) -> Described:
 
 
 # A group is (candidate, keys in the support, keys of the row) in one number.
-_MOST_SUPPORT, _MOST_KEYS = 1 << 10, 1 << 20
+_MOST_SUPPORT = _MOST_KEYS = 1 << 20
 
 
 @dataclass(frozen=True)

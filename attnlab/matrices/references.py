@@ -95,7 +95,9 @@ def cumulative_spectrum(
         c_r = sum over i <= r of sigma_i / sum over all i of sigma_i
 
     Where few hold nearly all, a matrix of low rank is near. Source: Wang et al. 2020, section 3;
-    math.md section 8. Cost: a singular value decomposition, O(n^3).
+    math.md section 8. Of a zero matrix, whose rank is 0, every share is 1. Cost: a singular value
+    decomposition, O(n^3).
     """
     singular = torch.linalg.svdvals(checked_weights(H, sizes))
-    return singular.cumsum(-1) / singular.sum(-1, keepdim=True)
+    total = singular.sum(-1, keepdim=True)
+    return torch.where(total > 0, singular.cumsum(-1) / total, 1.0)

@@ -1,5 +1,6 @@
 """Static heads: one score for each key position and one for each offset, whatever the sentence says."""
 
+import itertools
 from dataclasses import dataclass
 
 import torch
@@ -88,15 +89,11 @@ def fit_static_scores(
             raise InputError(msg)
         visible = visible & ~behind
     place = offsets(queries, keys, device=H.device) + queries - 1
-    fits = [
-        _fitted(_Rows.of(weights, seen, place), keys, queries + keys - 1)
-        for weights, seen in zip(
-            H.reshape(-1, *H.shape[-3:]), visible.reshape(-1, *H.shape[-3:]), strict=True
-        )
-    ]
-    scores, losses, gaps = (
-        torch.stack(parts).reshape((*batch, *parts[0].shape)) for parts in zip(*fits, strict=True)
-    )
+    size = queries + keys - 1
+    scores, losses, gaps = (H.new_empty((*batch, *shape)) for shape in ((keys + size,), (), ()))
+    for at in itertools.product(*map(range, batch)):
+        rows = _Rows.of(H[at], visible[at], place)
+        scores[at], losses[at], gaps[at] = _fitted(rows, keys, size)
     return StaticScores(scores[..., :keys], scores[..., keys:], losses, gaps)
 
 

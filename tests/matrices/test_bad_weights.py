@@ -216,6 +216,12 @@ def test_a_matrix_of_one_entry_is_looked_at_too(entry: float) -> None:
         fit_diagonal(torch.tensor([[entry]]), window=0)
 
 
+@pytest.mark.parametrize("name", ["fit_additive", "fit_static_scores", "label_heads"])
+def test_of_no_matrices_there_is_nothing(name: str) -> None:
+    for tensor in tensors_of(ENTRIES[name](torch.zeros(0, 1, 4, 4))):
+        assert tensor.numel() == 0
+
+
 def test_padding_may_hold_anything() -> None:
     H = changed(math.nan)
     sizes = torch.tensor([[[4, 4]], [[1, 4]]])

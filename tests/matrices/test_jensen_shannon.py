@@ -45,6 +45,11 @@ def test_pairs_of_one_model_are_those_with_itself() -> None:
     assert within.diagonal().tolist() == between.diagonal().tolist() == [0, 0, 0, 0]
 
 
+def test_no_heads_have_no_distances() -> None:
+    assert js_divergences(torch.zeros(0, 5, 7)).shape == (0, 0)
+    assert js_divergences(stochastic(2, seed=1), torch.zeros(0, 5, 7).double()).shape == (2, 0)
+
+
 def test_heads_without_a_key_in_common_are_at_one() -> None:
     apart = torch.eye(2, dtype=torch.float64)[:, None]
     torch.testing.assert_close(js_distances(js_divergences(apart), 1), 1 - apart[:, 0])

@@ -88,3 +88,10 @@ def test_a_spectrum_is_of_each_matrix_alone() -> None:
         expected = [sum(values[: rank + 1]) / sum(values) for rank in range(4)]
         assert found[i, j].tolist() == pytest.approx(expected)
         assert cumulative_spectrum(H[i, j]).tolist() == pytest.approx(expected)
+
+
+def test_nothing_is_held_by_no_singular_value() -> None:
+    assert cumulative_spectrum(torch.stack([torch.zeros(3, 3), torch.eye(3)])).tolist() == [
+        [1.0, 1.0, 1.0],
+        pytest.approx([1 / 3, 2 / 3, 1.0]),
+    ]
