@@ -236,6 +236,8 @@ def test_a_panel_of_heads_has_a_row_for_each_layer(layers: int) -> None:
 def test_a_column_that_is_missing_is_named() -> None:
     with pytest.raises(InputError, match="no column 'labels'; choose from: site"):
         plot.heads(HEADS, "labels")
+    with pytest.raises(InputError, match="strength is a column of numbers and not of names"):
+        plot.heads(weak(), "strength")
     with pytest.raises(InputError, match="lacks loss"):
         plot.pareto(priced(), value="loss")
     with pytest.raises(InputError, match="has no bands"):

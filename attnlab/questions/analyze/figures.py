@@ -13,7 +13,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
-from pandas.api.types import is_numeric_dtype
+from pandas.api.types import is_float_dtype, is_numeric_dtype
 
 from attnlab.core import (
     HEAD_KEYS,
@@ -120,13 +120,16 @@ def draw_heads(
         width: of the figure in inches.
 
     Raises:
-        InputError: it is no table of heads, or has no such column.
+        InputError: it is no table of heads, or has no such column, or one of numbers.
     """
     if isinstance(table, Result):
         table = table.table
     check_table(table, HEAD_KEYS, "analyze(...).summary or summary.csv")
     if value not in table:
         msg = f"The table has no column '{value}'; choose from: {', '.join(map(str, table))}."
+        raise InputError(msg)
+    if is_float_dtype(table[value]):
+        msg = f"{value} is a column of numbers and not of names; draw it with plot.distribution."
         raise InputError(msg)
     if value == "role" and {"confirmed", "strength"} <= set(table):
         table = head_rows(table)
