@@ -140,7 +140,6 @@ def fine_tune(
     *,
     projections: Projections,
     closed: Sequence[Head] = (),
-    learning_rate: float = PARAMETER_LEARNING_RATE,
     schedule: Callable[[int], float] = lambda _: 1.0,
 ) -> list[float]:
     """Trains the model's parameters by Adam, one step a batch, with some heads closed; the losses.
@@ -156,15 +155,14 @@ def fine_tune(
         loss: mean loss of a batch.
         projections: where the heads are apart.
         closed: heads whose output is 0 throughout; their parameters get no gradient.
-        learning_rate: the highest.
-        schedule: factor of it at a step, from 0.
+        schedule: factor of `PARAMETER_LEARNING_RATE` at a step, from 0.
     """
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.Adam(parameters, lr=learning_rate)
+    optimizer = torch.optim.Adam(parameters, lr=PARAMETER_LEARNING_RATE)
     losses = []
     with ablated(projections, closed, "zero"):
         for step, batch in enumerate(batches):
-            optimizer.param_groups[0]["lr"] = learning_rate * schedule(step)
+            optimizer.param_groups[0]["lr"] = PARAMETER_LEARNING_RATE * schedule(step)
             batch_loss = loss(batch)
             slopes = torch.autograd.grad(batch_loss, parameters, allow_unused=True)
             for parameter, slope in zip(parameters, slopes, strict=True):

@@ -30,6 +30,7 @@ from attnlab.core import HEAD_COLUMNS, Head
 
 TEMPERATURE = 0.33
 LEFT, RIGHT = -0.1, 1.1
+# Every location at the beginning, which leaves nearly all gates at exactly 1.
 START = 2.0
 
 Batch = TypeVar("Batch")
@@ -61,15 +62,14 @@ class HeadGates(nn.Module):
 
     Args:
         projections: where the heads are apart.
-        start: every location at the beginning; 2 leaves nearly all gates at exactly 1.
     """
 
-    def __init__(self, projections: Projections, start: float = START) -> None:
+    def __init__(self, projections: Projections) -> None:
         super().__init__()
         self.projections = projections
         self.locations = nn.ParameterDict(
             {
-                _name(layer): nn.Parameter(torch.full((projection.heads,), start))
+                _name(layer): nn.Parameter(torch.full((projection.heads,), START))
                 for layer, projection in projections.items()
             }
         )

@@ -41,7 +41,6 @@ from .links import aer as aer
 from .links import count_links as count_links
 from .links import f1 as f1
 from .links import gold_links as gold_links
-from .links import grammar_links as grammar_links
 from .links import precision as precision
 from .links import recall as recall
 from .links import score_differences as score_differences

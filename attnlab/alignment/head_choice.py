@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
-from attnlab.alignment.conventions import LinkRule
 from attnlab.alignment.links import Link, scored
 from attnlab.alignment.word_links import (
     GoldGrid,
@@ -49,9 +48,7 @@ class GreedyPath:
         return self.heads[: self.aers.index(min(self.aers)) + 1]
 
 
-def greedy_path(
-    words: WordWeights, gold: GoldGrid, *, rule: LinkRule = "target", most: int = MOST_HEADS
-) -> GreedyPath:
+def greedy_path(words: WordWeights, gold: GoldGrid, *, most: int = MOST_HEADS) -> GreedyPath:
     """Heads added one by one, each so that the AER of the mean of the weights is least.
 
     Of equal heads the one with the lowest number is taken. It goes on where no head lowers the AER, since two
@@ -60,7 +57,6 @@ def greedy_path(
     Args:
         words: of the sentences with gold links.
         gold: their links.
-        rule: how weights become links.
         most: number of heads at which it ends.
 
     Cost: `most` times all weights.
@@ -70,7 +66,7 @@ def greedy_path(
     aers: list[float] = []
     for _ in range(min(most, words.weights.shape[1])):
         tried = torch.cat(
-            [scored(counts, "aer") for counts in _counts_with_each(words, total, gold, rule)]
+            [scored(counts, "aer") for counts in _counts_with_each(words, total, gold)]
         )
         tried[heads] = torch.inf
         best = int(tried.argmin())
@@ -81,27 +77,23 @@ def greedy_path(
 
 
 def _counts_with_each(
-    words: WordWeights, total: Float[Tensor, "batch target source"], gold: GoldGrid, rule: LinkRule
+    words: WordWeights, total: Float[Tensor, "batch target source"], gold: GoldGrid
 ) -> Iterator[Int[Tensor, "head batch 4"]]:
     """Counts of the sum of `total` and each head, some heads at a time."""
     for part in words.weights.split(max(1, _AT_ONCE // max(1, total.numel())), dim=1):
         added = WordWeights(part + total[:, None], words.targets, words.sources)
-        yield count_linked(linked(added, rule), gold)
+        yield count_linked(linked(added), gold)
 
 
-def count_heads(
-    words: WordWeights, gold: GoldGrid, rule: LinkRule = "target"
-) -> Int[Tensor, "head batch 4"]:
+def count_heads(words: WordWeights, gold: GoldGrid) -> Int[Tensor, "head batch 4"]:
     """|A|, |S|, |A n S| and |A n P| of every head alone, by sentence."""
     none = torch.zeros_like(words.weights[:, 0])
-    return torch.cat(list(_counts_with_each(words, none, gold, rule)))
+    return torch.cat(list(_counts_with_each(words, none, gold)))
 
 
-def count_set(
-    words: WordWeights, heads: Sequence[int], gold: GoldGrid, rule: LinkRule = "target"
-) -> Int[Tensor, "batch 4"]:
+def count_set(words: WordWeights, heads: Sequence[int], gold: GoldGrid) -> Int[Tensor, "batch 4"]:
     """|A|, |S|, |A n S| and |A n P| of the mean of these heads, by sentence."""
-    return count_linked(linked(words.of_heads(heads), rule), gold)[0]
+    return count_linked(linked(words.of_heads(heads)), gold)[0]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from torch import Tensor
 from attnlab.ablation import Difference, paired_differences
 from attnlab.alignment.conventions import Symmetrization
 from attnlab.core import Column, Estimate
-from attnlab.grammar import GrammarPair
 
 # Source word and target word, counted from 0.
 Link: TypeAlias = tuple[int, int]
@@ -60,11 +59,6 @@ def gold_links(sure: Iterable[Link], possible: Iterable[Link] = ()) -> GoldLinks
     """
     certain = frozenset(sure)
     return GoldLinks(certain, certain | frozenset(possible))
-
-
-def grammar_links(pair: GrammarPair) -> GoldLinks:
-    """The links of a pair of the embedded corpus, between the words of its trees; all are sure."""
-    return gold_links((source - 1, target - 1) for source, target in pair.alignment)
 
 
 def turned(links: Iterable[Link]) -> frozenset[Link]:

