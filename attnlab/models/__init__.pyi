@@ -17,7 +17,6 @@ from .first_embeddings import embed as embed
 from .loaded import BothTokenizers as BothTokenizers
 from .loaded import Model as Model
 from .loaded import Source as Source
-from .loaded import are_weights as are_weights
 from .loaded import handed_in as handed_in
 from .loaded import leaving_modes as leaving_modes
 from .metrics import is_trained as is_trained

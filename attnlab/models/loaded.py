@@ -1,11 +1,11 @@
 """A model with its tokenizer: what every question is asked of, wherever it is from."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any, NamedTuple, TypeGuard, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -151,13 +151,6 @@ Settings = TypeVar("Settings")
 Returned = TypeVar("Returned")
 
 
-def are_weights(source: object) -> TypeGuard[Sequence[Tensor]]:
-    """Whether a source is a tensor a layer, as a model returns its weights."""
-    if not isinstance(source, list | tuple) or not source:
-        return False
-    return all(isinstance(layer, Tensor) for layer in source)
-
-
 def _holds_weights(source: object) -> bool:
     """Whether a source is attention weights or several, or what a model returns with them."""
     if isinstance(source, Mapping) and any(str(name).endswith("attentions") for name in source):
@@ -188,7 +181,7 @@ def handed_in(source: Any) -> Model | str | Path:
     if isinstance(source, nn.Module):
         msg = f"{type(source).__name__} is a model without its tokenizer; {_AS_A_PAIR}."
         raise InputError(msg)
-    if are_weights(source) or _holds_weights(source):
+    if _holds_weights(source):
         msg = (
             "These are attention weights, and a model is wanted; attnlab.show(weights, tokens) shows those "
             "of a text, and analyze reads a file of them, as numpy.savez('weights.npz', *layers) writes it."

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import torch
 from markupsafe import Markup
@@ -24,7 +24,7 @@ from attnlab.core import (
     versions,
     write_text,
 )
-from attnlab.models import Model, Source, are_weights, handed_in, model_of
+from attnlab.models import Model, Source, handed_in, model_of
 from attnlab.reading import (
     ATTENTION,
     CONTRIBUTION,
@@ -151,7 +151,7 @@ def show(
     text = text if other is None else _pair(text, other)
     check_value("weights", weights, str)
     WEIGHTS_OPTION.refuse("weights", weights)
-    if are_weights(opened) or isinstance(opened, Result | Capture):
+    if _are_tensors(opened) or isinstance(opened, Result | Capture):
         if weights != ATTENTION:
             msg = (
                 "A result shows the matrices that it kept; leave weights out, or hand in the model."
@@ -166,6 +166,12 @@ def show(
     return _of_model(loaded, cast("Text | tuple[Audio, str]", text), head, height, weights)
 
 
+def _are_tensors(opened: object) -> TypeGuard[Sequence[Tensor]]:
+    """Whether it is a tensor a layer, as a model returns its weights."""
+    layers = opened if isinstance(opened, list | tuple) else ()
+    return bool(layers) and all(isinstance(layer, Tensor) for layer in layers)
+
+
 def _of_matrices(
     opened: object,
     text: object,
@@ -174,7 +180,7 @@ def _of_matrices(
     height: int,
 ) -> HeadViewer:
     """The page of weights that are there already: of a model's output, a capture or a result."""
-    if are_weights(opened):
+    if _are_tensors(opened):
         return _of_kept(kept_weights(opened, text), head, None, height)
     if text is not None:
         msg = "A result shows the sentences that it kept; leave text out, or hand in the model."
