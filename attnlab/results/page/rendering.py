@@ -284,7 +284,7 @@ def stored_vectors(address: str, vectors: Float[Tensor, "head token dim"]) -> St
     levels = (vectors / largest[:, None, None] * _MOST_LEVEL).round().to(torch.int8)
     # They are noise to a compressor: more effort saves nothing.
     text = base64.b64encode(zlib.compress(levels.contiguous().numpy().tobytes(), 1)).decode()
-    scales = tuple(round(scale, 8) for scale in (largest / _MOST_LEVEL).tolist())
+    scales = tuple(float(f"{scale:.7g}") for scale in (largest / _MOST_LEVEL).tolist())
     heads, tokens, dim = vectors.shape
     return StoredVectors(address, text, (heads, tokens, dim), scales)
 

@@ -10,6 +10,7 @@ from attnlab.results.page.rendering import (
     block_maxima,
     encode_weights,
     rows_keeping_largest,
+    stored_vectors,
 )
 
 
@@ -61,3 +62,13 @@ def test_block_maxima_are_those_of_loops() -> None:
 def test_short_sentences_of_many_heads_are_small() -> None:
     """24 heads and 20 short sentences within 1 MB."""
     assert sum(len(encode_weights(softmaxed(24, 16, 16)).text) for _ in range(20)) < 1e6
+
+
+def test_small_vectors_are_stored_as_exactly_as_large_ones() -> None:
+    vectors = torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(7))
+    usual = stored_vectors("queries.0.encoder", vectors)
+    for factor in (1e-9, 1e9):
+        other = stored_vectors("queries.0.encoder", vectors * factor)
+        assert other.text == usual.text
+        ratios = torch.tensor(other.scales) / torch.tensor(usual.scales)
+        torch.testing.assert_close(ratios, torch.full((2,), factor))
