@@ -47,6 +47,7 @@ from .scores import MEASURED as MEASURED
 from .scores import Entry as Entry
 from .scores import Scores as Scores
 from .scores import mean_intervals as mean_intervals
+from .scores import output_error as output_error
 from .uniform import refusals as refusals
 from .uniform import sized_mechanisms as sized_mechanisms
 from .uniform import uniform_mechanisms as uniform_mechanisms

@@ -35,8 +35,6 @@ def measure_matrices(
     applied = matrices * layer.real_queries[:, None, :, None]
     rows = layer.real_queries.sum(-1)[:, None]
     pairs = applied != 0
-    full = layer.weights @ layer.value
-    wrong = (applied @ layer.value - full).flatten(2).norm(dim=-1)
     mass = (layer.weights * pairs).sum((-2, -1)) / layer.weights.sum((-2, -1))
     keys = pairs.sum((-2, -1)) / rows
     empty = ~pairs.any(-1) & layer.real_queries[:, None]
@@ -46,11 +44,22 @@ def measure_matrices(
     return torch.stack(
         [
             mass if support else unknown,
-            wrong / full.flatten(2).norm(dim=-1),
+            output_error(applied, layer.weights, layer.value),
             l1,
             keys if support else unknown,
         ]
     )
+
+
+def output_error(
+    applied: Float[Tensor, "batch head query key"],
+    weights: Float[Tensor, "batch head query key"],
+    values: Float[Tensor, "batch head key dim"],
+) -> Float[Tensor, "batch head"]:
+    """|X V - H V| / |H V|; 0 for heads whose output is 0 either way, as that of pruned ones is."""
+    full = weights @ values
+    wrong = (applied @ values - full).flatten(2).norm(dim=-1)
+    return (wrong / full.flatten(2).norm(dim=-1)).where(wrong != 0, 0.0)
 
 
 class Scores:

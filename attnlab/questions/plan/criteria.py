@@ -15,7 +15,7 @@ from torch import Tensor
 
 from attnlab.ablation import watched_heads
 from attnlab.attention import AttentionPlan, Mechanism, Specification, use
-from attnlab.budget import Layer, untaught
+from attnlab.budget import Layer, output_error, untaught
 from attnlab.core import InputError
 from attnlab.evaluation import Evaluator, ScoredBatch, Steps
 from attnlab.models import IGNORED_LABEL
@@ -228,11 +228,9 @@ class MatrixCosts:
 
 
 def _output_error(applied: Tensor, layer: Observed, heads: list[int]) -> Tensor:
-    """|X V - H V| / |H V|, each sentence counted by its rows."""
-    full = layer.weights[:, heads] @ layer.value[:, heads]
-    wrong = (applied @ layer.value[:, heads] - full).flatten(2).norm(dim=-1)
+    """Each sentence counted by its rows."""
     rows = layer.real_queries.sum(-1)[:, None]
-    return (wrong / full.flatten(2).norm(dim=-1) * rows).sum()
+    return (output_error(applied, layer.weights[:, heads], layer.value[:, heads]) * rows).sum()
 
 
 def _norm_weighted(applied: Tensor, layer: Observed, heads: list[int]) -> Tensor:

@@ -3,6 +3,7 @@
 import itertools
 import re
 import weakref
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,15 @@ def test_rows_without_keys_have_the_largest_error_and_padding_none() -> None:
     nothing = torch.zeros_like(seen.weights)
     found = dict(zip(MEASURED, measure_matrices(nothing, seen, support=True), strict=True))
     torch.testing.assert_close(found["error"], torch.full((2, 3), 2.0).double())
+
+
+def test_a_head_without_any_output_has_no_output_error() -> None:
+    seen = observed()
+    silent = replace(seen, value=seen.value * torch.tensor([1.0, 0, 1])[:, None, None])
+    band = make("band(window=(2, 1))").implied_matrix(seen.query, seen.key, seen.visible)
+    found = measure_matrices(band, silent, support=True)[MEASURED.index("output_error")]
+    assert found[:, 1].tolist() == [0, 0]
+    assert bool((found[:, ::2] > 0).all())
 
 
 @pytest.mark.grid
