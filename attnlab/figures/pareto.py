@@ -1,6 +1,7 @@
 """Value against price: every candidate as a point, and a line through those that nothing beats."""
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnlab.budget import REPLACED
@@ -82,17 +83,8 @@ def draw_pareto(
             )  # fmt: skip
         if len(others):
             axes.plot([], [], "o", color="#b6bcc5", markersize=2.5, label="others")
-        if (
-            not larger
-            and means[value].min() >= 0
-            and means[value].max() > _REACH * best[value].max() > 0
-        ):
-            top = _REACH * best[value].max()
-            beyond = int((means[value] > top).sum())
-            axes.set_ylim(0, top)
-            axes.text(
-                0.01, 0.98, f"{beyond} above this axis", transform=axes.transAxes, va="top", fontsize=7,
-            )  # fmt: skip
+        if not larger:
+            _cut_far_above(axes, means[value], best[value].max())
         prices = sorted(means[price].unique())
         if len(prices) <= _MOST_TICKS:
             axes.set_xticks(prices)
@@ -103,6 +95,18 @@ def draw_pareto(
         axes.legend(frameon=False, labelspacing=0.25, handletextpad=0.3)
         axes.spines[["top", "right"]].set_visible(False)
     return figure
+
+
+def _cut_far_above(axes: Axes, values: pd.Series, best: float) -> None:
+    """Ends the axis well above the best candidates, and counts those that lie beyond."""
+    top = _REACH * best
+    if values.min() < 0 or not values.max() > top > 0:
+        return
+    axes.set_ylim(0, top)
+    axes.text(
+        0.01, 0.98, f"{int((values > top).sum())} above this axis", transform=axes.transAxes, va="top",
+        fontsize=7,
+    )  # fmt: skip
 
 
 def _check_one_site(table: pd.DataFrame) -> None:

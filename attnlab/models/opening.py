@@ -86,41 +86,14 @@ def load_transformers(source: str | Path, *, scores: bool, tokenizes: bool = Tru
     Raises:
         InputError: they cannot be loaded.
     """
-    from transformers import (
-        AutoConfig,
-        AutoModel,
-        AutoModelForCausalLM,
-        AutoModelForMaskedLM,
-        AutoModelForSeq2SeqLM,
-        AutoModelForSpeechSeq2Seq,
-    )
-    from transformers.models.auto.modeling_auto import (
-        MODEL_FOR_CAUSAL_LM_MAPPING,
-        MODEL_FOR_MASKED_LM_MAPPING,
-        MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
-        MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING,
-    )
+    from transformers import AutoConfig
 
     name = model_source(source)
     config: Any = None
     try:
         config = read_pretrained(AutoConfig, name)
-        kind: Any = AutoModel
-        if config.is_encoder_decoder:
-            hears = type(config) in MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING
-            reads = type(config) in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING
-            kind = AutoModelForSpeechSeq2Seq if hears and not reads else AutoModelForSeq2SeqLM
-        elif (
-            scores
-            and type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
-            # BERT and its like could be given scores, but read both ways.
-            and (type(config) not in MODEL_FOR_MASKED_LM_MAPPING or config.is_decoder)
-        ):
-            kind = AutoModelForCausalLM
-        elif scores and _scores_masked(config):
-            kind = AutoModelForMaskedLM
         check_generation_config(name)
-        model = load_body(kind, name, scores=scores)
+        model = load_body(_auto_class(config, scores=scores), name, scores=scores)
         tokenizer = _tokenizer(name) if tokenizes else None
     except UNREADABLE as error:
         if getattr(config, "quantization_config", None):
@@ -142,6 +115,36 @@ def load_transformers(source: str | Path, *, scores: bool, tokenizes: bool = Tru
         msg = f"{source} was saved with mechanisms in it; download it and give its folder."
         raise InputError(msg)
     return Model(model, tokenizer, str(source))
+
+
+def _auto_class(config: Any, *, scores: bool) -> Any:
+    """The class of transformers that loads a model of this configuration with the head that is needed."""
+    from transformers import (
+        AutoModel,
+        AutoModelForCausalLM,
+        AutoModelForMaskedLM,
+        AutoModelForSeq2SeqLM,
+        AutoModelForSpeechSeq2Seq,
+    )
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING,
+        MODEL_FOR_MASKED_LM_MAPPING,
+        MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
+        MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING,
+    )
+
+    if config.is_encoder_decoder:
+        hears = type(config) in MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING
+        reads = type(config) in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING
+        return AutoModelForSpeechSeq2Seq if hears and not reads else AutoModelForSeq2SeqLM
+    if (
+        scores
+        and type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
+        # BERT and its like could be given scores, but read both ways.
+        and (type(config) not in MODEL_FOR_MASKED_LM_MAPPING or config.is_decoder)
+    ):
+        return AutoModelForCausalLM
+    return AutoModelForMaskedLM if scores and _scores_masked(config) else AutoModel
 
 
 def _tokenizer(name: str) -> Any:

@@ -175,23 +175,7 @@ def write_contents(
         return tuple(pages)
 
     drawn = written(found.figures)
-    sections = [Section("figures", "Figure", "", figures=drawn[:1])] if drawn else []
-    tables_shown = found.tables
-    if tables_shown is None:
-        tables_shown = [ShownTable(one.file, one.heading) for one in declared if one.heading]
-    whole = [
-        _section(shown, tables[shown.file] if shown.frame is None else shown.frame, declared)
-        for shown in tables_shown
-        if not tables.get(shown.file, pd.DataFrame()).empty
-    ]
-    if first is not None and whole and whole[0].anchor == declared[0].name:
-        sections += _first_and_all(first, whole[0])
-    else:
-        sections += whole[:1]
-    whole = whole[1:]
-    if drawn[1:]:
-        sections.append(Section("more", "More figures", "", figures=drawn[1:], folded=True))
-    sections += [replace(section, folded=True) for section in whole]
+    sections = _sections(drawn, found.tables, tables, declared, first)
     sections += [replace(part.section, figures=written(part.figures())) for part in found.parts]
     page = render_page(
         record.title,
@@ -225,6 +209,31 @@ def _in_words(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "none" if value is None else str(value)
+
+
+def _sections(
+    drawn: tuple[PageFigure, ...],
+    chosen: Sequence[ShownTable] | None,
+    tables: Tables,
+    declared: Sequence[Table],
+    first: TerminalTable | None,
+) -> list[Section]:
+    """The first figure and the first table, then all others, folded."""
+    if chosen is None:
+        chosen = [ShownTable(one.file, one.heading) for one in declared if one.heading]
+    whole = [
+        _section(shown, tables[shown.file] if shown.frame is None else shown.frame, declared)
+        for shown in chosen
+        if not tables.get(shown.file, pd.DataFrame()).empty
+    ]
+    leading = whole[:1]
+    if first is not None and whole and whole[0].anchor == declared[0].name:
+        leading = _first_and_all(first, whole[0])
+    sections = [Section("figures", "Figure", "", figures=drawn[:1])] if drawn else []
+    sections += leading
+    if drawn[1:]:
+        sections.append(Section("more", "More figures", "", figures=drawn[1:], folded=True))
+    return sections + [replace(section, folded=True) for section in whole[1:]]
 
 
 def _first_and_all(first: TerminalTable, section: Section) -> list[Section]:
