@@ -71,7 +71,7 @@ KILLS ?= 20
 CASES ?= 2000
 torture: install  ## kills at steps drawn at random, full disks, two processes in a folder, damaged inputs
 	ATTNLAB_TORTURE_KILLS=$(KILLS) $(RUN)python -m pytest -m torture --timeout=7200 tests/torture tests/models
-	ATTNLAB_FUZZ_CASES=$(CASES) $(RUN)python -m pytest --jaxtyping-packages= --timeout=7200 tests/fuzz
+	ATTNLAB_FUZZ_CASES=$(CASES) $(RUN)python -m pytest -m 'not torture' --jaxtyping-packages= --timeout=7200 tests/fuzz
 	@echo "torture: $(CASES) damaged inputs tried; all were read or refused in a sentence"
 
 lint: install
