@@ -19,7 +19,11 @@ def run(*words: object):
     return done
 
 
-def test_writes_the_folder_and_prints_a_summary(model: Path, text: Path) -> None:
+def test_writes_the_folder_and_prints_a_summary(
+    model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    of_model = sorted(model.iterdir())
     done = run(model, "--text", text, "--keep-matrices", 1, "--sites", "encoder")
     assert done.exit_code == 0
     assert "encoder.1.2" in done.output
@@ -28,19 +32,20 @@ def test_writes_the_folder_and_prints_a_summary(model: Path, text: Path) -> None
         assert heading in done.output
     table = done.stdout.split("closest role: ")[0]
     assert max(map(len, table.splitlines())) <= 80
-    written = pd.read_csv(model / "analysis" / "summary.csv")
+    written = pd.read_csv(tmp_path / "analysis" / "summary.csv")
     assert {"role", "structure", "strength", "ablation_loss_change"} <= set(written)
     assert not written["confirmed"].any()
     assert "heads have a role that is confirmed" in " ".join(done.output.split())
     assert "nearest" not in done.output
     assert "Only 7 sentences" in done.output
-    assert (model / "analysis" / "report.html").is_file()
+    assert (tmp_path / "analysis" / "report.html").is_file()
+    assert sorted(model.iterdir()) == of_model, "the folder of a model stays as it is"
     with pytest.raises(InputError, match="holds a finished analysis; add --overwrite"):
         run(model, "--text", text)
     again = run(model, "--text", text, "--keep-matrices", 0, "--overwrite", "--no-labels", "--json",
                 "--sites", "encoder")  # fmt: skip
     assert len(read_json(again.stdout)["summary"]) == len(written)
-    left = sorted(path.name for path in (model / "analysis" / "figures").iterdir())
+    left = sorted(path.name for path in (tmp_path / "analysis" / "figures").iterdir())
     assert left == [
         f"{name}.{kind}"
         for name in ("distance_by_window", "mass_by_offset")

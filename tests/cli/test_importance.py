@@ -101,4 +101,4 @@ def test_a_name_has_its_result_in_the_working_folder(
     with pytest.raises(InputError, match="importance holds cumulative.csv and no result.json of"):
         run("some/model")
     shown = " ".join(run("--help").stdout.replace("│", " ").split())
-    assert "(default: SOURCE/importance; for a name: importance)" in shown
+    assert "(default: RUN/importance; of other sources: importance)" in shown

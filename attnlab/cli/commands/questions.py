@@ -46,7 +46,7 @@ def command_of(question: Question) -> Callable[..., None]:
     """`attnlab NAME SOURCE`, with the arguments and options of the question's settings."""
     source_help = typer.Argument(help=question.source)
     folder = question.folder
-    unasked = "nothing is written" if folder is None else f"SOURCE/{folder}; for a name: {folder}"
+    unasked = "nothing is written" if folder is None else f"RUN/{folder}; of other sources: {folder}"
     out_help = typer.Option(
         help=f"Folder to write the {question.what} to: {', '.join(question.files)}, "
         f"figures, a page and what the columns mean (default: {unasked})."
@@ -63,7 +63,10 @@ def command_of(question: Question) -> Callable[..., None]:
         check_form(form)
         settings = chosen(question.settings, options)
         if out is None and folder is not None:
-            around = source if Path(source).is_dir() else "."
+            from attnlab.models import is_run
+
+            # Folders of other programs stay as they are.
+            around = source if is_run(source) else "."
             # Only what a user types may be a link.
             check_no_links(around, [f"{folder}/*"])
             out = Path(around) / folder
