@@ -45,8 +45,11 @@ def address_of(name: object, known: Iterable[str]) -> str:
     ('encoder.1.2', 'decoder.1.2', '1.2')
 
     Raises:
-        InputError: several sites have it.
+        InputError: several sites have it, or it is a number, which is the same for 3.1 and 3.10.
     """
+    if isinstance(name, float):
+        msg = f"Write the head as a text, '{name}', since the numbers 3.1 and 3.10 are the same."
+        raise InputError(msg)
     address = ".".join(map(str, name)) if isinstance(name, tuple) else str(name)
     meant = [one for one in dict.fromkeys(known) if one.partition(".")[2] == address]
     if len(meant) > 1:

@@ -64,6 +64,7 @@ from .result_files import QuestionFiles as QuestionFiles
 from .result_files import check_file_free as check_file_free
 from .result_files import check_free as check_free
 from .result_files import check_not_taken as check_not_taken
+from .result_files import check_page_name as check_page_name
 from .result_files import check_record_there as check_record_there
 from .result_files import check_writes as check_writes
 from .result_files import files_of as files_of

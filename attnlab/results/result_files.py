@@ -160,6 +160,16 @@ def _holds_finished(folder: Path, result: ResultFiles) -> bool:
     return (folder / result.last).exists() and recorded_result(folder) == result.what
 
 
+def check_page_name(path: str | Path) -> None:
+    """Raises InputError for a file that a page of heads cannot be, such as a picture."""
+    if Path(path).suffix.lower() not in {".html", ".htm"}:
+        msg = (
+            f"The page of heads is HTML, and {path} does not end in .html; the page saves each of its heads "
+            "as a picture, and attnlab.plot.head draws one."
+        )
+        raise InputError(msg)
+
+
 def check_file_free(
     path: str | Path, inputs: Mapping[Path, str], *, overwrite: bool, option: str = "--out"
 ) -> None:

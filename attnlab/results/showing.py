@@ -54,7 +54,7 @@ from attnlab.results.page.rendering import (
 )
 from attnlab.results.provenance import call_in_words, versions_in_words, words_of_showing
 from attnlab.results.result import Result
-from attnlab.results.result_files import check_file_free
+from attnlab.results.result_files import check_file_free, check_page_name
 
 # Of the matrices of one text; a page holds far less.
 _MOST_BYTES = 2**29
@@ -102,9 +102,11 @@ class HeadViewer:
         """Writes the page to a file.
 
         Raises:
-            InputError: the file is there and not to be replaced, or of a model.
+            InputError: its name does not end in `.html`, or the file is there and not to be replaced, or of
+                a model.
             AttnlabError: it could not be written.
         """
+        check_page_name(path)
         check_file_free(path, {}, overwrite=overwrite, option="path")
         write_text(Path(path), self.page)
 

@@ -27,6 +27,9 @@ def test_the_page_stands_in_the_current_folder_and_is_replaced_only_when_asked(
     assert "show.html exists; add --overwrite" in err
     assert attnlab("show", model, PAIRS[2][0], "--overwrite")[0] == 0
     assert page.read_text("utf-8") != first
+    status, _, err = attnlab("show", model, PAIRS[2][0], "--out", "heads.pdf")
+    assert (status, Path("heads.pdf").exists()) == (2, False)
+    assert "heads.pdf does not end in .html" in err
     words = (model, *PAIRS[1], "--weights", "contribution", "--overwrite")
     assert attnlab("show", *words)[0] == 0
     assert f"attnlab show --weights contribution {model.name} " in page.read_text("utf-8")

@@ -237,6 +237,11 @@ def test_a_capture_is_shown(model: Any) -> None:
         (lambda model: attnlab.show(model, 5), "Sentence 1 is 5, and sentences are texts or pairs"),
         (lambda model: attnlab.show(model, ["a", "a"]), "make a pair a tuple"),
         (lambda model: attnlab.show(model, "a", head="encoder.9.9"), "no head encoder.9.9; choose"),
+        (lambda model: attnlab.show(model, "a", head=1.1), "Write the head as a text, '1.1'"),
+        (
+            lambda model: attnlab.show(model, "a").write("heads.png"),
+            "heads.png does not end in .html",
+        ),
         (lambda model: attnlab.show(model, "a", sentence=1), "takes no number of a sentence"),
         (
             lambda model: attnlab.show(attnlab.rollout(model, sentence="a")),

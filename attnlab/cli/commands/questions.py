@@ -46,7 +46,9 @@ def command_of(question: Question) -> Callable[..., None]:
     """`attnlab NAME SOURCE`, with the arguments and options of the question's settings."""
     source_help = typer.Argument(help=question.source)
     folder = question.folder
-    unasked = "nothing is written" if folder is None else f"RUN/{folder}; of other sources: {folder}"
+    unasked = (
+        "nothing is written" if folder is None else f"RUN/{folder}; of other sources: {folder}"
+    )
     out_help = typer.Option(
         help=f"Folder to write the {question.what} to: {', '.join(question.files)}, "
         f"figures, a page and what the columns mean (default: {unasked})."

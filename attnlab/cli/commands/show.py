@@ -42,13 +42,14 @@ def show(
     **options: Any,
 ) -> None:
     """Writes the page of a sentence."""
-    from attnlab.results import check_file_free
+    from attnlab.results import check_file_free, check_page_name
 
     settings = chosen(ShowSettings, options)
     analysis = holds_result(source)
     if not analysis:
         check_source_exists(source)
     _check_texts(source, sentence, other, analysis=analysis)
+    check_page_name(out)
     check_file_free(out, {}, overwrite=overwrite)
     note_file(sentence, ["attnlab", "analyze", source, "--text"])
 
