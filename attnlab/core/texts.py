@@ -58,7 +58,9 @@ def check_file_exists(path: str | Path, advice: str) -> None:
 
 def check_has_lines(path: str | Path) -> None:
     """Raises InputError where there is no file of sentences, or one of empty lines alone."""
-    check_file_exists(path, SENTENCES)
+    # A name with spaces is more often a sentence than a file.
+    texts = " (in Python, sentences=[...] takes sentences themselves)" if " " in str(path) else ""
+    check_file_exists(path, f"{SENTENCES}{texts}")
     if not any(line.strip(" ") for line in iterate_lines(path)):
         msg = f"{path} is empty; give a file with a sentence on each line."
         raise InputError(msg)

@@ -39,6 +39,7 @@ from .shared_settings import SENTENCE_FLAGS as SENTENCE_FLAGS
 from .shared_settings import CalibratedSettings as CalibratedSettings
 from .shared_settings import CorpusTextSettings as CorpusTextSettings
 from .shared_settings import DeviceSettings as DeviceSettings
+from .shared_settings import EveryRowHits as EveryRowHits
 from .shared_settings import FewerThanAsked as FewerThanAsked
 from .shared_settings import FewForIntervals as FewForIntervals
 from .shared_settings import FewForMeans as FewForMeans

@@ -509,6 +509,26 @@ class TableWiderThanPage(Note):
         )
 
 
+@dataclass(frozen=True)
+class EveryRowHits(Note):
+    """Shares of exactly 1 whose intervals are wide for want of texts.
+
+    Attributes:
+        heads: with what all of their rows do, such as `encoder.0.2: offset -1`.
+    """
+
+    heads: tuple[str, ...]
+
+    def __str__(self) -> str:
+        first, more = self.heads[0], len(self.heads) - 1
+        also = f" (and of {counted(more, 'other')})" if more else ""
+        return (
+            f"Every row of '{first}'{also} hits. A share of 1 does not show how alike the rows of a text "
+            "are, so its interval counts texts in place of rows and is wider than that of a share just "
+            "below 1; more texts narrow it."
+        )
+
+
 Result = TypeVar("Result")
 
 

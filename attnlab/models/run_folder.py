@@ -133,7 +133,7 @@ def check_has_sentences(source: str | Path, options: str) -> None:
         )
     else:
         msg = f"{source} is no run of attnlab and brings no sentences; add {options}."
-    raise InputError(msg)
+    raise InputError(msg, options=["text", "corpus"])
 
 
 def read_record(folder: str | Path) -> dict[str, Any]:

@@ -362,7 +362,7 @@ def read_tokens(model: Model, tokenized: Sequence[TokenizedText], origin: str) -
     usable, dropped = _usable(sentences, limit, vocabulary.special, target.special)
     if not usable:
         reasons = ", ".join(f"{group.reason}: {group.count}" for group in dropped)
-        msg = f"None of the {len(tokenized)} sentences can be used ({reasons})."
+        msg = f"None of the {len(tokenized)} sentences can be used ({reasons}); give others."
         raise NothingUsableError(msg)
     read = Sentences(
         tuple(tokenized), tuple(usable), tuple(dropped), vocabulary, target, limit, origin

@@ -55,5 +55,5 @@ def load(
     try:
         return load_transformers(source, scores=True)
     except InputError as error:
-        msg = f"{error} A run is made with: attnlab train {path}"
+        msg = f"{error} If a run is meant, attnlab train {path} makes it."
         raise InputError(msg) from error

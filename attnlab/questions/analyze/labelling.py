@@ -6,7 +6,9 @@ from collections.abc import Mapping
 import pandas as pd
 
 from attnlab.core import Note
+from attnlab.evaluation import EveryRowHits
 from attnlab.labels import (
+    BORDERLINE,
     FREQUENT_TYPES,
     POSITIONAL,
     SINK_LABEL,
@@ -26,11 +28,14 @@ from attnlab.questions.analyze.analysis_notes import (
     VocabularyTooSmall,
 )
 from attnlab.reading import View
+from attnlab.results import head_names
 
 # Sentences differ in length, so a little more than the rule of three says.
 _SPARE = 1.1
 # Where nothing was counted, twice as many sentences are a first guess.
 _NONE_COUNTED = 2
+# Statistics that are shares of rows.
+_OF_ROWS = ("argmax_rate", "argmax_accuracy")
 
 
 def notes_on_labels(labeller: Labeller, available: int | None, *, controls: bool) -> list[Note]:
@@ -94,6 +99,11 @@ def label_notes(
     heads = int(verdicts.loc[verdicts["label"] == SINK_LABEL.name, "value"].notna().sum())
     if heads:
         notes.append(SinksByThreshold(keys, heads, tuple(sinks.items()), contributions))
+    missing = verdicts["status"].isin([BORDERLINE, UNDECIDED])
+    rows = verdicts[missing & (verdicts["value"] == 1) & verdicts["statistic"].isin(_OF_ROWS)]
+    if len(rows):
+        found = zip(head_names(rows), rows["detail"], strict=True)
+        notes.append(EveryRowHits(tuple(f"{head}: {detail}" for head, detail in found)))
     return [*notes, *_too_little(verdicts, gold, available, treebank=not paired)]
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab.core import Head, InputError, no_such_head, options_of
+from attnlab.core import Head, InputError, Note, no_such_head, options_of
 from attnlab.evaluation import (
+    EveryRowHits,
     LeftOut,
     PatternReading,
     Patterns,
@@ -22,6 +23,7 @@ from attnlab.models import Source
 from attnlab.questions.claim.grading import grade_of, texts_to_decide
 from attnlab.questions.claim.question import (
     AGAINST,
+    ALWAYS,
     BEST_HIT,
     BETTER,
     BETTER_HIT,
@@ -35,7 +37,7 @@ from attnlab.questions.claim.question import (
     WithoutControls,
 )
 from attnlab.reading import KeptMatrices, MatrixKeeper, Reading
-from attnlab.results import Result
+from attnlab.results import Result, head_names
 
 # Of a claim so many heads are listed.
 MOST_BETTER = 10
@@ -103,10 +105,18 @@ def claim(source: Source, settings: ClaimSettings) -> Result:
             *(LeftOut(what, str(error)) for what, error in refused),
             *asked.notes,
             *([] if controls else [WithoutControls()]),
+            *_without_a_miss(table),
         ),
         weights=model.weights,
         matrices=_matrices(replace(reading, sites=sites), sentences["sentence"]),
     )
+
+
+def _without_a_miss(table: pd.DataFrame) -> list[Note]:
+    """A note on claims that every row meets and that are not `always` for want of texts."""
+    rows = table[(table[HIT.name] == 1) & (table["grade"] != ALWAYS)]
+    names = zip(head_names(rows), rows["pattern"], strict=True)
+    return [EveryRowHits(tuple(f"{head}: {what}" for head, what in names))] if len(rows) else []
 
 
 # Heads with patterns, each as it was given.

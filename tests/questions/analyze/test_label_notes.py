@@ -8,10 +8,11 @@ import pandas as pd
 import pytest
 
 from attnlab.core.errors import Note
+from attnlab.evaluation import EveryRowHits
 from attnlab.labels.gold import Gold
 from attnlab.labels.sink import SINK_KINDS
 from attnlab.labels.treebank import GoldSentence
-from attnlab.labels.verdict import UNDECIDED
+from attnlab.labels.verdict import CONFIRMED, UNDECIDED
 from attnlab.questions.analyze.analysis_notes import (
     SinksByThreshold,
     TooLittleCounted,
@@ -23,7 +24,8 @@ from attnlab.reading.weights import ALL, VIEWS, View
 VERDICTS = pd.DataFrame(
     {
         "site": "decoder", "label": "syntactic", "status": UNDECIDED, "needed": 100, "counted": 5,
-        "unit": "links", "value": 0.5,
+        "unit": "links", "value": 0.5, "statistic": "argmax_accuracy", "layer": 0, "head": 1,
+        "detail": "",
     },
     index=[0],
 )  # fmt: skip
@@ -35,6 +37,19 @@ def notes_of(verdicts: pd.DataFrame, keys: View = ALL, **options: Any) -> list[N
         "paired": False, "without_rare": {}, "contributions": False,
     }  # fmt: skip
     return label_notes(verdicts, keys=keys, **told | options)
+
+
+def test_a_head_whose_every_row_hits_is_named_where_texts_are_too_few() -> None:
+    every = VERDICTS.assign(value=1.0, detail="offset -1", statistic="argmax_rate")
+    others = [
+        every.assign(head=2),
+        every.assign(head=3, status=CONFIRMED),
+        every.assign(head=4, value=0.99),
+        every.assign(head=5, statistic="mean_entropy_over_ln_n"),
+    ]
+    (note,) = (one for one in notes_of(pd.concat([every, *others])) if type(one) is EveryRowHits)
+    assert note.heads == ("decoder.0.1: offset -1", "decoder.0.2: offset -1")
+    assert "Every row of 'decoder.0.1: offset -1' (and of 1 other) hits." in str(note)
 
 
 @pytest.mark.parametrize("paired", [False, True])

@@ -201,7 +201,7 @@ def test_maps_tell_significant_roles_from_those_that_are_only_confirmed(analysis
         "The loss rises most without encoder.0.2, by 0.020 nats per token.",
     ]
     assert [word for word, _ in overview.words] == [
-        "closest role", "✓", "shape", "loss",
+        "closest role", "%", "✓", "shape", "loss",
     ]  # fmt: skip
     shown = {cell.short for one in overview.maps for _, cells in one.rows for cell in cells if cell}
     assert {word for word, _ in overview.definitions} == {"control"} | shown - {"·"}

@@ -14,9 +14,10 @@ from zoo.random_models import PAIRS, SENTENCES, tokenizer
 import attnlab
 from attnlab.attention import use
 from attnlab.core.errors import InputError
-from attnlab.evaluation import LeftOut, RareInTheseTexts
+from attnlab.evaluation import EveryRowHits, LeftOut, RareInTheseTexts
 from attnlab.labels.pattern_counts import MARGIN, Bars, bars_of
 from attnlab.labels.patterns import pattern_of
+from attnlab.questions.claim.claiming import _without_a_miss
 from attnlab.questions.claim.grading import grade_of, texts_to_decide
 from attnlab.questions.claim.question import (
     ALWAYS,
@@ -32,6 +33,20 @@ from attnlab.questions.claim.question import (
 )
 from attnlab.questions.claim.view import _each
 from attnlab.results import Result
+
+
+def test_a_claim_that_every_row_meets_says_why_it_is_not_always() -> None:
+    head = {"site": "encoder", "layer": 0, "pattern": "first"}
+    table = pd.DataFrame(
+        [
+            head | {"head": 0, "hit": 1.0, "grade": MOSTLY},
+            head | {"head": 1, "hit": 1.0, "grade": ALWAYS},
+            head | {"head": 2, "hit": 0.99, "grade": MOSTLY},
+        ]
+    )
+    assert _without_a_miss(table) == [EveryRowHits(("encoder.0.0: first",))]
+    assert _without_a_miss(table[1:]) == []
+
 
 TREES = """\
 # sent_id = 1
