@@ -161,17 +161,17 @@ def _monotonicity(
     steps = torch.zeros(best.shape[1], dtype=torch.float64, device=best.device)
     compared = 0
     for target in range(best.shape[-1]):
-        there = targets[:, target]
-        counted = there & (target > first)
+        has_row = targets[:, target]
+        counted = has_row & (target > first)
         steps += ((best[..., target] >= previous) & counted[:, None]).sum(0)
         compared += int(counted.sum())
-        previous = torch.where(there[:, None], best[..., target], previous)
+        previous = torch.where(has_row[:, None], best[..., target], previous)
     return steps / max(1, compared)
 
 
 def _agreement(best: Int[Tensor, "head word"]) -> Float64[Tensor, " head"]:
     heads, words = best.shape
-    same = torch.stack([(best == own).sum() - words for own in best]).double()
+    same = torch.stack([(best == sources).sum() - words for sources in best]).double()
     return same / max(1, words * (heads - 1))
 
 

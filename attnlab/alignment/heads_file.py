@@ -81,11 +81,11 @@ class AlignmentHeads:
         Raises:
             InputError: see above.
         """
-        own, other = (self.layers, self.heads_per_layer), (layers, heads_per_layer)
-        if own != other:
+        expected, actual = (self.layers, self.heads_per_layer), (layers, heads_per_layer)
+        if expected != actual:
             ours, theirs = (
-                f"{counted(one, 'decoder layer')} of {counted(each, 'head')}"
-                for one, each in (own, other)
+                f"{counted(depth, 'decoder layer')} of {counted(width, 'head')}"
+                for depth, width in (expected, actual)
             )
             msg = (
                 f"The {what} are those of a model of {ours}, and this one has {theirs}; choose heads "
@@ -115,16 +115,16 @@ def read_heads(path: str | Path) -> AlignmentHeads:
     if not Path(path).exists():
         msg = f"{path} cannot be read, since there is no such file; {advice}."
         raise InputError(msg)
-    found = read_json(path, AlignmentHeads, fault=fault, advice=advice)
-    times = Counter(found.heads)
-    for layer, head in found.heads:
-        if layer >= found.layers or head >= found.heads_per_layer or times[layer, head] > 1:
+    chosen = read_json(path, AlignmentHeads, fault=fault, advice=advice)
+    times = Counter(chosen.heads)
+    for layer, head in chosen.heads:
+        if layer >= chosen.layers or head >= chosen.heads_per_layer or times[layer, head] > 1:
             msg = (
-                f"{path} {fault} (heads has [{layer}, {head}], twice or beyond the {found.layers} x "
-                f"{found.heads_per_layer} heads of its model); {advice}."
+                f"{path} {fault} (heads has [{layer}, {head}], twice or beyond the {chosen.layers} x "
+                f"{chosen.heads_per_layer} heads of its model); {advice}."
             )
             raise InputError(msg)
-    return found
+    return chosen
 
 
 def whisper_heads(heads: Sequence[tuple[int, int]]) -> dict[str, list[list[int]]]:

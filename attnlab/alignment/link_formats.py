@@ -73,7 +73,7 @@ def form_of(path: str | Path) -> LinkForm:
         msg = (
             f"Neither the name of {path} nor its first line, {briefly(line)}, tells the form of its links; "
             "write links such as 0-0 1-1 (Pharaoh), or give the name one of the endings "
-            f"{', '.join('.' + one for one in _ENDINGS)}."
+            f"{', '.join('.' + suffix for suffix in _ENDINGS)}."
         )
         raise InputError(msg)
     return form
@@ -122,8 +122,8 @@ def read_links(
         msg = f"{path} is of the form GIZA, whose words are counted from 1; leave first_index out."
         raise InputError(msg, options=["first_index"])
     if form in ("xlwa", "giza"):
-        found, lines = (_xlwa(path, first), 1) if form == "xlwa" else (_giza(path), 3)
-        return found if pairs is None else _compared(path, found, pairs, lines)
+        linked_pairs, lines = (_xlwa(path, first), 1) if form == "xlwa" else (_giza(path), 3)
+        return linked_pairs if pairs is None else _compared(path, linked_pairs, pairs, lines)
     if pairs is None:
         msg = f"{path} holds links without their sentences; give the sentence pairs too."
         raise InputError(msg)
@@ -259,17 +259,17 @@ def _check_inside(
             raise InputError(msg, options=["first_index"])
 
 
-def _check_count(path: str | Path, found: int, pairs: int, lines: int = 1) -> None:
+def _check_count(path: str | Path, sentences: int, pairs: int, lines: int = 1) -> None:
     """Raises InputError where there are not as many sentences with links as pairs; `lines` of each."""
-    if found == pairs:
+    if sentences == pairs:
         return
     where = (
         f"{path}, line {pairs * lines + 1}, is of sentence {pairs + 1}"
-        if found > pairs
-        else f"{path} ends at line {found * lines}, with sentence {found}"
+        if sentences > pairs
+        else f"{path} ends at line {sentences * lines}, with sentence {sentences}"
     )
-    there = counted(pairs, "sentence pair")
-    msg = f"{where}, and there are {there}; give the links of the same sentences."
+    pair_count = counted(pairs, "sentence pair")
+    msg = f"{where}, and there are {pair_count}; give the links of the same sentences."
     raise InputError(msg)
 
 
@@ -288,14 +288,12 @@ def _naacl(
                 break
             yield LinkedPair(*pair, gold_links(()))
         else:
-            there = counted(sentence, "sentence pair")
-            msg = (
-                f"{where} is of sentence {number}, and there are {there}; give the same sentences."
-            )
+            pair_count = counted(sentence, "sentence pair")
+            msg = f"{where} is of sentence {number}, and there are {pair_count}; give the same sentences."
             raise InputError(msg)
         for where, _, link, _ in lines:
             _check_inside(link, pair, where, first)
-        sure, possible = ([one[2] for one in lines if one[3] is kind] for kind in (True, False))
+        sure, possible = ([row[2] for row in lines if row[3] is kind] for kind in (True, False))
         yield LinkedPair(*pair, gold_links(sure, possible))
     yield from (LinkedPair(*pair, gold_links(())) for _, pair in rest)
 
@@ -306,8 +304,8 @@ def _naacl_lines(path: str | Path, first: int) -> Iterator[tuple[str, int, Link,
         if not line.strip():
             continue
         numbers, further = line.split()[:3], line.split()[3:]
-        kinds = [one for one in further if one in ("S", "P")]
-        others = [one for one in further if one not in kinds]
+        kinds = [word for word in further if word in ("S", "P")]
+        others = [word for word in further if word not in kinds]
         if (
             len(numbers) < 3
             or not all(map(_NUMBER.fullmatch, numbers))
@@ -380,7 +378,7 @@ def _giza_words(line: str, where: str) -> tuple[Words, list[Link]]:
                 f"{where} is not of words with their links, as in 'NULL ({{ }}) house ({{ 1 2 }})'."
             )
             raise InputError(msg)
-        links += ((len(words) - 1, int(one) - 1) for one in numbers if words)
+        links += ((len(words) - 1, int(number) - 1) for number in numbers if words)
         words.append(word)
         position = end + 1
     if not words or words[0] != "NULL":
@@ -392,22 +390,22 @@ def _giza_words(line: str, where: str) -> tuple[Words, list[Link]]:
 
 
 def _compared(
-    path: str | Path, found: Iterator[LinkedPair], pairs: Iterable[tuple[Words, Words]], lines: int
+    path: str | Path, linked: Iterator[LinkedPair], pairs: Iterable[tuple[Words, Words]], lines: int
 ) -> Iterator[LinkedPair]:
     """What is found, `lines` of the file each, as long as it has the words of the pairs."""
     rest, number, sentences = iter(pairs), 0, 0
-    for number, one in enumerate(found, start=1):
+    for number, sentence in enumerate(linked, start=1):
         pair = next(rest, None)
         sentences += pair is not None
-        if pair is not None and (one.source, one.target) != pair:
+        if pair is not None and (sentence.source, sentence.target) != pair:
             msg = (
-                f"Sentence {number} of {path} is {briefly(' '.join(one.source))} with "
-                f"{briefly(' '.join(one.target))}, and the pair is {briefly(' '.join(pair[0]))} with "
+                f"Sentence {number} of {path} is {briefly(' '.join(sentence.source))} with "
+                f"{briefly(' '.join(sentence.target))}, and the pair is {briefly(' '.join(pair[0]))} with "
                 f"{briefly(' '.join(pair[1]))}; give the links of the same sentences."
             )
             raise InputError(msg)
         if pair is not None:
-            yield one
+            yield sentence
     _check_count(path, number, sentences + sum(1 for _ in rest), lines)
 
 
@@ -417,10 +415,10 @@ def pharaoh_line(links: GoldLinks | Collection[Link]) -> str:
     >>> pharaoh_line([(1, 2), (0, 0)])
     '0-0 1-2'
     """
-    known = links if isinstance(links, GoldLinks) else gold_links(links)
+    gold = links if isinstance(links, GoldLinks) else gold_links(links)
     return " ".join(
-        f"{source}{'-' if (source, target) in known.sure else 'p'}{target}"
-        for source, target in sorted(known.possible)
+        f"{source}{'-' if (source, target) in gold.sure else 'p'}{target}"
+        for source, target in sorted(gold.possible)
     )
 
 
@@ -450,7 +448,7 @@ def write_json_lines(path: str | Path, sentences: Iterable[FoundLinks]) -> None:
     Its keys: `source` and `target`, lists of words; `links`, a list of [source word, target word], from 0;
     `weights`, of the links in their order.
     """
-    _write_lines(path, (json.dumps(_object(one), ensure_ascii=False) for one in sentences))
+    _write_lines(path, (json.dumps(_object(links), ensure_ascii=False) for links in sentences))
 
 
 def _object(sentence: FoundLinks) -> dict[str, Any]:

@@ -79,8 +79,8 @@ def count_links(
         ValueError: there are not as many sentences with found links as with gold links.
     """
     rows = [
-        (len(links), len(known.sure), len(links & known.sure), len(links & known.possible))
-        for links, known in zip(map(frozenset, found), gold, strict=True)
+        (len(links), len(truth.sure), len(links & truth.sure), len(links & truth.possible))
+        for links, truth in zip(map(frozenset, found), gold, strict=True)
     ]
     return torch.tensor(rows, dtype=torch.long).reshape(-1, len(COUNTED))
 

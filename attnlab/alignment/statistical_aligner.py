@@ -131,22 +131,22 @@ class StatisticalAligner(ShortRepr):
             pairs: words of source and target.
             how: links of both directions are made one, see `symmetrized`; None: those of target words alone.
         """
-        found: list[frozenset[Link]] = [frozenset()] * len(pairs)
+        links: list[frozenset[Link]] = [frozenset()] * len(pairs)
         for group in _groups(pairs, self.sources, self.targets, known=False):
             forward, backward = _posteriors(self, group, self._cells(group))
             sides = zip(group.numbers, _best(forward), _best(backward), strict=True)
             for number, by_target, by_source in sides:
-                found[number] = (
+                links[number] = (
                     by_target if how is None else symmetrized(by_target, turned(by_source), how)
                 )
-        return found
+        return links
 
     def _cells(self, group: "_Group") -> "_Cells":
         keys = group.keys(len(self.targets))
         places = _places(self.keys, keys).clip(max=len(self.keys) - 1)
-        known = (self.keys[places] == keys) & (group.sources >= 0)[:, None]
-        known &= (group.targets >= 0)[:, :, None]
-        return np.where(known, places, np.int32(-1))
+        trained = (self.keys[places] == keys) & (group.sources >= 0)[:, None]
+        trained &= (group.targets >= 0)[:, :, None]
+        return np.where(trained, places, np.int32(-1))
 
 
 def fit_statistical_aligner(
@@ -189,7 +189,7 @@ def fit_statistical_aligner(
         if name == "HMM" and iterations:
             jumps = np.ones(2 * WIDEST_JUMP + 1)
             forward, backward = (
-                replace(one, jumps=jumps) for one in (model.forward, model.backward)
+                replace(direction, jumps=jumps) for direction in (model.forward, model.backward)
             )
             model = replace(model, forward=forward, backward=backward)
         for done in range(iterations):
@@ -239,7 +239,7 @@ def _groups(
         for start in range(0, len(numbers), size):
             part = tuple(numbers[start : start + size])
             rows = (
-                np.array([[ids.get(word, -1) for word in pairs[one][side]] for one in part])
+                np.array([[ids.get(word, -1) for word in pairs[index][side]] for index in part])
                 for side, ids in ((0, sources), (1, targets))
             )
             yield _Group(part, *rows)
@@ -280,15 +280,15 @@ def _improved(
     counts = np.zeros(len(model.keys))
     nulls = np.zeros(len(model.targets)), np.zeros(len(model.sources))
     moves: tuple[_Moves, _Moves] = {}, {}
-    for group, own in zip(groups, cells, strict=True):
-        of_targets, of_sources = _posteriors(model, group, own, moves)
+    for group, places in zip(groups, cells, strict=True):
+        of_targets, of_sources = _posteriors(model, group, places, moves)
         agreed = of_targets.words * of_sources.words.swapaxes(1, 2)
-        np.add.at(counts, own.ravel(), agreed.ravel())
+        np.add.at(counts, places.ravel(), agreed.ravel())
         np.add.at(nulls[0], group.targets.ravel(), of_targets.null.ravel())
         np.add.at(nulls[1], group.sources.ravel(), of_sources.null.ravel())
     forward, backward = (
-        _maximized(*one, counts)
-        for one in zip((model.forward, model.backward), back_offs, nulls, moves, strict=True)
+        _maximized(*direction, counts)
+        for direction in zip((model.forward, model.backward), back_offs, nulls, moves, strict=True)
     )
     return replace(model, forward=forward, backward=backward)
 
@@ -455,8 +455,8 @@ def _best(posterior: _Posterior) -> Iterator[frozenset[Link]]:
     """Of each sentence the links from every target word to its most likely source word, unless null is."""
     best = posterior.words.argmax(-1)
     linked = posterior.words.max(-1) > posterior.null
-    for own, there in zip(best, linked, strict=True):
-        yield frozenset((int(own[target]), int(target)) for target in there.nonzero()[0])
+    for sources, is_linked in zip(best, linked, strict=True):
+        yield frozenset((int(sources[target]), int(target)) for target in is_linked.nonzero()[0])
 
 
 def _jump_numbers(sources: int) -> Int64[np.ndarray, "position source"]:
@@ -484,14 +484,14 @@ def _new_jumps(
     """
     numbers = {sources: _jump_numbers(sources) for sources in moves}
     taken = sum(
-        np.bincount(numbers[sources].ravel(), own.ravel(), len(jumps))
-        for sources, own in moves.items()
+        np.bincount(numbers[sources].ravel(), expected.ravel(), len(jumps))
+        for sources, expected in moves.items()
     )
     for _ in range(_STEPS):
         offered = np.zeros_like(jumps)
-        for sources, own in moves.items():
-            weight = own.sum(-1) / jumps[numbers[sources]].sum(-1)
-            spread = np.broadcast_to(weight[:, None], own.shape)
+        for sources, expected in moves.items():
+            weight = expected.sum(-1) / jumps[numbers[sources]].sum(-1)
+            spread = np.broadcast_to(weight[:, None], expected.shape)
             offered += np.bincount(numbers[sources].ravel(), spread.ravel(), len(jumps))
         # A jump that no sentence is long enough for keeps its weight.
         jumps = np.where(offered > 0, np.maximum(taken / np.maximum(offered, _TINY), UNSEEN), jumps)

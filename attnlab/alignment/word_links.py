@@ -86,15 +86,15 @@ def word_weights(
     """
     shift = 1 if row == "input" else 0
     size = weights.shape[2:]
-    queries = [_rows_of_words(one, size[0], shift, from_word) for one in targets]
-    keys = [_rows_of_words(one, size[1], 0, "mean") for one in sources]
+    queries = [_rows_of_words(words, size[0], shift, from_word) for words in targets]
+    keys = [_rows_of_words(words, size[1], 0, "mean") for words in sources]
     units = [
         _units(places, sentences, length, weights.device)
         for places, sentences, length in zip((queries, keys), (targets, sources), size, strict=True)
     ]
     merged = merge_tokens(weights, *units)
-    there = [unit.membership.any(1) for unit in units]
-    return WordWeights(merged, there[0], there[1])
+    has_piece = [unit.membership.any(1) for unit in units]
+    return WordWeights(merged, has_piece[0], has_piece[1])
 
 
 def _rows_of_words(
@@ -120,13 +120,13 @@ def _units(
     length: int,
     device: torch.device,
 ) -> BatchUnits:
-    most = max((one.count for one in sentences), default=0)
+    most = max((words.count for words in sentences), default=0)
     membership = torch.zeros(len(sentences), length, most)
-    entries = [(index, *place) for index, own in enumerate(places) for place in own]
+    entries = [(index, *place) for index, pairs in enumerate(places) for place in pairs]
     if entries:
         # One list an axis: torch is slow with tuples in a list.
         membership[tuple(map(torch.tensor, zip(*entries, strict=True)))] = 1.0
-    words = torch.tensor([one.count for one in sentences])[:, None] > torch.arange(most)
+    words = torch.tensor([pieces.count for pieces in sentences])[:, None] > torch.arange(most)
     return BatchUnits(membership.to(device), words.to(device))
 
 
@@ -146,8 +146,8 @@ def linked(
         return _largest(words.weights, words.linkable, -1)
     if rule == "source":
         return _largest(words.weights, words.linkable, -2)
-    one, other = linked(words, "target"), linked(words, "source")
-    return one & other if rule == "intersection" else one | other
+    by_target, by_source = linked(words, "target"), linked(words, "source")
+    return by_target & by_source if rule == "intersection" else by_target | by_source
 
 
 def _largest(
@@ -167,12 +167,12 @@ def links_in(grid: Bool[Tensor, "target source"]) -> frozenset[Link]:
 def weighed_links(words: WordWeights, rule: LinkRule = "target") -> list[dict[Link, float]]:
     """The links of the one head there is, with their weights, of every sentence."""
     grids = linked(words, rule)[:, 0]
-    found: list[dict[Link, float]] = [{} for _ in grids]
+    links: list[dict[Link, float]] = [{} for _ in grids]
     # All sentences at once: a call of torch for each takes longer than their links.
     places, values = grids.nonzero().tolist(), words.weights[:, 0][grids].tolist()
     for (sentence, target, source), value in zip(places, values, strict=True):
-        found[sentence][source, target] = value
-    return found
+        links[sentence][source, target] = value
+    return links
 
 
 @dataclass(frozen=True)
@@ -196,8 +196,8 @@ def gold_grid(gold: Sequence[GoldLinks], targets: int, sources: int) -> GoldGrid
     """
     grids = torch.zeros(2, len(gold), targets, sources, dtype=torch.bool)
     for index, links in enumerate(gold):
-        for grid, own in zip(grids, (links.sure, links.possible), strict=True):
-            for source, target in own:
+        for grid, pairs in zip(grids, (links.sure, links.possible), strict=True):
+            for source, target in pairs:
                 grid[index, target, source] = True
     return GoldGrid(grids[0], grids[1])
 
@@ -208,4 +208,4 @@ def count_linked(
     """|A|, |S|, |A n S| and |A n P| of each head and sentence, as `count_links` has them."""
     sure, possible = gold.sure[:, None], gold.possible[:, None]
     counts = (grid, sure.expand_as(grid), grid & sure, grid & possible)
-    return torch.stack([one.sum((-1, -2)) for one in counts], -1).transpose(0, 1)
+    return torch.stack([count.sum((-1, -2)) for count in counts], -1).transpose(0, 1)
