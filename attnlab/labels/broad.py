@@ -41,15 +41,15 @@ def count_broad(
 
 def decide_broad(counts: BroadCounts, seed: int = 0) -> list[Verdict]:
     """One verdict per head, on the mean entropy as a share of ln n."""
-    found = ratio_condition(
+    condition = ratio_condition(
         "mean_entropy_over_ln_n", counts.entropy, BROAD.threshold, seed=seed, least=0.0, most=1.0
     )
     of_half = counts.by_half()
     return verdicts_of(
         "broad",
         BROAD,
-        [""] * len(found.value),
-        [found],
+        [""] * len(condition.value),
+        [condition],
         denominator=of_half.rows[REPORTED],
         counted=of_half.entropy.sentences[REPORTED],
     )

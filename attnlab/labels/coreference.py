@@ -42,7 +42,7 @@ def nearest_antecedents(entities: Iterable[Sequence[int]]) -> tuple[tuple[int, i
 def _mentions(lines: Sequence[Any]) -> list[tuple[int, int, str]]:
     """The first and the last word of each mention, with its entity."""
     opened: list[tuple[str, int]] = []
-    found: list[tuple[int, int, str]] = []
+    mentions: list[tuple[int, int, str]] = []
     for line in lines:
         for bracket in _BRACKET.finditer((line["misc"] or {}).get("Entity") or ""):
             if bracket["opened"]:
@@ -52,5 +52,5 @@ def _mentions(lines: Sequence[Any]) -> list[tuple[int, int, str]]:
             named = [at for at, (name, _) in enumerate(opened) if bracket["closed"] in {"", name}]
             if named:
                 entity, first = opened.pop(named[-1])
-                found.append((first, line["id"], entity))
-    return [mention for mention in found if "[" not in mention[-1]]
+                mentions.append((first, line["id"], entity))
+    return [mention for mention in mentions if "[" not in mention[-1]]

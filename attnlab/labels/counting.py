@@ -75,20 +75,20 @@ def known_labels() -> dict[str, HeadLabel]:
 
 def in_precedence(names: pd.Series) -> list[str]:
     """The labels with those first that come first where several hold."""
-    known = known_labels()
-    return sorted(names, key=lambda name: known[name].precedence)
+    labels = known_labels()
+    return sorted(names, key=lambda name: labels[name].precedence)
 
 
 def count_functions(layer: LayerWeights, facts: Mapping[View, BatchFacts]) -> LabelCounts:
     """Counts of every label of one layer and batch, by view."""
     views = {keys: LayerView(layer, keys, mine) for keys, mine in facts.items()}
-    found: LabelCounts = Sums()
+    sums: LabelCounts = Sums()
     for label in known_labels().values():
         for keys in views if label.by_view else (ALL,):
             counts = label.count(views[keys])
             if counts is not None:
-                found[label.name, keys] = counts
-    return found
+                sums[label.name, keys] = counts
+    return sums
 
 
 def decide_functions(counts: LabelCounts, keys: View = ALL, seed: int = 0) -> pd.DataFrame:
@@ -101,9 +101,9 @@ def decide_functions(counts: LabelCounts, keys: View = ALL, seed: int = 0) -> pd
     """
     verdicts = []
     for label in known_labels().values():
-        own = (label.name, keys if label.by_view else ALL)
-        if own in counts:
-            verdicts += label.decide(counts[own], seed)
+        key = (label.name, keys if label.by_view else ALL)
+        if key in counts:
+            verdicts += label.decide(counts[key], seed)
     return verdict_table(verdicts)
 
 
@@ -171,12 +171,12 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
 
     def values_of(self, layer: LayerWeights) -> dict[tuple[str, int], LabelCounts]:
         """The counts of one layer and batch."""
-        known = self._facts.get(layer.site)
+        cached = self._facts.get(layer.site)
         # The layers of a batch follow each other: what their sentences are is worked out once.
-        if known is None or known[0] != layer.sentences:
-            known = (layer.sentences, self._facts_of(layer))
-            self._facts[layer.site] = known
-        return {(layer.site, layer.layer): count_functions(layer, known[1])}
+        if cached is None or cached[0] != layer.sentences:
+            cached = (layer.sentences, self._facts_of(layer))
+            self._facts[layer.site] = cached
+        return {(layer.site, layer.layer): count_functions(layer, cached[1])}
 
     def verdicts(self, keys: View = ALL, seed: int = 0) -> pd.DataFrame:
         """One row per head and label in one view: `site, layer` and the columns of `Verdict`.
@@ -217,8 +217,8 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
 
     def _facts_of(self, layer: LayerWeights) -> dict[View, BatchFacts]:
         scope = scope_of_layer(layer)
-        known = self._ranks_at(layer.site).to(layer.keys.ids.device)
-        ranks, words, types = known[layer.keys.ids], self._gold(layer, scope), len(known)
+        all_ranks = self._ranks_at(layer.site).to(layer.keys.ids.device)
+        ranks, words, types = all_ranks[layer.keys.ids], self._gold(layer, scope), len(all_ranks)
         second = second_tokens(layer, self.source)
         return {
             ALL: BatchFacts(scope, ranks, words, types, second),
@@ -239,10 +239,10 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
         possible = possible_links(
             links, units.words, scope.groups, self_attention=True, causal=layer.causal
         )
-        if not any(one.coreference for one in text.trees):
+        if not any(tree.coreference for tree in text.trees):
             return GoldWords(units, units, possible)
         mentions = word_links(
-            [one.coreference for one in trees], alignments, alignments, COREFERENCE_KINDS
+            [tree.coreference for tree in trees], alignments, alignments, COREFERENCE_KINDS
         ).to(layer.weights.device)
         coreference = possible_links(
             mentions, units.words, scope.groups, self_attention=True, causal=layer.causal

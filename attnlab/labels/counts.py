@@ -277,8 +277,8 @@ class RatioCounts(Counts):
         alike = torch.where(independent == 0, self.sentences, self.denominator / effect)
         z = float(norm.ppf((1 + level) / 2))
         alike = alike * (z / _student(self.sentences, level)) ** 2
-        known = alike.masked_fill(self.denominator == 0, 0)
-        return wilson_interval(share * known, known, level)
+        effective = alike.masked_fill(self.denominator == 0, 0)
+        return wilson_interval(share * effective, effective, level)
 
     @property
     def _variance(self) -> Float[Tensor, "part *shape"]:
@@ -293,8 +293,8 @@ class RatioCounts(Counts):
 def _student(sentences: Int[Tensor, "*shape"], level: float) -> Float[Tensor, "*shape"]:
     """The quantile of Student's t for a spread between so many sentences; NaN below two."""
     freedom = (sentences - 1).clamp_min(0).cpu().numpy()
-    found = torch.as_tensor(student.ppf((1 + level) / 2, freedom), dtype=torch.float64)
-    return found.to(sentences.device)
+    quantile = torch.as_tensor(student.ppf((1 + level) / 2, freedom), dtype=torch.float64)
+    return quantile.to(sentences.device)
 
 
 def count_ratio(

@@ -44,7 +44,7 @@ class Gold(ShortRepr):
     def texts(self) -> tuple[Text, ...]:
         """The sentences, or pairs of them, as a model reads them."""
         if self.target is None:
-            return tuple(one.text for one in self.source)
+            return tuple(sentence.text for sentence in self.source)
         return tuple(
             (one.text, other.text) for one, other in zip(self.source, self.target, strict=True)
         )
@@ -53,7 +53,7 @@ class Gold(ShortRepr):
         """The same in lower case, words where they are."""
 
         def of(side: tuple[GoldSentence, ...]) -> tuple[GoldSentence, ...]:
-            return tuple(_lowered(one, lowercase=True) for one in side)
+            return tuple(_lowered(sentence, lowercase=True) for sentence in side)
 
         target = None if self.target is None else of(self.target)
         return replace(self, source=of(self.source), target=target)
@@ -83,7 +83,7 @@ def gold_of_texts(texts: Sequence[Text]) -> Gold:
 
 
 def _words(text: str, number: int) -> GoldSentence:
-    spans = tuple(Span(*found.span()) for found in _WORD.finditer(text))
+    spans = tuple(Span(*match.span()) for match in _WORD.finditer(text))
     return GoldSentence(str(number + 1), text, spans, ("_",) * len(spans), ())
 
 
@@ -101,21 +101,21 @@ def gold_of_embedded(
         drawn: the pairs of the corpus, see `ParallelCorpus.drawn`.
         lowercase: whether the texts are.
     """
-    known: dict[Text, GrammarPair] = {}
-    for one in drawn:
-        sides = (one.source, one.target)
-        known[(sides[0].lower(), sides[1].lower()) if lowercase else sides] = one
-    if any(text not in known for text in texts):
+    pair_of: dict[Text, GrammarPair] = {}
+    for pair in drawn:
+        sides = (pair.source, pair.target)
+        pair_of[(sides[0].lower(), sides[1].lower()) if lowercase else sides] = pair
+    if any(text not in pair_of for text in texts):
         return gold_of_texts(texts)
-    found = [known[text] for text in texts]
+    pairs = [pair_of[text] for text in texts]
     sources, targets = (
         tuple(
             _lowered(gold_sentence(tree, str(n + 1)), lowercase=lowercase)
             for n, tree in enumerate(trees)
         )
-        for trees in ([one.source_tree for one in found], [one.target_tree for one in found])
+        for trees in ([pair.source_tree for pair in pairs], [pair.target_tree for pair in pairs])
     )
-    links = tuple(tuple((t - 1, s - 1) for s, t in one.alignment) for one in found)
+    links = tuple(tuple((t - 1, s - 1) for s, t in pair.alignment) for pair in pairs)
     return Gold(sources, targets, links, generated=True)
 
 
@@ -153,10 +153,10 @@ def _shuffled(sentence: GoldSentence, seed: int) -> tuple[GoldSentence, dict[int
     """The shuffled sentence, and where each word went."""
     # The tags go with the words, so tags that are numbers say which word is where.
     numbered = replace(sentence, tags=tuple(str(n) for n in range(len(sentence.spans))))
-    found = shuffle_words(numbered, seed)
-    old_positions = [int(tag) for tag in found.tags]
+    mixed = shuffle_words(numbered, seed)
+    old_positions = [int(tag) for tag in mixed.tags]
     tags = tuple(sentence.tags[old] for old in old_positions)
-    return replace(found, tags=tags), {old: new for new, old in enumerate(old_positions)}
+    return replace(mixed, tags=tags), {old: new for new, old in enumerate(old_positions)}
 
 
 @dataclass(frozen=True)
@@ -187,16 +187,16 @@ def align_corpus(
         sentences: texts with the positions of their words.
         tokens: what the tokenizer made of each text.
     """
-    found = _separate(sentences, tokens)
+    alignments = _separate(sentences, tokens)
     reasons: dict[str, str] = {}
-    for number, alignment in enumerate(found):
+    for number, alignment in enumerate(alignments):
         if alignment is None:
             sentence = sentences[number]
             try:
-                found[number] = align_sentence(tokenizer, sentence, tokens[number])
+                alignments[number] = align_sentence(tokenizer, sentence, tokens[number])
             except UnalignedError as error:
                 reasons[sentence.identifier] = str(error)
-    return AlignedCorpus(tuple(found), reasons)
+    return AlignedCorpus(tuple(alignments), reasons)
 
 
 def _separate(

@@ -68,7 +68,7 @@ def base_relation(relation: str) -> str:
 
 def tree_kinds(sentences: Sequence[GoldSentence]) -> tuple[LinkKind, ...]:
     """Every relation of a treebank in both directions, and `all` (any but punctuation) to the head."""
-    relations = sorted({base_relation(arc.relation) for one in sentences for arc in one.arcs})
+    relations = sorted({base_relation(arc.relation) for tree in sentences for arc in tree.arcs})
     both = [LinkKind(name, way) for name in relations for way in (TO_HEAD, TO_DEPENDENT)]
     return (*both, LinkKind(ALL_RELATIONS, TO_HEAD))
 
@@ -209,8 +209,8 @@ def count_links(
         possible: the gold pairs that could be followed.
     """
     if possible.self_attention:
-        own = torch.eye(*attention.shape[2:], dtype=torch.bool, device=attention.device)
-        attention = attention.masked_fill(own, -1)
+        diagonal = torch.eye(*attention.shape[2:], dtype=torch.bool, device=attention.device)
+        attention = attention.masked_fill(diagonal, -1)
     links, counts = possible.links, possible.counts
     best = largest(attention)
     # A row without weight on any word follows no link.
@@ -264,8 +264,8 @@ class BatchFacts:
         """What `compute` gives for this batch, worked out once for all its layers."""
         if compute not in self._known:
             self._known[compute] = compute(self)
-        found: Value = self._known[compute]
-        return found
+        value: Value = self._known[compute]
+        return value
 
 
 @dataclass(frozen=True)

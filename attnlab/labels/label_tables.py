@@ -110,13 +110,13 @@ def compare_controls(
                 columns={figure: f"{name}_{figure}" for figure in _FIGURES}
             )
             result = result.merge(other, on=keys, how="left", validate="one_to_one")
-    known = known_labels()
+    labels = known_labels()
     triples = zip(result["label"], result["status"], result["untrained_status"], strict=True)
     significance = [
-        least_status(one, _BESIDE_UNTRAINED[other])
-        if known[label].against_untrained
+        least_status(status, _BESIDE_UNTRAINED[control])
+        if labels[label].against_untrained
         else NOT_COMPARED
-        for label, one, other in triples
+        for label, status, control in triples
     ]
     result = result.assign(significance=significance)
     if relations is not None and not relations.empty:
@@ -142,16 +142,16 @@ def with_strength(controls: pd.DataFrame) -> pd.DataFrame:
     Args:
         controls: with `status` and `significance`.
     """
-    known = known_labels()
-    compared = controls["label"].map(lambda name: known[name].against_untrained).astype(bool)
+    labels = known_labels()
+    compared = controls["label"].map(lambda name: labels[name].against_untrained).astype(bool)
     untrained = controls.get("untrained_value", pd.Series(math.nan, controls.index)).astype(float)
     first = _progress(controls["value"], controls["threshold"], [controls["control"], untrained])
     second = _progress(
         controls["second_value"], controls["second_threshold"], [controls["second_control"]]
     )
-    asked = controls["second_statistic"].fillna("") != ""
+    has_second = controls["second_statistic"].fillna("") != ""
     both = pd.concat([first, second], axis="columns").min(axis="columns", skipna=False)
-    least = first.where(~asked, both)
+    least = first.where(~has_second, both)
     without_base = ~compared | (untrained >= controls["threshold"])
     strength = least.where(least.isna() | ~without_base, 0.0)
     return controls.assign(strength=strength.mask(_status_shown(controls) == CONFIRMED, 1.0))
@@ -190,15 +190,15 @@ def _with_relations(controls: pd.DataFrame, relations: pd.DataFrame) -> pd.DataF
         for name in ("untrained", "shuffled")
         for theirs, mine in zip(_OF_RELATIONS, _FIGURES, strict=True)
     }
-    known = relations.assign(detail=relations["relation"] + " " + relations["direction"])
-    known = known.set_index([*HEAD_COLUMNS, "detail"])
+    figures = relations.assign(detail=relations["relation"] + " " + relations["direction"])
+    figures = figures.set_index([*HEAD_COLUMNS, "detail"])
     index = pd.MultiIndex.from_frame(controls[[*HEAD_COLUMNS, "detail"]])
-    resting = index.isin(known.index)
-    found = known.reindex(index[resting])
+    resting = index.isin(figures.index)
+    matched = figures.reindex(index[resting])
     result = controls.copy()
     for theirs, mine in of_control.items():
-        result.loc[resting, mine] = found[theirs].to_numpy()
-    pairs = zip(result.loc[resting, "status"], found["significance"], strict=True)
+        result.loc[resting, mine] = matched[theirs].to_numpy()
+    pairs = zip(result.loc[resting, "status"], matched["significance"], strict=True)
     result.loc[resting, "significance"] = [least_status(*pair) for pair in pairs]
     return result
 
@@ -214,7 +214,7 @@ def strongest_functions(controls: pd.DataFrame) -> pd.DataFrame:
     Args:
         controls: from `compare_controls`.
     """
-    known = known_labels()
+    labels = known_labels()
     status = _status_shown(controls)
     near = (status == BORDERLINE) & (controls["strength"] > 0)
     order: dict[str, pd.Series[Any]] = {
@@ -223,7 +223,7 @@ def strongest_functions(controls: pd.DataFrame) -> pd.DataFrame:
         "enough": ~(controls["counted"] < controls["needed"]) & (controls["strength"] > 0),
         "strength": controls["strength"],
         "confirmed": controls["status"] == CONFIRMED,
-        "precedence": -controls["label"].map(lambda name: known[name].precedence),
+        "precedence": -controls["label"].map(lambda name: labels[name].precedence),
     }
     ranked = controls.assign(**order).sort_values([*order], ascending=False, na_position="last")
     best = ranked.drop_duplicates(HEAD_COLUMNS).sort_index()
@@ -288,9 +288,9 @@ def compare_relations(
     beyond_words = [status_of(*ends, LINKS.threshold) for ends in zip(low, high, strict=True)]
     columns = result["status"], beyond_words, result["untrained_status"]
     significance = [
-        least_status(one, beyond, _BESIDE_UNTRAINED[other])
-        for one, beyond, other in zip(*columns, strict=True)
+        least_status(status, beyond, _BESIDE_UNTRAINED[control])
+        for status, beyond, control in zip(*columns, strict=True)
     ]
     return result.assign(
-        significance=significance, significant=[one == CONFIRMED for one in significance]
+        significance=significance, significant=[status == CONFIRMED for status in significance]
     )

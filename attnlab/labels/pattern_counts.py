@@ -88,16 +88,16 @@ class PatternCounts:
             products = count_transformer_lens(pattern, batch, layer)
             if products is not None:
                 self.products += {at: products}
-            for head, own in self.watched:
-                if own == pattern and head[:2] == (layer.site, layer.layer):
+            for head, watched in self.watched:
+                if watched == pattern and head[:2] == (layer.site, layer.layer):
                     kept = self.rows.setdefault((head, pattern), [])
                     kept += _rows_of_texts(batch, of, hits, head.head, words=pattern.of_words)
 
     def _facts(self, layer: LayerWeights) -> tuple[PatternBatch, dict[Pattern, PatternRows]]:
         """The batch with the rows of each pattern, worked out once for all layers of a site."""
-        known = self._batches.get(layer.site)
-        if known is not None and known[0].layer.sentences == layer.sentences:
-            return known
+        cached = self._batches.get(layer.site)
+        if cached is not None and cached[0].layer.sentences == layer.sentences:
+            return cached
         batch = self.known.batch(layer)
         rows = {pattern: pattern_rows(pattern, batch) for pattern in self.patterns[layer.site]}
         for pattern, of in rows.items():

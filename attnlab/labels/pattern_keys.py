@@ -135,8 +135,8 @@ class PatternBatch:
     @cached_property
     def aligned(self) -> Bool[Tensor, "batch"]:
         """True at texts whose words are known on both sides."""
-        known = [None not in both for both in zip(*self.alignments, strict=True)]
-        return torch.tensor(known, device=self.layer.keys.ids.device)
+        complete = [None not in both for both in zip(*self.alignments, strict=True)]
+        return torch.tensor(complete, device=self.layer.keys.ids.device)
 
     @cached_property
     def trees(self) -> list[GoldSentence]:
@@ -179,13 +179,13 @@ class PatternBatch:
 
     def tagged(self, tag: str) -> Bool[Tensor, "batch word"]:
         """Words of a part of speech."""
-        found = torch.zeros_like(self.units[0].words)
+        matches = torch.zeros_like(self.units[0].words)
         for row, (tree, alignment) in enumerate(zip(self.trees, self.alignments[0], strict=True)):
-            for own, unit in zip(
+            for word_tag, unit in zip(
                 tree.tags, alignment.unit_of_word if alignment else (), strict=False
             ):
-                found[row, unit] |= own == tag
-        return found
+                matches[row, unit] |= word_tag == tag
+        return matches
 
     @cached_property
     def token_names(self) -> tuple[list[list[str]], list[list[str]]]:
@@ -216,7 +216,7 @@ class PatternBatch:
             InputError: it returns something else than a boolean matrix of queries and keys.
         """
         queries, keys = self.layer.queries, self.layer.keys
-        found = torch.zeros(*queries.ids.shape, keys.ids.shape[1], dtype=torch.bool)
+        matrices = torch.zeros(*queries.ids.shape, keys.ids.shape[1], dtype=torch.bool)
         for row, number in enumerate(self.layer.sentences):
             sides = [
                 tuple(vocabulary.tokens(axis.ids[row][axis.real[row]].tolist()))
@@ -234,8 +234,8 @@ class PatternBatch:
                     f"a pattern is booleans of shape {shape}, queries by keys."
                 )
                 raise InputError(msg)
-            found[row, : shape[0], : shape[1]] = matrix
-        return found.to(queries.ids.device)
+            matrices[row, : shape[0], : shape[1]] = matrix
+        return matrices.to(queries.ids.device)
 
 
 @dataclass(frozen=True)
@@ -291,8 +291,8 @@ def _keys(tree: Tree, batch: PatternBatch, *, words: bool) -> Bool[Tensor, "..."
         matrix = _BETWEEN_WORDS[tree.name](tree, batch)
         return matrix if words else _of_tokens(matrix, batch)
     if isinstance(tree, Joined):
-        one, other = (_keys(part, batch, words=words) for part in tree.parts)
-        return one | other if tree.sign == "|" else one & other
+        left, right = (_keys(part, batch, words=words) for part in tree.parts)
+        return left | right if tree.sign == "|" else left & right
     return ~_keys(tree.of, batch, words=words)
 
 
@@ -404,12 +404,12 @@ def _word_offsets(batch: PatternBatch) -> Int[Tensor, "word other"]:
 def _pos(atom: Atom, batch: PatternBatch) -> Bool[Tensor, "batch word other"]:
     query, key, *nearest = atom.words
     offsets = _word_offsets(batch)
-    found = batch.tagged(query)[:, :, None] & batch.tagged(key)[:, None]
-    found = found & batch.visible_words & (offsets != 0)
+    pairs = batch.tagged(query)[:, :, None] & batch.tagged(key)[:, None]
+    pairs = pairs & batch.visible_words & (offsets != 0)
     if not nearest:
-        return found
-    far = offsets.abs() + torch.where(found, 0, offsets.numel())
-    return found & (far == far.amin(-1, keepdim=True)) if found.numel() else found
+        return pairs
+    far = offsets.abs() + torch.where(pairs, 0, offsets.numel())
+    return pairs & (far == far.amin(-1, keepdim=True)) if pairs.numel() else pairs
 
 
 def _dep(atom: Atom, batch: PatternBatch) -> Bool[Tensor, "batch word other"]:

@@ -278,10 +278,10 @@ class _Reader:
         rest = self.text[self.place :]
         start = self.place + len(rest) - len(rest.lstrip())
         for name, form in _FORMS.items():
-            found = form.match(self.text, start)
-            if found is not None:
-                self.place = found.end()
-                values = [value for value in found.groups() if value is not None]
+            match = form.match(self.text, start)
+            if match is not None:
+                self.place = match.end()
+                values = [value for value in match.groups() if value is not None]
                 if name in {OFFSET, WORD_OFFSET, RAREST}:
                     return Atom(name, numbers=tuple(sorted(map(int, values))))
                 return Atom(name, tuple(values))
@@ -289,10 +289,10 @@ class _Reader:
 
     def takes(self, sign: str) -> bool:
         """Whether the sign is next, which is then behind the reader."""
-        found = _SIGN.match(self.text, self.place)
-        if found is None or found[1] != sign:
+        match = _SIGN.match(self.text, self.place)
+        if match is None or match[1] != sign:
             return False
-        self.place = found.end()
+        self.place = match.end()
         return True
 
     def fault(self, expected: str, meant: str | None = None) -> InputError:

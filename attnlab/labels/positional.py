@@ -50,16 +50,16 @@ def count_positional(best: Largest, scope: Scope, max_offset: int = MAX_OFFSET) 
     offsets = 2 * max_offset + 1
     position = torch.arange(queries, device=best.key.device)
     rows = [_rows_at(scope, offset) for offset in range(-max_offset, max_offset + 1)]
-    found = best.key - position + max_offset
+    shifted = best.key - position + max_offset
     ordinary = scope.keys.gather(1, best.key.flatten(1)).view_as(best.key) & best.found
-    counted = scope.rows[:, None] & ordinary & (found >= 0) & (found < offsets)
+    counted = scope.rows[:, None] & ordinary & (shifted >= 0) & (shifted < offsets)
     batch = len(best.key)
     cells = batch * heads * offsets
     cell = torch.arange(batch * heads, device=best.key.device).view(batch, heads, 1)
-    index = torch.where(counted, cell * offsets + found, cells)
+    index = torch.where(counted, cell * offsets + shifted, cells)
     hits = torch.bincount(index.flatten(), minlength=cells + 1)[:-1].view(batch, heads, offsets)
-    there = torch.stack(rows, 1)[:, None].expand_as(hits)
-    return PositionalCounts(count_ratio(hits.double(), there, scope.groups))
+    possible = torch.stack(rows, 1)[:, None].expand_as(hits)
+    return PositionalCounts(count_ratio(hits.double(), possible, scope.groups))
 
 
 def _rows_at(scope: Scope, offset: int) -> Int[Tensor, " batch"]:

@@ -118,14 +118,14 @@ def rare_tokens(scope: Scope, ranks: Int[Tensor, "batch key"]) -> RareTokens:
 
 def count_rare(best: Largest, tokens: RareTokens) -> RareCounts:
     """Counts of a batch; `best` is the key with the largest weight of every row."""
-    found = tokens.rarity.gather(1, best.key.flatten(1)).view_as(best.key) * best.found
+    rarity = tokens.rarity.gather(1, best.key.flatten(1)).view_as(best.key) * best.found
 
     def share(counted: Bool[Tensor, "batch query"]) -> RatioCounts:
-        hits = ((found > 0) & counted[:, None]).sum(-1)
+        hits = ((rarity > 0) & counted[:, None]).sum(-1)
         return count_ratio(hits.double(), counted.sum(1), tokens.groups)
 
     return RareCounts(
-        rarest=sum_by_group(((found == 2) & tokens.rows[:, None]).sum(-1), tokens.groups),
+        rarest=sum_by_group(((rarity == 2) & tokens.rows[:, None]).sum(-1), tokens.groups),
         two_rarest=share(tokens.rows),
         contested_two_rarest=share(tokens.contested),
         contested_expected=sum_by_group(tokens.expected.sum(1), tokens.groups),

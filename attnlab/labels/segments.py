@@ -120,12 +120,12 @@ def decide_same_token(counts: SegmentCounts, seed: int = 0) -> list[Verdict]:
     """One verdict per head: the share of rows on their own token in the other text, against chance there."""
     control, threshold = _controls(counts, SAME_TOKEN)
     of_half = counts.share.by_half()
-    asked = counts.share.denominator * threshold
+    required = counts.share.denominator * threshold
     return verdicts_of(
         "same token across",
         SAME_TOKEN,
         [""] * len(control),
-        [share_condition("argmax_rate", counts.share, asked, seed=seed)],
+        [share_condition("argmax_rate", counts.share, required, seed=seed)],
         denominator=of_half.denominator[REPORTED].long(),
         counted=of_half.sentences[REPORTED],
         control=control,

@@ -85,13 +85,13 @@ def count_sink(
         columns = (scope.rows[:, None, None].to(weights.dtype) @ weights)[:, :, 0]
         on_kinds = columns.double() @ marked.double()
         even = (even * scope.rows[..., None]).sum(1)[:, None].expand_as(on_kinds)
-        found = count_ratio(on_kinds, scope.rows.sum(1), scope.groups)
-        return SinkCounts(kinds, found, sum_by_group(even, scope.groups))
+        ratio = count_ratio(on_kinds, scope.rows.sum(1), scope.groups)
+        return SinkCounts(kinds, ratio, sum_by_group(even, scope.groups))
     rows = scope.rows[:, None] & (mass > 0)
     on_kinds = (weights.flatten(1, 2) @ marked.to(weights.dtype)).unflatten(1, mass.shape[1:])
     shares = on_kinds.double() / mass.double().masked_fill(~rows, torch.inf)[..., None]
-    found = count_ratio(shares.sum(2), rows.sum(-1), scope.groups)
-    return SinkCounts(kinds, found, sum_by_group(rows.double() @ even, scope.groups))
+    ratio = count_ratio(shares.sum(2), rows.sum(-1), scope.groups)
+    return SinkCounts(kinds, ratio, sum_by_group(rows.double() @ even, scope.groups))
 
 
 def decide_sink(counts: SinkCounts, seed: int = 0) -> list[Verdict]:

@@ -46,8 +46,8 @@ class HeadStructure(PerLayer[tuple[Site, int, View], LabelSums]):
 
     def values_of(self, layer: LayerWeights) -> dict[tuple[Site, int, View], LabelSums]:
         """Sums of the wanted sentences of one layer and batch in both views."""
-        wanted = [row for row, number in enumerate(layer.sentences) if number < self.sentences]
-        if not wanted:
+        rows = [row for row, number in enumerate(layer.sentences) if number < self.sentences]
+        if not rows:
             return {}
         sides = {
             ALL: (layer.queries.real, layer.keys.real),
@@ -55,10 +55,10 @@ class HeadStructure(PerLayer[tuple[Site, int, View], LabelSums]):
         }
         # Without tokens every key is one of content.
         views = VIEWS if layer.has_tokens else (ALL,)
-        found = {view: _sums(layer, view, wanted, *sides[view]) for view in views}
+        by_view = {view: _sums(layer, view, rows, *sides[view]) for view in views}
         return {
             (layer.site, layer.layer, view): sums
-            for view, sums in found.items()
+            for view, sums in by_view.items()
             if sums is not None
         }
 
@@ -72,14 +72,14 @@ class HeadStructure(PerLayer[tuple[Site, int, View], LabelSums]):
         tables = [
             pd.DataFrame(
                 {
-                    **_heads(site, layer, found),
-                    "structure": [CODED[index] for index in found.chosen.tolist()],
-                    "structure_runner_up": [CODED[index] for index in found.runner_up.tolist()],
-                    "structure_margin_bits_per_row": found.margin.tolist(),
-                    "structure_tie": (found.margin < TIE_BITS_PER_ROW).tolist(),
+                    **_heads(site, layer, coded),
+                    "structure": [CODED[index] for index in coded.chosen.tolist()],
+                    "structure_runner_up": [CODED[index] for index in coded.runner_up.tolist()],
+                    "structure_margin_bits_per_row": coded.margin.tolist(),
+                    "structure_tie": (coded.margin < TIE_BITS_PER_ROW).tolist(),
                 }
             )
-            for site, layer, _, found in self._coded(keys)
+            for site, layer, _, coded in self._coded(keys)
         ]
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
@@ -92,7 +92,7 @@ class HeadStructure(PerLayer[tuple[Site, int, View], LabelSums]):
         no weight on any of the keys.
         """
         tables = [
-            _families(site, layer, sums, found) for site, layer, sums, found in self._coded(keys)
+            _families(site, layer, sums, coded) for site, layer, sums, coded in self._coded(keys)
         ]
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
@@ -105,28 +105,28 @@ class HeadStructure(PerLayer[tuple[Site, int, View], LabelSums]):
 def _sums(
     layer: LayerWeights,
     view: View,
-    wanted: list[int],
+    sentence_rows: list[int],
     queries: Bool[Tensor, "batch query"],
     keys: Bool[Tensor, "batch key"],
 ) -> LabelSums | None:
     """Sums of the parts of the matrices that lie at these queries and keys; None where there are none."""
     some = queries.any(-1) & keys.any(-1)
-    rows = [row for row in wanted if some[row]]
+    rows = [row for row in sentence_rows if some[row]]
     if not rows:
         return None
     if layer.rows is not None:
         # Each sentence alone, since what stands before a row is not the same in all.
         every = layer.rows.among.real if view == ALL else layer.counted_of_all
         ranks = every.cumsum(-1) - 1
-        found = []
+        by_row = []
         for row in rows:
             # Queries that the view leaves out are not counted in a position.
             at = ranks[row, layer.positions[queries[row]]]
             sums = _of_matrices(layer, view, [row], (queries, keys), at)
             before = every[row, layer.rows.chosen[: layer.rows.start]]
             # Its first rows count a sentence.
-            found.append(replace(sums, sentences=int(not before.any())))
-        return reduce(add, found)
+            by_row.append(replace(sums, sentences=int(not before.any())))
+        return reduce(add, by_row)
     return _of_matrices(layer, view, rows, (queries, keys))
 
 
@@ -153,12 +153,12 @@ def packed(
     keys: Bool[Tensor, "batch key"],
 ) -> Float[Tensor, "batch head kept_query kept_key"]:
     """The parts of the matrices at these queries and keys, moved to the front; 0 behind them."""
-    for axis, wanted in ((2, queries.to(weights.device)), (3, keys.to(weights.device))):
-        if bool(wanted.all()):
+    for axis, chosen in ((2, queries.to(weights.device)), (3, keys.to(weights.device))):
+        if bool(chosen.all()):
             continue
-        most = int(wanted.sum(-1).max())
-        order = wanted.to(torch.int8).argsort(dim=-1, descending=True, stable=True)[:, :most]
-        kept = wanted.gather(-1, order)
+        most = int(chosen.sum(-1).max())
+        order = chosen.to(torch.int8).argsort(dim=-1, descending=True, stable=True)[:, :most]
+        kept = chosen.gather(-1, order)
         shape = [len(weights), 1, 1, 1]
         shape[axis] = most
         order, kept = order.view(shape), kept.view(shape)
@@ -168,21 +168,21 @@ def packed(
     return weights
 
 
-def _heads(site: Site, layer: int, found: Labels) -> dict[str, object]:
-    return {"site": site, "layer": layer, "head": range(len(found.chosen))}
+def _heads(site: Site, layer: int, coded: Labels) -> dict[str, object]:
+    return {"site": site, "layer": layer, "head": range(len(coded.chosen))}
 
 
-def _families(site: Site, layer: int, sums: LabelSums, found: Labels) -> pd.DataFrame:
+def _families(site: Site, layer: int, sums: LabelSums, coded: Labels) -> pd.DataFrame:
     measured = {family for family, _ in sums.members}
     tables = [
         pd.DataFrame(
             {
-                **_heads(site, layer, found),
+                **_heads(site, layer, coded),
                 "family": family,
-                "bits_per_row": found.bits_per_row[:, index].tolist(),
-                "noise_fraction": found.eta[:, index].tolist(),
-                "member": _members(found, family),
-                "chosen": (found.chosen == index).tolist(),
+                "bits_per_row": coded.bits_per_row[:, index].tolist(),
+                "noise_fraction": coded.eta[:, index].tolist(),
+                "member": _members(coded, family),
+                "chosen": (coded.chosen == index).tolist(),
                 "sentences": sums.sentences,
                 "rows_coded": (sums.rows - sums.empty_rows).tolist(),
                 "rows_left_out": sums.empty_rows.tolist(),
@@ -204,11 +204,11 @@ _MEMBER_WORDS = {
 }
 
 
-def _members(found: Labels, family: str) -> list[str]:
+def _members(coded: Labels, family: str) -> list[str]:
     """The member of a family that codes each head best, such as `offset -1` or `2 blocks of 3 rows`."""
-    parameters = {name: values.tolist() for name, values in found.parameters[family].items()}
+    parameters = {name: values.tolist() for name, values in coded.parameters[family].items()}
     rows = (
-        {name: of[head] for name, of in parameters.items()} for head in range(len(found.chosen))
+        {name: of[head] for name, of in parameters.items()} for head in range(len(coded.chosen))
     )
     return [_MEMBER_WORDS.get(family, "").format_map(_member_counts(row)) for row in rows]
 
@@ -240,6 +240,6 @@ def chosen_by_bits(bits: pd.DataFrame) -> pd.DataFrame:
 
 
 def _chosen(bits: Mapping[Any, float]) -> Sequence[object]:
-    known = {family: value for family, value in bits.items() if not pd.isna(value)}
-    first, second = sorted(known, key=known.__getitem__)[:2]
-    return first, known[second] - known[first], second
+    measured = {family: value for family, value in bits.items() if not pd.isna(value)}
+    first, second = sorted(measured, key=measured.__getitem__)[:2]
+    return first, measured[second] - measured[first], second

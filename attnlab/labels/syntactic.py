@@ -56,12 +56,12 @@ def word_links(
         kinds: the one kind that the pairs are of.
     """
     rows = [
-        (index, target.unit_of_word[one], source.unit_of_word[other], 0)
+        (index, target.unit_of_word[target_word], source.unit_of_word[source_word], 0)
         for index, (sentence, target, source) in enumerate(
             zip(pairs, targets, sources, strict=True)
         )
         if target is not None and source is not None
-        for one, other in sentence
+        for target_word, source_word in sentence
     ]
     return make_links(kinds, rows)
 
@@ -142,10 +142,10 @@ def alignment_error_rates(
         return 1 - 2 * hits / (given[..., None, None] + gold[..., None])
 
     followed, given, gold = counts.followed.numerator, counts.queries, counts.links
-    found = rate(*(sum_of_halves(one)[REPORTED] for one in (followed, given, gold)))
-    drawn = rate(*(resampled(one, seed)[:, REPORTED] for one in (followed, given, gold)))
+    observed = rate(*(sum_of_halves(sums)[REPORTED] for sums in (followed, given, gold)))
+    drawn = rate(*(resampled(sums, seed)[:, REPORTED] for sums in (followed, given, gold)))
     tail = (1 - CONFIDENCE_LEVEL) / 2
-    return found, drawn.nanquantile(tail, 0), drawn.nanquantile(1 - tail, 0)
+    return observed, drawn.nanquantile(tail, 0), drawn.nanquantile(1 - tail, 0)
 
 
 def _stability(
@@ -155,8 +155,8 @@ def _stability(
     links, offset, chance = (
         resampled(values, seed) for values in (counts.links, at_best, counts.chance)
     )
-    asked = torch.maximum(offset, chance) + LINKS.threshold * links
-    reached = (resampled(counts.followed.numerator, seed) >= asked[..., None]) & (links > 0)[
+    required = torch.maximum(offset, chance) + LINKS.threshold * links
+    reached = (resampled(counts.followed.numerator, seed) >= required[..., None]) & (links > 0)[
         ..., None
     ]
     return reached.all(1).double().mean(0)

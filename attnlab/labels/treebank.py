@@ -61,9 +61,9 @@ def _check_numbering(numbers: Sequence[int], where: str) -> None:
     if not numbers:
         msg = f"There is no word in {where}; leave it out."
         raise InputError(msg)
-    for wanted, number in enumerate(numbers, start=1):
-        if number != wanted:
-            msg = f"The words of {where} are not numbered from 1 on: {number} stands for {wanted}."
+    for index, number in enumerate(numbers, start=1):
+        if number != index:
+            msg = f"The words of {where} are not numbered from 1 on: {number} stands for {index}."
             raise InputError(msg)
 
 
@@ -157,22 +157,22 @@ def load_treebank(path: str | Path, sentences: int | None = None) -> list[GoldSe
     from conllu.exceptions import ParseException
 
     path = Path(path)
-    found: list[GoldSentence] = []
+    trees: list[GoldSentence] = []
     check_file_exists(path, TREEBANK)
     try:
         # With a line feed at the end, which the last sentence of some files lacks.
         for number, lines in enumerate(conllu.parse_incr(io.StringIO(read_text(path) + "\n")), 1):
             if sentences is not None and number > sentences:
                 break
-            found.append(_read_sentence(lines, number, path))
+            trees.append(_read_sentence(lines, number, path))
     # conllu hands on what Python says of numbers and texts that are none.
     except (ParseException, ValueError, LookupError, TypeError) as error:
-        msg = f"{path} cannot be read as CoNLL-U after sentence {len(found)}: {reason(error)}."
+        msg = f"{path} cannot be read as CoNLL-U after sentence {len(trees)}: {reason(error)}."
         raise InputError(msg) from error
-    if not found:
+    if not trees:
         msg = f"{path} holds no sentence; name a CoNLL-U file with trees."
         raise InputError(msg)
-    return found
+    return trees
 
 
 def sentences_in(path: str | Path) -> int:

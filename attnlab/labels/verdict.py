@@ -160,9 +160,9 @@ def verdicts_of(
     stability = torch.stack([one.reached for one in conditions]).all(0).double().mean(0).tolist()
     verdicts = []
     for head, detail in enumerate(details):
-        figures = [_figure(one, head) for one in conditions]
+        figures = [_figure(condition, head) for condition in conditions]
         enough = int(counted[head]) >= rule.needed
-        status = decided([one.status for one in figures], enough=enough)
+        status = decided([figure.status for figure in figures], enough=enough)
         first, second = (*figures, _Figure())[:2]
         verdicts.append(
             Verdict(
@@ -223,7 +223,7 @@ def share_condition(
         seed: of the bootstrap draws.
     """
     total = counts.denominator
-    asked = total * least if isinstance(least, float) else least
+    required = total * least if isinstance(least, float) else least
     of_half = counts.by_half()
     share = of_half.ratio[REPORTED]
     low, high = (end[REPORTED] for end in of_half.share_interval())
@@ -235,7 +235,7 @@ def share_condition(
         torch.full_like(share, least)
         if isinstance(least, float)
         else sum_of_halves(least)[REPORTED] / sum_of_halves(total)[REPORTED],
-        (resampled(counts.numerator, seed) >= resampled(asked, seed))[:, REPORTED],
+        (resampled(counts.numerator, seed) >= resampled(required, seed))[:, REPORTED],
     )
 
 

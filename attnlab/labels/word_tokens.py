@@ -153,8 +153,8 @@ def align_separate(
     return [
         None
         if index in wrong
-        else Alignment(tuple(units[one:other].tolist()), tuple(range(len(words[index]))))
-        for index, (one, other) in enumerate(pairwise(ends))
+        else Alignment(tuple(units[begin:end].tolist()), tuple(range(len(words[index]))))
+        for index, (begin, end) in enumerate(pairwise(ends))
     ]
 
 
@@ -268,7 +268,7 @@ def gather_units(
     """
     words = max((alignment.units for alignment in alignments if alignment), default=0)
     entries: list[tuple[int, int, int]] = []
-    known = torch.zeros(len(alignments), words, dtype=torch.bool)
+    is_word = torch.zeros(len(alignments), words, dtype=torch.bool)
     specials = 0
     for sentence, alignment in enumerate(alignments):
         positions = visible[sentence].nonzero().flatten().tolist()
@@ -280,7 +280,7 @@ def gather_units(
                 f"its alignment {len(alignment.unit_of_token)}."
             )
             raise ValueError(msg)
-        known[sentence, : alignment.units] = True
+        is_word[sentence, : alignment.units] = True
         seen = 0
         for position, unit in zip(positions, alignment.unit_of_token, strict=True):
             entries.append((sentence, position, words + seen if unit is None else unit))
@@ -289,7 +289,7 @@ def gather_units(
     membership = torch.zeros(*visible.shape, words + specials)
     if entries:
         membership[tuple(torch.tensor(entries).T)] = 1.0
-    return BatchUnits(membership.to(visible.device), known.to(visible.device))
+    return BatchUnits(membership.to(visible.device), is_word.to(visible.device))
 
 
 def merge_tokens(
