@@ -76,10 +76,10 @@ def read_any_table(path: str | Path, *, advice: str) -> pd.DataFrame:
 
 def table_of(text: str) -> pd.DataFrame:
     """The table that `attnlab.core.files.csv_of` wrote; types of columns are guessed from their cells."""
-    found = pd.read_csv(io.StringIO(text), keep_default_na=False, na_values=[""])
-    texts = list(found.select_dtypes(exclude=["number", "bool"]))
-    plain = {str(name): found[name].map(read_text_cell, na_action="ignore") for name in texts}
-    return found.assign(**plain)
+    table = pd.read_csv(io.StringIO(text), keep_default_na=False, na_values=[""])
+    texts = list(table.select_dtypes(exclude=["number", "bool"]))
+    plain = {str(name): table[name].map(read_text_cell, na_action="ignore") for name in texts}
+    return table.assign(**plain)
 
 
 def _fault(path: str | Path, what: str, advice: str = AGAIN) -> InputError:

@@ -116,13 +116,13 @@ def columns_chosen(frame: pd.DataFrame, names: Sequence[str]) -> list[str]:
     Raises:
         InputError: there are none, or a table has no such column.
     """
-    there = ", ".join(map(str, frame))
+    columns = ", ".join(map(str, frame))
     if not names:
-        msg = f"columns names no column; choose from: {there}."
+        msg = f"columns names no column; choose from: {columns}."
         raise InputError(msg)
     unknown = [name for name in names if name not in frame]
     if unknown:
-        msg = f"There is no column '{unknown[0]}'; choose from: {there}."
+        msg = f"There is no column '{unknown[0]}'; choose from: {columns}."
         raise InputError(msg)
     return list(dict.fromkeys(names))
 
@@ -261,7 +261,7 @@ def _latex(
         ]  # fmt: skip
         if caption:
             lines = ["\\begin{table}", "\\centering", *named, *lines, "\\end{table}"]
-    return "".join(f"{one}\n" for one in lines)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _latex_line(cells: list[str], written: Callable[[str], str]) -> str:
@@ -280,10 +280,10 @@ def latex_caption(text: str) -> str:
     50 \% of $x_1$ for \$5
     """
     parts, end = [], 0
-    for found in _MATHEMATICS.finditer(text):
-        if _balanced(found[1]):
-            parts += [escape_latex(text[end : found.start()]), found[0]]
-            end = found.end()
+    for match in _MATHEMATICS.finditer(text):
+        if _balanced(match[1]):
+            parts += [escape_latex(text[end : match.start()]), match[0]]
+            end = match.end()
     return "".join([*parts, escape_latex(text[end:])])
 
 
@@ -319,5 +319,5 @@ def columns_named(names: Iterable[str], declared: Iterable[Column]) -> tuple[Col
     Raises:
         KeyError: a column that nobody has declared.
     """
-    known = {column.name: column for column in (HEAD_NAME, *declared)}
-    return tuple(known[name] for name in names)
+    by_name = {column.name: column for column in (HEAD_NAME, *declared)}
+    return tuple(by_name[name] for name in names)

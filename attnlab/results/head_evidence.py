@@ -51,16 +51,16 @@ def evidence_of(
     """
     of_heads = {key: rows for key, rows in tables.items() if set(HEAD_COLUMNS) <= set(rows)}
     names = {key: pd.Series(head_names(rows), rows.index) for key, rows in of_heads.items()}
-    known = [*dict.fromkeys(one for rows in names.values() for one in rows)]
-    name = address_of(head, known)
-    found = {
+    heads = [*dict.fromkeys(name for rows in names.values() for name in rows)]
+    name = address_of(head, heads)
+    evidence = {
         key: rows[names[key] == name].reset_index(drop=True)
         for key, rows in of_heads.items()
         if (names[key] == name).any()
     }
-    if not found:
-        there = f"its heads are {known[0]} to {known[-1]}" if known else "it has no rows of heads"
-        there += f"; its tables are attributes, as in result.{next(iter(tables))}"
-        msg = f"The result has no head {briefly(name)}; {there}."
+    if not evidence:
+        choices = f"its heads are {heads[0]} to {heads[-1]}" if heads else "it has no rows of heads"
+        choices += f"; its tables are attributes, as in result.{next(iter(tables))}"
+        msg = f"The result has no head {briefly(name)}; {choices}."
         raise InputError(msg)
-    return HeadEvidence(name, found)
+    return HeadEvidence(name, evidence)

@@ -28,4 +28,4 @@ class Listed:
 def listed_questions() -> Mapping[str, Listed]:
     """Attnlab's own questions by name, as their folders in `attnlab.questions` list them."""
     folders = pkgutil.iter_modules(import_module(GROUP).__path__)
-    return {one.name: import_module(f"{GROUP}.{one.name}").LISTED for one in folders}
+    return {folder.name: import_module(f"{GROUP}.{folder.name}").LISTED for folder in folders}

@@ -66,5 +66,5 @@ def drawn_html(figure: Figure, name: str) -> Markup:
 
 def together(*parts: Markup, notes: Sequence[Note] = ()) -> str:
     """Pieces of HTML and notes as the cell of a notebook."""
-    said = Markup().join(Markup("<p>Note: {}</p>").format(escape(str(note))) for note in notes)
-    return str(Markup('<div class="attnlab">{}{}</div>').format(Markup().join(parts), said))
+    remarks = Markup().join(Markup("<p>Note: {}</p>").format(escape(str(note))) for note in notes)
+    return str(Markup('<div class="attnlab">{}{}</div>').format(Markup().join(parts), remarks))

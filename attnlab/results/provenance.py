@@ -80,7 +80,7 @@ def call_in_words(call: Mapping[str, Any], making: Mapping[str, Any]) -> dict[st
         return {}
     options = "".join(f", {name}={_written(value)}" for name, value in call["options"].items())
     python = f"attnlab.{call['question']}({call['source']!r}{options})"
-    files = (f"{name} {' '.join(map(str, told.values()))}" for name, told in call["files"].items())
+    files = (f"{name} {' '.join(map(str, file.values()))}" for name, file in call["files"].items())
     return {
         "Repeat with": call["command"] or python,
         "Files read": ", ".join(files),

@@ -131,8 +131,8 @@ class Question(Listed):
         """A module, or what `module:name` names in it."""
         module, _, name = where.partition(":")
         try:
-            found = import_module(module)
-            return getattr(found, name) if name else found
+            imported = import_module(module)
+            return getattr(imported, name) if name else imported
         except Exception as error:
             msg = f"The question '{self.name}' needs {where}, which cannot be imported: {error}."
             raise InputError(msg) from error
@@ -141,7 +141,7 @@ class Question(Listed):
     def files(self) -> tuple[str, ...]:
         """The files of its tables, and of its arrays and matrices where it has some."""
         others = {ARRAYS: bool(self.arrays), MATRICES: self.keeps_matrices}
-        names = (name for name, there in others.items() if there)
+        names = (name for name, present in others.items() if present)
         return (*(table.file for table in self.tables), *names)
 
     def table(self, name: str) -> Table:
@@ -173,7 +173,7 @@ def questions() -> Mapping[str, Question]:
         InputError: what is registered cannot be imported, is no `Question`, or it or its result is called as
             another.
     """
-    found = with_plugins(
+    by_name = with_plugins(
         GROUP,
         own_questions(),
         "an attnlab.results.question.Question",
@@ -181,7 +181,7 @@ def questions() -> Mapping[str, Question]:
         lambda question: question.name,
     )
     by_result: dict[str, str] = {}
-    for name, question in found.items():
+    for name, question in by_name.items():
         other = by_result.setdefault(question.what, name)
         if other != name:
             msg = (
@@ -189,17 +189,17 @@ def questions() -> Mapping[str, Question]:
                 f"uninstall what registers '{name}' under {GROUP}."
             )
             raise InputError(msg)
-    return found
+    return by_name
 
 
 def question_of(what: str) -> Question | None:
     """The question whose result is called so; None where there is none."""
-    return next((one for one in questions().values() if one.what == what), None)
+    return next((question for question in questions().values() if question.what == what), None)
 
 
 def declared_tables() -> tuple[Table, ...]:
     """The tables of all questions."""
-    return tuple(table for one in questions().values() for table in one.tables)
+    return tuple(table for question in questions().values() for table in question.tables)
 
 
 def question_named(name: str) -> Question:

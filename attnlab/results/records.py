@@ -84,7 +84,7 @@ def write_record(
         "result": record.result,
         "title": record.title,
         "about": dict(record.about),
-        "notes": [{"note": type(one).__name__, **_fields(one)} for one in record.notes],
+        "notes": [{"note": type(note).__name__, **_fields(note)} for note in record.notes],
         "details": dict(record.details),
         "tables": {name: _by_kind(columns) for name, columns in kinds.items()},
         "rows": {name: len(frame) for name, frame in tables.items()},
@@ -179,28 +179,28 @@ _READING_NOTES = ("attnlab.corpora.table_notes", "attnlab.reading.reading_notes"
 
 
 def _record(values: Any) -> ResultRecord:
-    found = fitting(_StoredRecord, values)
+    stored = fitting(_StoredRecord, values)
     # Notes are known once the modules that declare them are imported: of the question, and of what it reads.
-    question_of(found.result)
+    question_of(stored.result)
     for name in _READING_NOTES:
         import_module(name)
     kinds = kinds_of_notes()
     _check_known(values, _StoredRecord, "it")
-    outside = [name for name in found.tables if Path(name).name != name]
+    outside = [name for name in stored.tables if Path(name).name != name]
     if outside:
         msg = f"tables names {briefly(outside[0])}, which is no file in its folder"
         raise InputError(msg)
     return ResultRecord(
-        found.result,
-        found.title,
-        found.about,
-        tuple(_note(one, f"notes.{number}", kinds) for number, one in enumerate(found.notes)),
-        found.details,
-        {name: _by_column(kinds) for name, kinds in found.tables.items()},
-        found.weights,
-        found.rows,
-        found.call,
-        found.making,
+        stored.result,
+        stored.title,
+        stored.about,
+        tuple(_note(note, f"notes.{number}", kinds) for number, note in enumerate(stored.notes)),
+        stored.details,
+        {name: _by_column(kinds) for name, kinds in stored.tables.items()},
+        stored.weights,
+        stored.rows,
+        stored.call,
+        stored.making,
     )
 
 
@@ -215,10 +215,10 @@ def _note(values: Mapping[str, Any], where: str, kinds: Mapping[str, type[Note]]
     if kind is None:
         msg = f"{where}.note must be one of {', '.join(kinds)}, not {briefly(name)}"
         raise InputError(msg)
-    own = {field: value for field, value in values.items() if field != "note"}
-    _check_known(own, kind, where)
+    fields = {field: value for field, value in values.items() if field != "note"}
+    _check_known(fields, kind, where)
     try:
-        return fitting(kind, own)
+        return fitting(kind, fields)
     except InputError as error:
         msg = f"{where}.{reason(error)}"
         raise InputError(msg) from error
@@ -239,7 +239,7 @@ def _by_kind(columns: Mapping[str, Kind]) -> dict[str, list[str]]:
     return {
         kind: names
         for kind in (TEXT, INTEGER, NUMBER, BOOLEAN)
-        if (names := [name for name, one in columns.items() if one == kind])
+        if (names := [name for name, declared in columns.items() if declared == kind])
     }
 
 

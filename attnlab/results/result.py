@@ -104,12 +104,12 @@ class Result:
         if name in tables or name in arrays:
             return tables[name] if name in tables else arrays[name]
         question = self.__dict__.get("question")
-        there = f"its tables are: {', '.join(tables)}"
-        there += f", and its arrays: {', '.join(arrays)}" if arrays else ""
-        there += "; save(folder) and report(file) write them"
+        available = f"its tables are: {', '.join(tables)}"
+        available += f", and its arrays: {', '.join(arrays)}" if arrays else ""
+        available += "; save(folder) and report(file) write them"
         if any(set(HEAD_COLUMNS) <= set(table) for table in tables.values()):
-            there += ", and result['0.1'] has those of a head"
-        msg = f"A result of {question} has no {briefly(name)}; {there}."
+            available += ", and result['0.1'] has those of a head"
+        msg = f"A result of {question} has no {briefly(name)}; {available}."
         raise AttributeError(msg)
 
     def __getitem__(self, head: str | tuple[str | int, ...]) -> HeadEvidence:
@@ -128,9 +128,9 @@ class Result:
         return f"Result({self.question}: {', '.join(sizes)}; {len(self.notes)} notes)"
 
     def _repr_html_(self) -> str:
-        own = getattr(self.asked.viewer, "notebook", None)
-        if own is not None:
-            return str(own(self))
+        notebook = getattr(self.asked.viewer, "notebook", None)
+        if notebook is not None:
+            return str(notebook(self))
         return first_screen(self._first_rows(MOST_ROWS), self.notes)
 
     def remembering(self, question: str, source: object, settings: Settings) -> "Result":
@@ -155,7 +155,7 @@ class Result:
     @property
     def figures(self) -> dict[str, Figure]:
         """Its figures by name, drawn anew."""
-        return {one.name: one.figure for one in self.contents().every_figure}
+        return {drawn.name: drawn.figure for drawn in self.contents().every_figure}
 
     def contents(self) -> Contents:
         """What its page shows."""
@@ -175,10 +175,10 @@ class Result:
             InputError: it has none of that name, or none at all.
         """
         names = []
-        for one in self.contents().every_figure:
-            if name in (None, one.name):
-                return one.figure
-            names.append(one.name)
+        for drawn in self.contents().every_figure:
+            if name in (None, drawn.name):
+                return drawn.figure
+            names.append(drawn.name)
         if not names:
             msg = f"A result of {self.question} has no figure; look at its table."
             raise InputError(msg)
@@ -237,14 +237,14 @@ class Result:
 
     def _write_page(self, folder: Path, progress: Progress | None) -> Path:
         """Draws the figures and writes the page into a folder; returns the path of the page."""
-        found = self.contents()
+        contents = self.contents()
         # A page that is made of parts begins with tables of its own.
-        made_of_tables = found.tables is None or bool(found.tables)
+        made_of_tables = contents.tables is None or bool(contents.tables)
         return write_contents(
             folder,
             self._record(),
             self._tables_by_file(),
-            found,
+            contents,
             declared=self.declared,
             first=self._first_rows() if made_of_tables else None,
             figures=FIGURES,
@@ -261,10 +261,8 @@ class Result:
         record = read_record(folder)
         question = question_of(record.result)
         if question is None:
-            known = ", ".join(sorted(one.what for one in questions().values()))
-            msg = (
-                f"{folder} holds '{record.result}'; a result that can be loaded is one of: {known}."
-            )
+            loadable = ", ".join(sorted(one.what for one in questions().values()))
+            msg = f"{folder} holds '{record.result}'; a result that can be loaded is one of: {loadable}."
             raise InputError(msg)
         tables = read_tables(folder, record, question.tables)
         arrays = read_tensors(Path(folder) / ARRAYS, question.arrays) if question.arrays else {}
@@ -411,7 +409,7 @@ def drawn_table(given: pd.DataFrame | Result, name: str) -> pd.DataFrame:
     if not isinstance(given, Result):
         return given
     if name not in given.tables:
-        there = ", ".join(given.tables)
-        msg = f"The figure is drawn from the table {name}; this result of {given.question} has: {there}."
+        names = ", ".join(given.tables)
+        msg = f"The figure is drawn from the table {name}; this result of {given.question} has: {names}."
         raise InputError(msg)
     return given.tables[name]

@@ -340,8 +340,8 @@ def _check_apart(
 def inputs_of(question: Question, source: object, settings: Settings) -> dict[Path, str]:
     """What answering a question reads, by path, with the name of its setting: the corpora of runs too."""
     named = settings.keywords() | {"source": getattr(source, "name", source)}
-    found = paths_in({name: one for name, one in named.items() if name not in question.writes})
-    for path, name in list(found.items()):
-        found |= dict.fromkeys(corpus_paths_of(path), name)
+    paths = paths_in({name: value for name, value in named.items() if name not in question.writes})
+    for path, name in list(paths.items()):
+        paths |= dict.fromkeys(corpus_paths_of(path), name)
     corpus = named.get("corpus")
-    return found | dict.fromkeys(corpus_paths(corpus) if isinstance(corpus, str) else (), "corpus")
+    return paths | dict.fromkeys(corpus_paths(corpus) if isinstance(corpus, str) else (), "corpus")

@@ -296,13 +296,13 @@ def _with_vectors(
             observe(loaded.model, sentences, sites, receive)
     except _TooLargeError:
         most = f"{_MOST_VECTOR_BYTES / 1e6:g} MB"
-        told = (
+        why = (
             f"Queries and keys are left out, since they take more than {most}; show a shorter text."
         )
-        return replace(viewer, without_vectors=told)
+        return replace(viewer, without_vectors=why)
     except AttnlabError:
-        told = "The queries and keys of this model cannot be read, so their products are not shown."
-        return replace(viewer, without_vectors=told)
+        why = "The queries and keys of this model cannot be read, so their products are not shown."
+        return replace(viewer, without_vectors=why)
     return replace(viewer, vectors=tuple(vectors))
 
 

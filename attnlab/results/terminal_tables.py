@@ -225,8 +225,8 @@ def narrowed(table: TerminalTable, width: int) -> TerminalTable:
         table = _without(table, at)
     if not left_out:
         return table
-    said = f"left out at this width: {', '.join(left_out)}; a file or a pipe gets all"
-    return replace(table, caption="\n".join(filter(None, (table.caption, said))))
+    notice = f"left out at this width: {', '.join(left_out)}; a file or a pipe gets all"
+    return replace(table, caption="\n".join(filter(None, (table.caption, notice))))
 
 
 def _without(table: TerminalTable, at: int) -> TerminalTable:

@@ -67,18 +67,18 @@ def kept_viewer(
         weights += stored
     if not blocks:
         return None
-    told = heads(list(blocks))
+    head_facts = heads(list(blocks))
     facts = {
         "title": shown(title),
         "sites": _sites_in_words({site for _, site in kept.tokens}),
-        "heads": told,
+        "heads": head_facts,
         "sentences": [
             _sentence(kept, number, block, outlined, second) for number, block in blocks.items()
         ],
     }
     return ViewerData(
         script_json(facts),
-        tuple(head["name"] for head in told),
+        tuple(head["name"] for head in head_facts),
         tuple(weights),
         {number: block for number, block in blocks.items() if block > 1},
         tuple(left_out),

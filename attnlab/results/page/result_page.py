@@ -203,7 +203,7 @@ def write_contents(
 def _in_words(value: Any) -> str:
     """A fact of a record as text: what it holds, without the signs of a program."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_in_words(one)}" for name, one in value.items())
+        return ", ".join(f"{name} {_in_words(fact)}" for name, fact in value.items())
     if isinstance(value, list):
         return ", ".join(map(_in_words, value))
     if isinstance(value, bool):
@@ -267,9 +267,9 @@ def _section(shown: ShownTable, frame: pd.DataFrame, declared: Sequence[Table]) 
 def _page_table(
     shown: ShownTable, frame: pd.DataFrame, caption: str, declared: Sequence[Table]
 ) -> PageTable:
-    own = {column.name: column for column in shown.own}
+    by_name = {column.name: column for column in shown.own}
     columns = [
-        own.get(column.name, column)
+        by_name.get(column.name, column)
         for column in declared_columns(frame, shown.file, declared)
         if not column.name.endswith((*shown.left_out, _CHECKSUM))
         and not frame[column.name].isna().all()
@@ -289,6 +289,6 @@ def _by_variation(frame: pd.DataFrame, columns: Sequence[Column]) -> tuple[list[
     same = [column for column in columns if frame[column.name].nunique(dropna=False) == 1]
     if len(same) == len(columns):
         return list(columns), ""
-    said = "; ".join(f"{one.heading} {cell(frame[one.name].iloc[0], one)}" for one in same)
+    values = "; ".join(f"{one.heading} {cell(frame[one.name].iloc[0], one)}" for one in same)
     varying = [column for column in columns if column not in same]
-    return varying, f"The same in every row: {said}." if same else ""
+    return varying, f"The same in every row: {values}." if same else ""
