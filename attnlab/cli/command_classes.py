@@ -238,12 +238,12 @@ def _no_number(error: Any, params: Iterable[Any]) -> str:
     if not faults or faults[0]["type"] not in _NUMBERS:
         return ""
     word, flag = str(faults[0]["input"]), error.param.opts[0]
-    said = f"'{word}' is no {_NUMBERS[faults[0]['type']]}"
+    fault = f"'{word}' is no {_NUMBERS[faults[0]['type']]}"
     if getattr(error.param, "multiple", False) and "," in word:
-        return f"{said}; write {' '.join(f'{flag} {part.strip()}' for part in word.split(','))}."
+        return f"{fault}; write {' '.join(f'{flag} {part.strip()}' for part in word.split(','))}."
     if error.param.name == "sentences" and any("--text" in param.opts for param in params):
-        return f"{said}; --text names a file of sentences."
-    return f"{said}."
+        return f"{fault}; --text names a file of sentences."
+    return f"{fault}."
 
 
 # Of difflib: "quick" and "quiet" have 0.6 in common.
@@ -262,9 +262,9 @@ def _near(option: str, others: list[str]) -> list[str]:
     name = option.strip("-")
     if name in by_name:
         return [by_name[name]]
-    within = [one for one in by_name if len(one) > 1 and (one in name or name in one)]
-    begins = [one for one in within if name.startswith(one) or one.startswith(name)]
-    return [by_name[one] for one in begins or get_close_matches(name, by_name, cutoff=_LIKE)]
+    within = [other for other in by_name if len(other) > 1 and (other in name or name in other)]
+    begins = [other for other in within if name.startswith(other) or other.startswith(name)]
+    return [by_name[other] for other in begins or get_close_matches(name, by_name, cutoff=_LIKE)]
 
 
 def _interruption_message(written: list[Path]) -> str:

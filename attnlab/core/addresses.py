@@ -79,7 +79,7 @@ def heads_listed(heads: Iterable[object]) -> str:
     """
     sites = groupby(map(str, heads), lambda name: name.partition(".")[0])
     ends = (list(of_site) for _, of_site in sites)
-    return ", ".join(" to ".join(dict.fromkeys((one[0], one[-1]))) for one in ends)
+    return ", ".join(" to ".join(dict.fromkeys((group[0], group[-1]))) for group in ends)
 
 
 def layer_name(site: str, layer: int) -> str:

@@ -384,7 +384,7 @@ def _positions(
     inner = _inner_kinds(fields[-1].kind) if fields else ()
     if inner:
         *before, rest = *values[: len(fields) - 1], values[len(fields) - 1 :]
-        has_list = any(isinstance(one, list) for one in rest)
+        has_list = any(isinstance(value, list) for value in rest)
         if rest and (fields[-1].name in keywords or (has_list and len(rest) > 1)):
             msg = (
                 f"{name}() takes {fields[-1].name} one by one behind its source, or all in one list; write "
@@ -404,7 +404,7 @@ def _check_positions(name: str, values: Sequence[Any], settings: Any) -> None:
     positional = [one for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
     if len(values) > len(positional):
         given = values[len(positional)]
-        names = [one.name for one in parameters]
+        names = [parameter.name for parameter in parameters]
         texts = isinstance(given, list | tuple | str) and "sentences" in names
         hint = "sentences=[...]" if texts else f"NAME=..., such as {names[len(positional)]}=...,"
         if hasattr(given, "convert_ids_to_tokens"):

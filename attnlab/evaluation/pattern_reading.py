@@ -151,13 +151,13 @@ class PatternReading:
             return TextSide(counts, trees, aligned.alignments, seconds)
 
         targets = [text.target for text in texts if text.target is not None]
-        known = PatternTexts(
+        pattern_texts = PatternTexts(
             [text.text for text in texts],
             side(both.source, gold.source, [text.source for text in texts]),
             side(both.target, gold.target, targets) if paired and gold.target is not None else None,
             gold.pairs if paired else (),
         )
-        return known, reasons
+        return pattern_texts, reasons
 
     @property
     def notes(self) -> Iterator[Note]:
@@ -214,26 +214,26 @@ class PatternReading:
         """
         refused = [*refused]
         possible = _met(patterns, self.unmet, refused)
-        found = self.counts(possible)
-        return _met(possible, partial(self.unmet_in, found), refused), found, refused
+        counts = self.counts(possible)
+        return _met(possible, partial(self.unmet_in, counts), refused), counts, refused
 
     def controls(self, patterns: Patterns) -> dict[str, PatternCounts]:
         """The same counts of an untrained model, and on shuffled words where patterns are of relations."""
-        seed, (known, _) = self.settings.seed, self._known
+        seed, (texts, _) = self.settings.seed, self._known
         twin = self.reading.by(untrained_twin(self.reading.model, seed))
-        found = {
-            UNTRAINED: self._fed("Control: untrained model", twin, PatternCounts(known, patterns))
+        by_control = {
+            UNTRAINED: self._fed("Control: untrained model", twin, PatternCounts(texts, patterns))
         }
         of_relations = {
-            site: [pattern for pattern in own if pattern.names & OF_RELATIONS]
-            for site, own in patterns.items()
+            site: [pattern for pattern in site_patterns if pattern.names & OF_RELATIONS]
+            for site, site_patterns in patterns.items()
         }
         if any(of_relations.values()):
             gold = shuffled(self.gold, seed)
             mixed = self.reading.of_texts(gold.texts)
             counts = PatternCounts(self._knowledge(gold, mixed)[0], of_relations)
-            found[SHUFFLED] = self._fed("Control: shuffled words", mixed, counts)
-        return found
+            by_control[SHUFFLED] = self._fed("Control: shuffled words", mixed, counts)
+        return by_control
 
     def _fed(self, what: str, reading: Reading, counts: PatternCounts) -> PatternCounts:
         chosen = tuple(site for site in reading.sites if counts.patterns.get(site))
@@ -259,14 +259,14 @@ def _met(
     """
     kept: dict[str, list[Pattern]] = {}
     against: dict[Pattern, list[str]] = {}
-    for site, own in patterns.items():
-        for pattern in own:
+    for site, site_patterns in patterns.items():
+        for pattern in site_patterns:
             error = reason(pattern, site)
             if error is None:
                 kept.setdefault(site, []).append(pattern)
             else:
                 against.setdefault(pattern, []).append(str(error))
-    left = {pattern for own in kept.values() for pattern in own}
+    left = {pattern for site_patterns in kept.values() for pattern in site_patterns}
     refused += [
         (f"'{pattern.text}'", InputError(" ".join(errors)))
         for pattern, errors in against.items()

@@ -153,8 +153,8 @@ class StudySettings(DeviceSettings):
     @property
     def most_sentences(self) -> int:
         """How many sentences there are to be at most."""
-        asked = self.sentences_to_read
-        return asked if isinstance(asked, int) else len(asked)
+        sentences = self.sentences_to_read
+        return sentences if isinstance(sentences, int) else len(sentences)
 
 
 def _names_file(value: Any) -> bool:

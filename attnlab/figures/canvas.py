@@ -123,8 +123,8 @@ def svg(figure: Figure, name: str) -> str:
 
 def _shortened(tag: str, named: set[str]) -> str:
     """A tag without matplotlib's identifier unless it is `named`, its coordinates with two decimals."""
-    tag = _NAME.sub(lambda found: found[0] if found[1] in named else "", tag)
-    return _LONG_NUMBER.sub(lambda found: f"{float(found[0]):.2f}", tag)
+    tag = _NAME.sub(lambda match: match[0] if match[1] in named else "", tag)
+    return _LONG_NUMBER.sub(lambda match: f"{float(match[0]):.2f}", tag)
 
 
 def save_figure(figure: Figure, path: str | Path) -> Path:

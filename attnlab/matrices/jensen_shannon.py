@@ -35,13 +35,13 @@ def js_divergences(
     # Halves too are above 0, so that the logarithm needs no case of its own.
     least = 2 * torch.finfo(pairs[0].dtype).tiny
     for parts in zip(*(rows.flatten(1).split(at_once, -1) for rows in pairs), strict=True):
-        own, others = (part.clamp(min=least) for part in parts)
-        alone, beside = _information(own) / 2, _information(others) / 2
-        own, others = own / 2, others / 2
-        for head in range(len(own)):
+        left, right = (part.clamp(min=least) for part in parts)
+        half_left, half_right = _information(left) / 2, _information(right) / 2
+        left, right = left / 2, right / 2
+        for head in range(len(left)):
             behind = head + 1 if other is None else 0
-            middle = _information(own[head] + others[behind:])
-            sums[head, behind:] += alone[head] + beside[behind:] - middle
+            middle = _information(left[head] + right[behind:])
+            sums[head, behind:] += half_left[head] + half_right[behind:] - middle
     if other is None:
         sums += sums.T.clone()
     return sums / math.log(2)

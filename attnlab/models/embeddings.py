@@ -385,12 +385,12 @@ def cbow_loss(
     vectors = words[tokens]
     total, number = torch.zeros_like(vectors), vectors.new_zeros(len(tokens), 1)
     for offset in range(1, min(window, len(tokens) - 1) + 1):
-        for here, there in (
+        for centres, neighbours in (
             (slice(offset, None), slice(-offset)),
             (slice(-offset), slice(offset, None)),
         ):
-            total[here] += vectors[there]
-            number[here] += 1
+            total[centres] += vectors[neighbours]
+            number[centres] += 1
     return F.cross_entropy(total / number.clamp(min=1) @ contexts.T, tokens)
 
 

@@ -66,8 +66,8 @@ def _skeleton(folder: Path) -> Any:
         config: Any = read_pretrained(transformers.AutoConfig, folder)
         named = list(config.architectures or ())
         kind = getattr(transformers, named[0], None) if named else None
-        known = isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)
-        return model_on_meta(kind if known else transformers.AutoModel, config)
+        is_model = isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)
+        return model_on_meta(kind if is_model else transformers.AutoModel, config)
     except UNREADABLE as error:
         msg = (
             f"No model can be made of {folder / CONFIGURATION} ({reason(error)}); restore the file."

@@ -434,10 +434,10 @@ def kept_path(folder: Path, step: int) -> Path:
 
 def kept_steps(folder: Path) -> list[int]:
     """The steps of which the run in `folder` keeps weights, whether they can be read or not."""
-    found = (
+    matches = (
         _KEPT_STEP.fullmatch(path.parent.name) for path in (folder / KEPT).glob(f"*/{WEIGHTS}")
     )
-    return sorted(int(match[1]) for match in found if match is not None)
+    return sorted(int(match[1]) for match in matches if match is not None)
 
 
 def complete_checkpoints(folder: Path) -> list[Path]:

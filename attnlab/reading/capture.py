@@ -87,9 +87,9 @@ class Capture(ShortRepr):
         """
         kept = self.kept.matrices.items()
         layers = dict.fromkeys(layer_name(*at[1:]) for at, _ in kept)
-        wanted = address_of(name, [*layers, *self.kept.names])
-        found = [matrix for at, matrix in kept if layer_name(*at[1:]) == wanted]
-        return found or list(self.kept.of_head(wanted).values())
+        address = address_of(name, [*layers, *self.kept.names])
+        matrices = [matrix for at, matrix in kept if layer_name(*at[1:]) == address]
+        return matrices or list(self.kept.of_head(address).values())
 
     def __add__(self, other: "Capture") -> "Capture":
         return Capture(

@@ -191,7 +191,7 @@ def _path_of(
     if len(mixed) != 1:
         raise _refused(model, f"{layer} mixes its values in several modules or in none")
     ((mixer, heads),) = mixed.items()
-    readers = {one.module: one for one in trial.linear if _same(one.read, heads)}
+    readers = {linear.module: linear for linear in trial.linear if _same(linear.read, heads)}
     if not all(map(_has_matrix, readers)):
         raise _refused(
             model,

@@ -94,7 +94,7 @@ class KeptMatrices(ShortRepr):
     @property
     def names(self) -> list[str]:
         """Addresses of the heads, each once."""
-        numbers = {at[1:]: self.heads or range(len(one)) for at, one in self.matrices.items()}
+        numbers = {at[1:]: self.heads or range(len(matrix)) for at, matrix in self.matrices.items()}
         return [f"{layer_name(*at)}.{head}" for at, heads in numbers.items() for head in heads]
 
     def of_head(self, name: str) -> dict[int, Float[Tensor, "query key"]]:
@@ -106,18 +106,18 @@ class KeptMatrices(ShortRepr):
             InputError: no matrices of it were kept, or of several sites.
         """
         names = self.names
-        wanted = address_of(name, names)
-        if wanted not in names:
-            there = f"there are {heads_listed(names)}" if names else "set keep_matrices higher"
-            msg = f"No matrices of {briefly(wanted)} were kept; {there}."
+        address = address_of(name, names)
+        if address not in names:
+            advice = f"there are {heads_listed(names)}" if names else "set keep_matrices higher"
+            msg = f"No matrices of {briefly(address)} were kept; {advice}."
             raise InputError(msg)
-        layer, _, head = wanted.rpartition(".")
-        found = {}
+        layer, _, head = address.rpartition(".")
+        by_sentence = {}
         for (number, site, at), matrix in self.matrices.items():
-            heads = [str(one) for one in self.heads or range(len(matrix))]
+            heads = [str(index) for index in self.heads or range(len(matrix))]
             if layer_name(site, at) == layer and head in heads:
-                found[number] = matrix[heads.index(head)]
-        return found
+                by_sentence[number] = matrix[heads.index(head)]
+        return by_sentence
 
     @property
     def sentences(self) -> tuple[int, ...]:

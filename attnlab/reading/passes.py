@@ -135,10 +135,10 @@ class Selection:
                 raise InputError(msg)
 
     def _check_heads(self, sites: AttentionSites, chosen: Sequence[Site]) -> None:
-        there = sites.heads_at(chosen)
-        for site, layer in dict.fromkeys(head[:2] for head in there if self.has_layer(head.layer)):
-            if self.heads and (last := Head(site, layer, self.heads[-1])) not in there:
-                raise no_such_head(last, there)
+        heads = sites.heads_at(chosen)
+        for site, layer in dict.fromkeys(head[:2] for head in heads if self.has_layer(head.layer)):
+            if self.heads and (last := Head(site, layer, self.heads[-1])) not in heads:
+                raise no_such_head(last, heads)
 
 
 EVERYTHING = Selection()

@@ -148,6 +148,6 @@ class GraphAttention(MaskedSoftmax):
         seen[tuple(edges[inside].T)] = True
         visible = visible_or_all(key, context.visible)
         seen = seen & visible[:, None]
-        own = torch.arange(rows, device=key.device) + context.first_query
-        nearest = torch.zeros_like(seen).scatter(-1, nearest_real(own, visible)[..., None], True)
+        index = torch.arange(rows, device=key.device) + context.first_query
+        nearest = torch.zeros_like(seen).scatter(-1, nearest_real(index, visible)[..., None], True)
         return (seen | (nearest & ~seen.any(-1, keepdim=True)))[:, None]
