@@ -291,7 +291,7 @@ class _Reader:
             if pattern in met.get(site, ()):
                 figures = {"degree": hits, MASS.name: counts.masses[pattern, site, layer]}
                 table = pd.DataFrame(
-                    {column: one.whole().ratio[0].tolist() for column, one in figures.items()}
+                    {column: rates.whole().ratio[0].tolist() for column, rates in figures.items()}
                 )
                 yield table.assign(site=site, layer=layer, head=table.index, what=pattern.text)
 
@@ -330,7 +330,7 @@ def _degrees(controls: pd.DataFrame) -> pd.DataFrame:
 def _roles(controls: pd.DataFrame) -> pd.DataFrame:
     """The closest role of each head, as in the first table of an analysis."""
     best = strongest_functions(controls).sort_values(
-        HEAD_COLUMNS, key=lambda own: own.map(site_order) if own.name == "site" else own
+        HEAD_COLUMNS, key=lambda column: column.map(site_order) if column.name == "site" else column
     )
     has = (best["status"] == CONFIRMED) | (best["strength"] > 0)
     return best[[*HEAD_COLUMNS, "strength"]].assign(

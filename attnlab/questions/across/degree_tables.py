@@ -26,12 +26,12 @@ def differences(
         first: the name of the first.
         seeds: names of the models that only say how far seeds differ.
     """
-    own = degrees[degrees["model"] == first]
-    own = own.assign(matched=head_names(own))[[*HEAD_COLUMNS, *_ONE, "degree"]]
+    reference = degrees[degrees["model"] == first]
+    reference = reference.assign(matched=head_names(reference))[[*HEAD_COLUMNS, *_ONE, "degree"]]
     heads = matching[["model", *HEAD_COLUMNS, "matched"]]
     others = degrees.merge(heads, on=["model", *HEAD_COLUMNS])
     others = others.assign(counterpart=head_names(others), other_degree=others["degree"])
-    both = own.merge(others[["model", *_ONE, "counterpart", "other_degree"]], on=_ONE)
+    both = reference.merge(others[["model", *_ONE, "counterpart", "other_degree"]], on=_ONE)
     both = both.assign(degree_change=both["other_degree"] - both["degree"])
     of_seeds = both["model"].isin([*seeds])
     table = both[~of_seeds]
@@ -40,9 +40,9 @@ def differences(
         # Of all heads: with few seeds each head alone would be beyond its own by chance.
         most = changes.groupby(["site", "what"], as_index=False)["seed_change"].max()
         table = table.merge(most, on=["site", "what"], how="left")
-        known = table[["degree_change", "seed_change"]].notna().all(axis="columns")
+        complete = table[["degree_change", "seed_change"]].notna().all(axis="columns")
         beyond = (table["degree_change"].abs() > table["seed_change"]).astype("boolean")
-        table = table.assign(beyond_seeds=beyond.where(known))
+        table = table.assign(beyond_seeds=beyond.where(complete))
     return table[[name for name in DIFFERENCES if name in table]]
 
 
@@ -56,8 +56,8 @@ def formation(degrees: pd.DataFrame, untrained: pd.DataFrame) -> pd.DataFrame:
     what = ["site", "what"]
     twins = untrained.fillna({"degree": 0.0}).groupby([*what, "model"])["degree"].max()
     rows = []
-    for key, own in degrees.fillna({"degree": 0.0}).groupby(what, sort=False):
-        by_step = own.groupby("training_step")["degree"].max()
+    for key, group in degrees.fillna({"degree": 0.0}).groupby(what, sort=False):
+        by_step = group.groupby("training_step")["degree"].max()
         values, band = by_step.tolist(), twins.xs(key)
         formed = values[-1] > band.max() + MARGIN
         half = halfway(by_step.index.tolist(), values) if formed else math.nan
@@ -75,10 +75,10 @@ def reached(steps: Numbers, values: Numbers, level: float) -> float:
     14.0
     """
     sign = np.sign(level - values[0])
-    there = sign * (np.asarray(values) - level) >= 0
-    if sign == 0 or not there.any():
+    passed = sign * (np.asarray(values) - level) >= 0
+    if sign == 0 or not passed.any():
         return math.nan
-    after = int(there.argmax())
+    after = int(passed.argmax())
     part = (level - values[after - 1]) / (values[after] - values[after - 1])
     return float(steps[after - 1] + part * (steps[after] - steps[after - 1]))
 

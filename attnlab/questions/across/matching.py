@@ -94,8 +94,8 @@ class KeptTexts:
         real = [axis.real[place] for axis in axes]
         visible = layer.visible[place] & layer.counted_queries[place][:, None]
         tokens = (
-            vocabulary.tokens(axis.ids[place][own].tolist())
-            for vocabulary, axis, own in zip(layer.vocabularies, axes, real, strict=True)
+            vocabulary.tokens(axis.ids[place][is_real].tolist())
+            for vocabulary, axis, is_real in zip(layer.vocabularies, axes, real, strict=True)
         )
         alignments = (side[place] for side in self.known.batch(layer).alignments)
         visible = visible[real[0]][:, real[1]].cpu()
@@ -109,7 +109,7 @@ class KeptTexts:
 
     def heads_of(self, site: Site) -> Shape:
         """How many heads each layer of a site has; empty where there is no such site."""
-        texts = (text for (_, own), text in self.texts.items() if own == site)
+        texts = (text for (_, text_site), text in self.texts.items() if text_site == site)
         layers = next((text.layers for text in texts), {})
         return {layer: len(weights) for layer, weights in layers.items()}
 
@@ -151,8 +151,8 @@ def matched(
     groups = [([layer], [layer]) for layer in shapes[0]] if alike else [(*map(list, shapes),)]
     for layers in groups:
         heads = [
-            [Head(site, layer, head) for layer in own for head in range(shape[layer])]
-            for own, shape in zip(layers, shapes, strict=True)
+            [Head(site, layer, head) for layer in numbers for head in range(shape[layer])]
+            for numbers, shape in zip(layers, shapes, strict=True)
         ]
         values = [
             js_distances(js_divergences(*rows), rows[0].shape[1])
@@ -172,8 +172,8 @@ def _rows_of_both(
     None where there are none, or words that do not match.
     """
     both = [
-        text.attended(own, by_tokens=by_tokens)
-        for text, own in zip((first, other), layers, strict=True)
+        text.attended(numbers, by_tokens=by_tokens)
+        for text, numbers in zip((first, other), layers, strict=True)
     ]
     if both[0] is None or both[1] is None or both[0][1].shape != both[1][1].shape:
         return None
@@ -182,7 +182,7 @@ def _rows_of_both(
         return None
     rows = [weights[:, chosen] for weights in (both[0][0], both[1][0])]
     least = torch.finfo(torch.double).tiny
-    return [own / own.sum(-1, keepdim=True).clamp_min(least) for own in rows]
+    return [weights / weights.sum(-1, keepdim=True).clamp_min(least) for weights in rows]
 
 
 def _matched_heads(
@@ -210,5 +210,5 @@ def _matched_heads(
         matched=["" if row is None else str(first[row]) for row in pairs],
         matched_distance=matched_distance,
         number_distance=number_distance,
-        moved=[row not in {None, own} for row, own in zip(pairs, same, strict=True)],
+        moved=[row not in {None, number} for row, number in zip(pairs, same, strict=True)],
     )

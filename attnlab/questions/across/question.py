@@ -122,12 +122,12 @@ class OtherShape(Note):
     shared: bool
 
     def __str__(self) -> str:
-        told = (
+        difference = (
             "other layers or heads than that of the first model, so heads are matched over all layers"
             if self.shared
             else "no counterpart, so its heads are not matched"
         )
-        return f"The site {self.site} of {self.model} has {told}."
+        return f"The site {self.site} of {self.model} has {difference}."
 
 
 @dataclass(frozen=True, kw_only=True)

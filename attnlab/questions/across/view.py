@@ -47,9 +47,9 @@ def contents(result: Result) -> Contents:
     numbered = ", ".join(f"{number} {name}" for number, name in enumerate(models, start=1))
     by = f"model: {numbered}" if formation is None else "step; grey: untrained models"
     panels = [
-        (site, what, own)
-        for (site, what), own in result.degrees.groupby(["site", "what"], sort=False)
-        if own["degree"].max() > 0
+        (site, what, group)
+        for (site, what), group in result.degrees.groupby(["site", "what"], sort=False)
+        if group["degree"].max() > 0
     ]
     caption = f"Degree of the strongest head of each site, by {by}."
     drawn = [DrawnFigure("degrees", _draw_degrees(panels, formation), caption)] if panels else []
@@ -71,8 +71,8 @@ def legend(_: Result) -> list[str]:
 
 
 def _maps(heads: pd.DataFrame) -> Iterator[HeadMap]:
-    for model, own in heads.groupby("model", sort=False):
-        records = own.assign(name=head_names(own)).to_dict("records")
+    for model, group in heads.groupby("model", sort=False):
+        records = group.assign(name=head_names(group)).to_dict("records")
         cells = [(_cell(row), str(row["role"])) for row in records]
         yield head_map(f"Closest role of each head: {model}", cells, _STYLES)
 
@@ -99,13 +99,13 @@ def answers(result: Result) -> list[str]:
 
 def _compared(result: Result) -> Iterator[str]:
     first, seeds = result.details["first"], result.details["seeds"]
-    for name, own in list(result.matching.groupby("model", sort=False))[:_MOST_SAID]:
-        yield _matched(str(name), first, own[own["matched"] != ""])
+    for name, pairs in list(result.matching.groupby("model", sort=False))[:_MOST_SAID]:
+        yield _matched(str(name), first, pairs[pairs["matched"] != ""])
     yield from _patterns(result.degrees)
-    known = result.differences.get("beyond_seeds", pd.Series(dtype=bool)).dropna()
-    if len(known):
+    beyond = result.differences.get("beyond_seeds", pd.Series(dtype=bool)).dropna()
+    if len(beyond):
         yield (
-            f"{known.sum()} of {len(known)} degrees differ by more than any head of the site does between "
+            f"{beyond.sum()} of {len(beyond)} degrees differ by more than any head of the site does between "
             f"seeds; of a label at a site any would by chance in at most 1 of {len(seeds) + 1} cases, with "
             f"{counted(len(seeds), 'further seed')}."
         )
@@ -114,27 +114,27 @@ def _compared(result: Result) -> Iterator[str]:
 def _patterns(degrees: pd.DataFrame) -> Iterator[str]:
     """The head of each model that a pattern fits best; patterns alone have a mass."""
     hits = degrees[degrees[MASS.name].notna()] if MASS.name in degrees else degrees.head(0)
-    for what, own in hits.groupby("what", sort=False):
-        best = own.loc[own.groupby("model", sort=False)["degree"].idxmax()]
+    for what, group in hits.groupby("what", sort=False):
+        best = group.loc[group.groupby("model", sort=False)["degree"].idxmax()]
         cells = zip(head_names(best), best["model"], best["degree"], strict=True)
         shown = ", ".join(f"{head} of {model} ({degree:.2f})" for head, model, degree in cells)
         yield f"{what}: most hits {shown}."
 
 
-def _matched(name: str, first: str, own: pd.DataFrame) -> str:
-    distance, moved = COLUMNS["matched_distance"], int(own["moved"].sum())
-    if own.empty:
+def _matched(name: str, first: str, rows: pd.DataFrame) -> str:
+    distance, moved = COLUMNS["matched_distance"], int(rows["moved"].sum())
+    if rows.empty:
         return f"No head of {name} is matched with one of {first}."
-    if own["matched_distance"].max() < _SAME:
-        where = f"{moved} of {len(own)} at another number" if moved else "each at its number"
+    if rows["matched_distance"].max() < _SAME:
+        where = f"{moved} of {len(rows)} at another number" if moved else "each at its number"
         return f"The heads of {name} are those of {first}, {where}."
-    by_number = distance.shown(own["number_distance"].mean())
-    beside = (
-        f"; {moved} of {len(own)} are at another number ({by_number} by number)" if moved else ""
+    by_number = distance.shown(rows["number_distance"].mean())
+    moves = (
+        f"; {moved} of {len(rows)} are at another number ({by_number} by number)" if moved else ""
     )
     return (
-        f"Matched heads of {name} and {first} are {distance.shown(own['matched_distance'].mean())} apart on "
-        f"average, where 0 is alike and 1 has no key in common{beside}."
+        f"Matched heads of {name} and {first} are {distance.shown(rows['matched_distance'].mean())} apart on "
+        f"average, where 0 is alike and 1 has no key in common{moves}."
     )
 
 
@@ -163,15 +163,15 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
         return
     first, *others = dict.fromkeys(result.across["model"])
     heads = rows(result)
-    told = pd.Series(_told(heads), [heads["model"], head_names(heads)])
-    columns = [[*told[first].index], [*told[first]]]
+    roles = pd.Series(_told(heads), [heads["model"], head_names(heads)])
+    columns = [[*roles[first].index], [*roles[first]]]
     for name in others[:_MOST_BESIDE]:
-        own = result.matching[result.matching["model"] == name]
-        matched = zip(own["matched"], head_names(own), own["matched_distance"], strict=True)
-        beside = {
-            one: f"{head} ({distance:.2f}) {told[name][head]}" for one, head, distance in matched
+        pairs = result.matching[result.matching["model"] == name]
+        matched = zip(pairs["matched"], head_names(pairs), pairs["matched_distance"], strict=True)
+        cells = {
+            key: f"{head} ({distance:.2f}) {roles[name][head]}" for key, head, distance in matched
         }
-        columns.append([beside.get(head, "") for head in columns[0]])
+        columns.append([cells.get(head, "") for head in columns[0]])
     more, names = len(others[_MOST_BESIDE:]), (first, *others[:_MOST_BESIDE])
     yield TerminalTable(
         ("head", *names),
@@ -207,15 +207,15 @@ def _draw_degrees(
     down = _HIGH + _TOP + _BELOW
     with style():
         figure = blank(WIDE, -(-len(panels) // columns) * down)
-        for number, (site, what, own) in enumerate(panels):
+        for number, (site, what, group) in enumerate(panels):
             row, column = divmod(number, columns)
             axes = panel(
                 figure, _LEFT + column * (_ACROSS + _GAP), _TOP + row * down, _ACROSS, _HIGH
             )
-            values = own.groupby("model", sort=False)["degree"].max()
+            values = group.groupby("model", sort=False)["degree"].max()
             names = [*range(1, len(values) + 1)]
             if formation is not None:
-                names = own["training_step"].unique().tolist()
+                names = group["training_step"].unique().tolist()
                 band = formation[(formation["site"] == site) & (formation["what"] == what)].iloc[0]
                 axes.axhspan(
                     band["untrained_low"], band["untrained_high"], color=_BAND, linewidth=0

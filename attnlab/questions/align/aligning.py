@@ -191,8 +191,8 @@ def _with_chosen_heads(
     links = _links(forward, other, settings)
     by = "words written alike" if statistical is None else "a statistical aligner"
     by = by if choice == "unsupervised" else "gold links"
-    asked = _Asked(forward, other, links, chosen, choice, statistical, given, by, settings)
-    answer = (_scored if pairs.links else _without_gold)(asked)
+    task = _Asked(forward, other, links, chosen, choice, statistical, given, by, settings)
+    answer = (_scored if pairs.links else _without_gold)(task)
     without = {n: why for n, why in read.aligned.unaligned.items() if n not in links}
     first = next(iter(without.items()), None)
     aligned = len(pairs) - len(without)
@@ -272,18 +272,18 @@ class _Asked(NamedTuple):
         )
 
 
-def _scored(asked: _Asked) -> _Answer:
+def _scored(task: _Asked) -> _Answer:
     """With gold links: the chosen heads beside other ways to align."""
-    forward, other, settings = asked.forward, asked.other, asked.settings
+    forward, other, settings = task.forward, task.other, task.settings
     model, pairs = forward.model, forward.read.whole.pairs
     calibration, report = forward.read.calibration, forward.read.report
-    how = asked.choice, asked.statistical
+    how = task.choice, task.statistical
     systems = [
         of_heads(CHOSEN, "choice", report, forward.chosen),
-        *other_heads(report, asked.chosen, asked.choice),
+        *other_heads(report, task.chosen, task.choice),
         *systems_of_both(report, forward, other),
-        *baselines(report, asked.statistical),
-        *links_given(report, asked.given, settings),
+        *baselines(report, task.statistical),
+        *links_given(report, task.given, settings),
         *controls(model, pairs, report, forward.chosen, settings, how=how),
     ]
     table = system_rows(systems)
@@ -302,21 +302,21 @@ def _scored(asked: _Asked) -> _Answer:
         for system in systems
         if system.name in {CHOSEN, REVERSE}
     }
-    beside = "that stand between them" if settings.calibration is None else calibration.pairs.origin
+    origin = "that stand between them" if settings.calibration is None else calibration.pairs.origin
     return _Answer(
         tables if generation is None else tables | {"generation": generation},
         {
             "Pairs": f"{len(report.numbers)} from {pairs.origin}",
-            "Heads chosen on": f"{len(calibration.numbers)} pairs, {beside}",
+            "Heads chosen on": f"{len(calibration.numbers)} pairs, {origin}",
         },
         [
             *notes_on_overlap(calibration.words, report.words),
             *notes_on_intervals(len(report.numbers)),
             *notes,
         ],
-        asked.file(forward, score[CHOSEN]),
-        None if other is None else asked.file(other, score[REVERSE]),
-        {name: heads for name, heads in asked.chosen.items() if name in OF_ENGINES},
+        task.file(forward, score[CHOSEN]),
+        None if other is None else task.file(other, score[REVERSE]),
+        {name: heads for name, heads in task.chosen.items() if name in OF_ENGINES},
     )
 
 
@@ -327,22 +327,22 @@ def _score(counts: torch.Tensor) -> dict[str, Any]:
     return {"aer": score.change, "aer_low": low, "aer_high": high}
 
 
-def _without_gold(asked: _Asked) -> _Answer:
+def _without_gold(task: _Asked) -> _Answer:
     """Without gold links: the chosen heads, and how the heads look."""
-    forward, other, part = asked.forward, asked.other, asked.forward.read.whole
+    forward, other, part = task.forward, task.other, task.forward.read.whole
     alone = forward.links
     systems = [unscored(CHOSEN, len(alone), sum(map(len, alone.values())), forward.chosen)]
     if other is not None:
-        name = both_named(asked.settings.how_symmetrized)
-        systems.append(unscored(name, len(asked.links), sum(map(len, asked.links.values()))))
-    differ = heads_differ(part, asked.statistical)
+        name = both_named(task.settings.how_symmetrized)
+        systems.append(unscored(name, len(task.links), sum(map(len, task.links.values()))))
+    differ = heads_differ(part, task.statistical)
     return _Answer(
         {"systems": pd.DataFrame(systems), "heads": head_rows(part, part, forward.chosen)},
         {"Pairs": f"{len(part.numbers)} from {part.pairs.origin}"},
-        [NoGold(), *(() if differ else [HeadsAlike(asked.by)])],
-        asked.file(forward, {}),
-        None if other is None else asked.file(other, {}),
-        {name: heads for name, heads in asked.chosen.items() if name in OF_ENGINES}
+        [NoGold(), *(() if differ else [HeadsAlike(task.by)])],
+        task.file(forward, {}),
+        None if other is None else task.file(other, {}),
+        {name: heads for name, heads in task.chosen.items() if name in OF_ENGINES}
         if differ
         else None,
     )

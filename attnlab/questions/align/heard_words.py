@@ -192,9 +192,9 @@ def smoothed(
     standard, half = (weights - mean) / deviation, width // 2
     if standard.shape[-1] <= half:
         return standard
-    beside = torch.nn.functional.pad(standard, (half, half), mode="reflect")
+    padded = torch.nn.functional.pad(standard, (half, half), mode="reflect")
     # NaN comes last, so that the median of few is a number.
-    return beside.unfold(-1, width, 1).sort(-1).values[..., half]
+    return padded.unfold(-1, width, 1).sort(-1).values[..., half]
 
 
 def token_frames(

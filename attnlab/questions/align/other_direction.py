@@ -141,8 +141,8 @@ def systems_of_both(report: Part, forward: Direction, other: Direction | None) -
     alone = {number: back.get(number, {}) for number in report.numbers}
     yield System(REVERSE, "choice", count_links([*alone.values()], report.links), other.chosen)
     ahead = report.links_of(forward.chosen)
-    known = {number: links for number, links in alone.items() if number in back}
+    reverse = {number: links for number, links in alone.items() if number in back}
     for how in SYMMETRIZATIONS:
-        joined = joined_links(ahead, known, how)
+        joined = joined_links(ahead, reverse, how)
         links = [joined[number] for number in report.numbers]
         yield System(both_named(how), "choice", count_links(links, report.links))

@@ -484,8 +484,8 @@ def notes_on_overlap(
     chosen_on: Iterable[tuple[Sequence[str], ...]], scored: Sequence[tuple[Sequence[str], ...]]
 ) -> list[Note]:
     """Whether some scored pairs have the words of a pair that heads are chosen on."""
-    known = set(chosen_on)
-    count = sum(words in known for words in scored)
+    calibration = set(chosen_on)
+    count = sum(words in calibration for words in scored)
     return [PairsInBoth(count, len(scored))] if count else []
 
 

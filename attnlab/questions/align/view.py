@@ -58,9 +58,9 @@ def answers(result: Result) -> Iterator[str]:
     for estimate, change in ((AER, AER_CHANGE), (START_ERROR, START_CHANGE)):
         if _is_known(systems, estimate):
             score = f"{estimate.column.heading} {estimate.shown(chosen)}"
-            beside = _beside_default(systems, estimate, change)
+            difference = _beside_default(systems, estimate, change)
             others = _beside_others(systems, estimate, change)
-            yield f"{heads} {'have' if plural else 'has'} {score}{beside}{others}."
+            yield f"{heads} {'have' if plural else 'has'} {score}{difference}{others}."
             break
     else:
         pairs = counted(int(chosen["pairs"]), "pair")
@@ -80,8 +80,8 @@ def _is_known(table: pd.DataFrame, estimate: Estimate) -> bool:
 
 def _best(systems: pd.DataFrame, estimate: Estimate) -> dict[Any, Any] | None:
     """The row of the lowest error; None where none is known."""
-    known = systems[systems[estimate.name].notna()].sort_values(estimate.name, kind="stable")
-    return None if known.empty else known.iloc[0].to_dict()
+    ranked = systems[systems[estimate.name].notna()].sort_values(estimate.name, kind="stable")
+    return None if ranked.empty else ranked.iloc[0].to_dict()
 
 
 def _beside_default(systems: pd.DataFrame, estimate: Estimate, change: Estimate) -> str:
@@ -92,8 +92,8 @@ def _beside_default(systems: pd.DataFrame, estimate: Estimate, change: Estimate)
     low, high = change.ends(default)
     if isnan(low):
         return f", of too few pairs to tell from what engines take by default ({default['system']})"
-    beside = "better" if low > 0 else "worse" if high < 0 else "no better beyond chance"
-    return f", {beside} than what engines take by default ({default['system']})"
+    verdict = "better" if low > 0 else "worse" if high < 0 else "no better beyond chance"
+    return f", {verdict} than what engines take by default ({default['system']})"
 
 
 def _beside_others(systems: pd.DataFrame, estimate: Estimate, change: Estimate) -> str:
@@ -219,8 +219,8 @@ def _curve(result: Result) -> Iterator[Part]:
 
 def _score_of(heads: pd.DataFrame) -> Column:
     """The score of heads that is known: of links, of times, or without gold links."""
-    known = (one.column for one in (AER, START_ERROR) if _is_known(heads, one))
-    return next(known, _WITHOUT_GOLD)
+    measured = (estimate.column for estimate in (AER, START_ERROR) if _is_known(heads, estimate))
+    return next(measured, _WITHOUT_GOLD)
 
 
 def draw_scores(
@@ -250,12 +250,12 @@ def draw_scores(
     check_table(heads, [column.name], "align(...).heads or heads.csv")
     panels = [name for name in ROWS if (heads["row"] == name).any()]
     layers, count = int(heads["layer"].max()) + 1, int(heads["head"].max()) + 1
-    beside = len(panels) if count <= _SIDE_BY_SIDE else 1
-    down = -(-len(panels) // beside)
+    across = len(panels) if count <= _SIDE_BY_SIDE else 1
+    down = -(-len(panels) // across)
     with style():
         figure = blank(width, down * (0.75 + 0.27 * layers))
         figure.set_layout_engine("constrained")
-        every = figure.subplots(down, beside, squeeze=False).flat
+        every = figure.subplots(down, across, squeeze=False).flat
         for axes, name in zip(every, panels, strict=True):
             table = heads[heads["row"] == name]
             _draw_panel(axes, table, column, (heads[column.name].min(), heads[column.name].max()))

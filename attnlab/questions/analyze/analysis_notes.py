@@ -235,8 +235,8 @@ class TooLittleCounted(Note):
         if self.available is None:
             advice += " if there are that many"
         elif self.available < self.advised:
-            known = f"more than the {self.available:,} there are here"
-            advice = f"about {self.advised:,} sentences are needed, {known}"
+            limit = f"more than the {self.available:,} there are here"
+            advice = f"about {self.advised:,} sentences are needed, {limit}"
             advice += "" if self.generated else f": name others ({_others(self)})"
         else:
             advice += f", of the {self.available:,} there are"

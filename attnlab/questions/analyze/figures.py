@@ -144,8 +144,8 @@ def draw_heads(
         Patch(facecolor=mark.colour, label=f"{mark.letter} {family_words(name)}".strip())
         for name, mark in marks.items()
     ]
-    beside = max(1, int(width / (0.07 * max(len(str(key.get_label())) for key in legend) + 0.42)))
-    below = _LEGEND_LINE * (-(-len(legend) // beside) + (not strong.all()))
+    across = max(1, int(width / (0.07 * max(len(str(key.get_label())) for key in legend) + 0.42)))
+    below = _LEGEND_LINE * (-(-len(legend) // across) + (not strong.all()))
     with style():
         figure = blank(width, cell * int(layers.sum()) + _AROUND * (len(layers) + 1) + below)
         figure.set_layout_engine("constrained", h_pad=0.02, w_pad=0.02)
@@ -158,7 +158,7 @@ def draw_heads(
         title = _TITLES.get(value) or _heading(table, value)
         panels[0].set_title(title, loc="right", pad=3, fontsize=7)
         figure.legend(
-            handles=legend, loc="outside lower left", frameon=False, ncols=beside,
+            handles=legend, loc="outside lower left", frameon=False, ncols=across,
             handlelength=0.9, handleheight=0.9, columnspacing=1.0, handletextpad=0.4,
             title=None if strong.all() else _pale_words(table), alignment="left",
         )  # fmt: skip
@@ -249,7 +249,7 @@ def draw_distribution(
     if by == "role" and {"confirmed", "strength"} <= set(table):
         table = head_rows(table)
     named = zip(table["site"], table["layer"], strict=True)
-    groups = [layer_name(*one) for one in named] if by == "layer" else table[by].astype(str)
+    groups = [layer_name(*layer) for layer in named] if by == "layer" else table[by].astype(str)
     rows = pd.DataFrame({"group": groups, value: table[value]}).dropna()
     sizes = rows["group"].value_counts()
     order = list(dict.fromkeys(groups)) if by == "layer" else list(sizes.index)
@@ -390,23 +390,23 @@ def _draw_tables(
     tables: Mapping[str, pd.DataFrame], title: str, across: str, scale: Scale, *, width: float
 ) -> Figure:
     """A panel per site, as many side by side as columns of a paper fit into the width."""
-    beside = max(1, min(len(tables), int(width / COLUMN + 0.05)))
-    longest = [max(map(len, line)) for line in _lines_of(list(tables.values()), beside)]
+    per_line = max(1, min(len(tables), int(width / COLUMN + 0.05)))
+    longest = [max(map(len, line)) for line in _lines_of(list(tables.values()), per_line)]
     numbers = max(longest) <= _MOST_NUMBERED
     row = 0.15 if numbers else max(4.5 / sum(longest), 0.035)
     with style():
         figure = blank(width, row * sum(longest) + 0.4 * len(longest) + 0.8)
         figure.set_layout_engine("constrained")
-        panels = figure.subplots(len(longest), beside, squeeze=False, height_ratios=longest)
+        panels = figure.subplots(len(longest), per_line, squeeze=False, height_ratios=longest)
         for axes in panels.flat[len(tables) :]:
             axes.remove()
         for axes, (site, table) in zip(panels.flat, tables.items(), strict=False):
             _draw_table(axes, table, scale, numbers=numbers)
             axes.set_title(site, loc="left", pad=3)
-        for axes in panels.flat[len(tables) - beside : len(tables)]:
+        for axes in panels.flat[len(tables) - per_line : len(tables)]:
             axes.set_xlabel(across, labelpad=2)
         figure.suptitle(title, x=0.01, ha="left", fontsize=9)
-        lowest = list(panels.flat[beside * (len(longest) - 1) : len(tables)])
+        lowest = list(panels.flat[per_line * (len(longest) - 1) : len(tables)])
         bar = figure.colorbar(
             ScalarMappable(scale.norm, "Blues"), ax=lowest, location="bottom",
             ticks=scale.ticks, format="{x:g}", fraction=0.07 / row / longest[-1], shrink=0.4, aspect=30,
@@ -415,8 +415,8 @@ def _draw_tables(
     return figure
 
 
-def _lines_of(tables: Sequence[pd.DataFrame], beside: int) -> list[Sequence[pd.DataFrame]]:
-    return [tables[first : first + beside] for first in range(0, len(tables), beside)]
+def _lines_of(tables: Sequence[pd.DataFrame], per_line: int) -> list[Sequence[pd.DataFrame]]:
+    return [tables[first : first + per_line] for first in range(0, len(tables), per_line)]
 
 
 def _draw_table(axes: Axes, table: pd.DataFrame, scale: Scale, *, numbers: bool) -> None:

@@ -117,10 +117,10 @@ def analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View,
         return _run(settings, processes, what, read, consumers)
 
     shown = numbers_of(settings.show or (), sentences)
-    beside = _kept_beside(
+    kept_texts = _kept_beside(
         model,
         sentences,
-        [one for one, number in shown.items() if number is None],
+        [text for text, number in shown.items() if number is None],
         settings.weights,
     )
     forced = SentenceStatistics(len(sentences.texts), first_rows(model.model, sentences))
@@ -134,7 +134,7 @@ def analyze_model(source: Source, settings: AnalysisSettings, views: tuple[View,
         chosen=tuple(number for number in shown.values() if number is not None),
         by_rows=drawn is not None,
     )
-    kept = beside + kept
+    kept = kept_texts + kept
     notes += reading.notes
     notes += _notes_on_rows(
         drawn,

@@ -96,7 +96,7 @@ def _definitions(result: Result) -> Iterator[tuple[str, str]]:
         yield "control", _CONTROL
         labels, roles = known_labels(), set(result.table["role"])
         yield from (
-            (name, one.meaning) for name, one in labels.items() if name in roles and one.meaning
+            (name, role.meaning) for name, role in labels.items() if name in roles and role.meaning
         )
     structure = table_of(result, "structure", views_of(result)[0])
     shapes = set() if structure.empty else set(structure_of_heads(structure)["structure"])
@@ -170,11 +170,11 @@ def highlights_of(result: Result) -> dict[Head, Highlight]:
     for the first two. A head is named once, with all reasons that are its own.
     """
     highlights: dict[Head, Highlight] = {}
-    said: set[str] = set()
+    reasons: set[str] = set()
     for head, reason, phrase in [*_by_labels(result), *_by_shape(result)]:
-        if reason in said:
+        if reason in reasons:
             continue
-        said.add(reason)
+        reasons.add(reason)
         before = highlights.get(head)
         highlights[head] = (
             Highlight(str(head), reason, phrase)

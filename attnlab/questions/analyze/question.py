@@ -268,8 +268,8 @@ class AnalysisSettings(CorpusTextSettings):
     @property
     def ablated(self) -> bool | None:
         """Whether each head is set to zero; None: where that can be done in a reasonable time."""
-        asked = False if self.quick and self.ablation is None else self.ablation
-        return asked if self.labelled else False
+        ablation = False if self.quick and self.ablation is None else self.ablation
+        return ablation if self.labelled else False
 
     @property
     def sentences_to_read(self) -> TextsAsked:
