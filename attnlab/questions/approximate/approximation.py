@@ -88,10 +88,10 @@ def approximate(
     """
     about: dict[str, str] = {}
     notes: list[Note] = []
-    known: dict[str, dict[str, Any]] = {}
+    addresses: dict[str, dict[str, Any]] = {}
     batch: tuple[str, ...] = ()
     if isinstance(source, str | Path):
-        arrays, axes, known = load_arrays(source, array=settings.array, axes=settings.axes)
+        arrays, axes, addresses = load_arrays(source, array=settings.array, axes=settings.axes)
         batch = ("heads",) if axes is None else axes.batch
         about = {"File": path_label(source), "Normalized": settings.normalize}
         notes += [] if axes is None else [axes]
@@ -119,7 +119,7 @@ def approximate(
     )
     for name, (H, note) in checked.items():
         notes += [] if note is None else [note]
-        at = _addresses(H.shape[:-2], batch, known.get(name, {}))
+        at = _addresses(H.shape[:-2], batch, addresses.get(name, {}))
         # Such as 0.10 alone would be read as a number.
         parts.append(_approximated(f"{name or 'H'}.", at, H, settings, steps))
     tables = {
@@ -154,19 +154,19 @@ def _limits_shown(settings: ApproximationSettings) -> dict[str, str]:
 
 
 def _addresses(
-    shape: Sequence[int], axes: Sequence[str], known: Mapping[str, Any]
+    shape: Sequence[int], axes: Sequence[str], constants: Mapping[str, Any]
 ) -> dict[str, list[Any]]:
     """Sentence, site, layer and head of each matrix of an array, as far as they are known.
 
     Args:
         shape: of the array, without query and key.
         axes: names of these axes; none where nothing says them.
-        known: what holds for all of the matrices.
+        constants: what holds for all of the matrices.
     """
     indices = list(np.ndindex(*shape))
     of_axes = zip(axes, zip(*indices, strict=True), strict=True) if axes else ()
     cells = {_COLUMN_OF_AXIS[axis]: list(numbers) for axis, numbers in of_axes}
-    return cells | {name: [value] * len(indices) for name, value in known.items()}
+    return cells | {name: [value] * len(indices) for name, value in constants.items()}
 
 
 def _approximated(
@@ -204,12 +204,12 @@ def _approximated(
     columns = _columns()
     types = dict.fromkeys(columns, "Float64") | _TEXTS | _COUNTS
     parts = []
-    for name, X, own in results:
+    for name, X, figures in results:
         coded = NO_FAMILY if name == "uniform" else name
         cells = {
             **described.drop(columns=[*CODED]).to_dict("list"),
             **_distances(flat, X),
-            **own,
+            **figures,
             **addresses,
             "matrix": names,
             "family": name,
@@ -232,9 +232,9 @@ def _approximated(
 
 def _columns() -> list[str]:
     """The columns of the table in their order; distances of other distributions behind attnlab's own."""
-    own = list(APPROXIMATION)
-    behind = own.index("frobenius") + 1
-    return [*own[:behind], *(name for name in distances() if name not in own), *own[behind:]]
+    names = list(APPROXIMATION)
+    behind = names.index("frobenius") + 1
+    return [*names[:behind], *(name for name in distances() if name not in names), *names[behind:]]
 
 
 def _options(settings: ApproximationSettings, rows: int) -> dict[str, Any]:
@@ -266,7 +266,7 @@ def _cells(family: str, settings: ApproximationSettings, rows: int) -> dict[str,
     """The options that a family knows; the others stay empty in its rows."""
     left, right = sides(settings.window, causal=settings.causal)
     entries = settings.error_entries(rows)
-    known: dict[str, dict[str, Any]] = {
+    by_option: dict[str, dict[str, Any]] = {
         "window": {"window_left": left, "window_right": right},
         "num_pos": {"num_pos": settings.num_pos},
         "dropout": {"dropout": settings.dropout},
@@ -274,7 +274,7 @@ def _cells(family: str, settings: ApproximationSettings, rows: int) -> dict[str,
     cells = {"values": settings.values, "error_nnz": entries}
     cells["error_bound"] = settings.error_bound if entries else None
     for option in FAMILIES[family].options:
-        cells |= known.get(option, {})
+        cells |= by_option.get(option, {})
     return cells
 
 
@@ -312,8 +312,8 @@ def _described(H: Float[Tensor, "matrix query key"], *, causal: bool) -> pd.Data
 
 def _distances(H: Tensor, X: Tensor) -> dict[str, list[float]]:
     measured = {name: distance(H, X) for name, distance in distances().items()}
-    for name, found in measured.items():
-        if found.shape != H.shape[:-2]:
-            msg = f"The distance '{name}' gives {list(found.shape)} numbers for {len(H)} matrices."
+    for name, values in measured.items():
+        if values.shape != H.shape[:-2]:
+            msg = f"The distance '{name}' gives {list(values.shape)} numbers for {len(H)} matrices."
             raise InputError(msg)
-    return {name: found.tolist() for name, found in measured.items()}
+    return {name: values.tolist() for name, values in measured.items()}

@@ -51,7 +51,7 @@ def answers(result: Result) -> list[str]:
     counts = table.drop_duplicates("matrix")["structure"].value_counts()
     named = ", ".join(f"{family_words(str(name))} {n}" for name, n in counts.items() if name)
     none = f" {NO_STRUCTURE}: {NO_STRUCTURE_MEANS}." if NO_FAMILY in counts.index else ""
-    said = (
+    lines = (
         [f"The family of the fewest bits per row, by number of matrices: {named}.{none}"]
         if named
         else []
@@ -60,13 +60,13 @@ def answers(result: Result) -> list[str]:
     means = fitted.groupby("family", sort=False)["relative"].mean().dropna()
     if len(means):
         uniform = table.loc[table["family"] == "uniform", "relative"].mean()
-        beside = f"; equal weights {rounded(uniform, 3)}" if pd.notna(uniform) else ""
+        reference = f"; equal weights {rounded(uniform, 3)}" if pd.notna(uniform) else ""
         listed = ", ".join(
             f"{family_words(str(name))} {rounded(mean, 3)}"
             for name, mean in means.sort_values().items()
         )
-        said.append(f"Mean relative l1 distance, the nearest family first: {listed}{beside}.")
-    return said
+        lines.append(f"Mean relative l1 distance, the nearest family first: {listed}{reference}.")
+    return lines
 
 
 def terminal(result: Result) -> Iterator[TerminalTable]:
@@ -134,10 +134,10 @@ def _lengths(result: Result, names: list[str]) -> TerminalTable:
         for name in names
     )
     none = (result.approximation["structure"] == NO_FAMILY).any()
-    said = f"{_BITS_SAID}\n{NO_STRUCTURE}: {NO_STRUCTURE_MEANS}." if none else _BITS_SAID
+    legend = f"{_BITS_SAID}\n{NO_STRUCTURE}: {NO_STRUCTURE_MEANS}." if none else _BITS_SAID
     headings = ("matrix", structure.narrow, other.narrow, *numbers)
     title = f"\ndescription length, {bits.narrow}"
-    return TerminalTable(headings, rows, numbers, title, said, gap=1)
+    return TerminalTable(headings, rows, numbers, title, legend, gap=1)
 
 
 def _members(table: pd.DataFrame, names: list[str], more: str | None) -> TerminalTable:

@@ -73,19 +73,19 @@ def abilities(probe: Probe, layers: Iterable[LayerAt]) -> pd.DataFrame:
         "exported": lambda: _exported(probe),
     }
     unreadable: dict[Layer, str] = {}
-    found: dict[str, set[Layer]] = {}
+    by_ability: dict[str, set[Layer]] = {}
     reasons: dict[str, str] = {}
     for name, attempt in tries.items():
         try:
-            found[name] = attempt()
+            by_ability[name] = attempt()
         except (AttnlabError, *STOPS) as error:
-            found[name] = set()
+            by_ability[name] = set()
             expected = isinstance(error, AttnlabError)
             reasons[name] = str(error) if expected else f"It cannot be {name} ({reason(error)})."
-    every = set().union(*found.values(), unreadable) or {(at.site, at.layer) for at in layers}
+    every = set().union(*by_ability.values(), unreadable) or {(at.site, at.layer) for at in layers}
     rows = []
-    for site, layer in sorted(every, key=lambda one: (SITES.index(one[0]), one[1])):
-        able = {name: (site, layer) in found[name] for name in tries}
+    for site, layer in sorted(every, key=lambda layer: (SITES.index(layer[0]), layer[1])):
+        able = {name: (site, layer) in by_ability[name] for name in tries}
         why = [f"{unreadable[site, layer]}."] if (site, layer) in unreadable else []
         why += [reasons[name] for name in tries if not able[name] and name in reasons]
         rows.append({"site": site, "layer": layer, **able, "reason": " ".join(dict.fromkeys(why))})
@@ -154,7 +154,7 @@ def _exported(probe: Probe) -> set[Layer]:
 
 
 def _every_layer(probe: Probe) -> set[Layer]:
-    return {one for at in attention_modules(probe.model) for one in _layers(at)}
+    return {layer for at in attention_modules(probe.model) for layer in _layers(at)}
 
 
 def _layers(at: AttentionAt) -> set[Layer]:
@@ -237,10 +237,10 @@ def assert_attends(source: Source | nn.Module, **settings: Any) -> None:
     """
     from attnlab.questions.check.view import mismatches
 
-    found = mismatches(check(source, **settings))
-    if found:
-        more = f" ({len(found) - 1} more like this)" if len(found) > 1 else ""
-        raise AssertionError(f"{found[0].removesuffix('.')}{more}.")
+    faults = mismatches(check(source, **settings))
+    if faults:
+        more = f" ({len(faults) - 1} more like this)" if len(faults) > 1 else ""
+        raise AssertionError(f"{faults[0].removesuffix('.')}{more}.")
 
 
 def _checked(
@@ -289,7 +289,7 @@ def _most_tokens(model: Any) -> int:
 
 def _check_windows(model: Any, causal: bool | None) -> None:
     """Raises InputError for a sliding window in which no query reads any key."""
-    windows = (one.window for one in _expected(model, causal))
+    windows = (expected.window for expected in _expected(model, causal))
     if any(window is not None and window < 0 for window in windows):
         msg = (
             f"The sliding_window in the configuration of {type(model).__name__} is below 1, so that its "
@@ -300,18 +300,18 @@ def _check_windows(model: Any, causal: bool | None) -> None:
 
 def _windows(model: Any, causal: bool | None) -> Iterator[int]:
     """How many keys away each layer leaves something unread, as the configuration says."""
-    return (one.reach for one in _expected(model, causal))
+    return (expected.reach for expected in _expected(model, causal))
 
 
 def _expected(model: Any, causal: bool | None) -> Iterator[Expected]:
     """What each layer reads, as the configuration says."""
     config = model.config.get_text_config()
-    for one in (config, *(getattr(config, name, None) for name in config.sub_configs)):
+    for part in (config, *(getattr(config, name, None) for name in config.sub_configs)):
         layers = len(
-            getattr(one, "layer_types", None) or getattr(one, "attention_layers", None) or [0]
+            getattr(part, "layer_types", None) or getattr(part, "attention_layers", None) or [0]
         )
-        for layer in range(layers if one is not None else 0):
-            yield expected_of(one, layer, layers, causal=causal)
+        for layer in range(layers if part is not None else 0):
+            yield expected_of(part, layer, layers, causal=causal)
 
 
 def _notes(model: Any, tokens: int, causal: bool | None, precision: Precision) -> Iterator[Note]:

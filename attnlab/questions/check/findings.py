@@ -58,8 +58,8 @@ def alike(name: str, one: Tensor, other: Tensor, precision: Precision, how: str 
     change, same = compared(one, other)
     if math.isnan(change) and precision is DOUBLE:
         raise NeedsSingleError(name)
-    found = f"{SAME}{how}" if same else "other states"
-    return Finding(name, SAME, found, OK if same else MISMATCH, change)
+    described = f"{SAME}{how}" if same else "other states"
+    return Finding(name, SAME, described, OK if same else MISMATCH, change)
 
 
 def every_layer(
@@ -73,8 +73,8 @@ def every_layer(
     # each query reads itself alone.
     kinds = {
         type(at.module)
-        for at, one in zip(layers, changes, strict=True)
-        if at.site != "cross" and _mixes(one, positions[at.length], precision)
+        for at, change in zip(layers, changes, strict=True)
+        if at.site != "cross" and _mixes(change, positions[at.length], precision)
     }
     kinds = kinds or {type(at.module) for at in layers if _attends(at)}
     kept = [index for index, at in enumerate(layers) if type(at.module) in kinds]
@@ -127,8 +127,8 @@ def positions_of(length: int, count: int) -> Tensor:
 
 
 def _mixes(change: Tensor, positions: Tensor, precision: Precision) -> bool:
-    own = torch.arange(change.shape[1]) == positions[:, None]
-    return bool((change.masked_fill(own, 0.0) > precision.moved).any())
+    diagonal = torch.arange(change.shape[1]) == positions[:, None]
+    return bool((change.masked_fill(diagonal, 0.0) > precision.moved).any())
 
 
 @dataclass(frozen=True)
@@ -185,28 +185,28 @@ class _Pairs:
 
 def _keys_read(pairs: _Pairs) -> Finding:
     expected, allowed, offsets = pairs.expected, pairs.allowed, pairs.offsets
-    said = ""
+    claimed = ""
     if pairs.all_known:
-        said = (
+        claimed = (
             _reach(allowed, offsets) if expected.chunk is None else f"its chunk of {expected.chunk}"
         )
     elif expected.causal:
-        said = "none after"
+        claimed = "none after"
     wrong, unread = pairs.read & ~allowed, pairs.unread
-    if not said:
+    if not claimed:
         outcome = NOT_APPLICABLE
     elif wrong.any() or unread.any():
         outcome = MISMATCH
     else:
         unseen = 0 < expected.reach >= len(pairs.queries) - 1
         outcome = NOT_APPLICABLE if unseen else OK
-    shown = said if outcome == OK and expected.known else _reach(pairs.read, offsets)
-    if outcome == MISMATCH and (shown == said or not _is_stretch(pairs.read, offsets)):
+    shown = claimed if outcome == OK and expected.known else _reach(pairs.read, offsets)
+    if outcome == MISMATCH and (shown == claimed or not _is_stretch(pairs.read, offsets)):
         shown += _pairs_in_words(wrong, pairs.keys, "more") + _pairs_in_words(
             unread, pairs.keys, "unread"
         )
-    largest = float(pairs.change[~allowed].max()) if said and not allowed.all() else None
-    return Finding(KEYS, said, shown, outcome, largest, distance=int(offsets.abs().max()))
+    largest = float(pairs.change[~allowed].max()) if claimed and not allowed.all() else None
+    return Finding(KEYS, claimed, shown, outcome, largest, distance=int(offsets.abs().max()))
 
 
 def _pairs_in_words(pairs: Bool[Tensor, "key query"], keys: Tensor, how: str) -> str:

@@ -58,7 +58,7 @@ def layers_of(probe: Probe, *, causal: bool | None) -> list[LayerAt]:
         if entering is None or leaving is None or leaving.shape != entering.shape:
             return
         shape = list(leaving.shape[:-1])
-        length = next((one for one in lengths if one in shape), None)
+        length = next((count for count in lengths if count in shape), None)
         if length is not None and 2 in shape:
             axes = (shape.index(2), shape.index(length))
             _, memory = _memory(args, kwargs, lengths[1], axes[1])
@@ -68,19 +68,19 @@ def layers_of(probe: Probe, *, causal: bool | None) -> list[LayerAt]:
         probe.states(probe.ids.expand(2, -1))
     paths = {listed[module] for module, *_ in seen}
     encoder = set(probe.model.get_encoder().modules()) if probe.source is not None else set()
-    found, calls, numbers = [], Counter[nn.Module](), Counter[str]()
+    layers, calls, numbers = [], Counter[nn.Module](), Counter[str]()
     for module, length, axes, memory in seen:
         path = listed[module]
         if any(path.startswith(f"{other}.") for other in paths):
             continue
         site = "encoder" if module in encoder or causal is False else "decoder"
         config = _stack_of(probe.model, path).config.get_text_config()
-        found.append(LayerAt(module, calls[module], site, numbers[site], config, length, axes))
+        layers.append(LayerAt(module, calls[module], site, numbers[site], config, length, axes))
         if memory:
-            found.append(replace(found[-1], site="cross", length=lengths[1]))
+            layers.append(replace(layers[-1], site="cross", length=lengths[1]))
         calls[module] += 1
         numbers[site] += 1
-    return found
+    return layers
 
 
 def _stack_of(model: PreTrainedModel, path: str) -> PreTrainedModel:
@@ -90,14 +90,14 @@ def _stack_of(model: PreTrainedModel, path: str) -> PreTrainedModel:
         for name, part in model.named_modules()
         if isinstance(part, PreTrainedModel) and (not name or path.startswith(f"{name}."))
     ]
-    return max(parts, key=lambda one: len(one[0]))[1]
+    return max(parts, key=lambda part: len(part[0]))[1]
 
 
 def _entering(args: Any, kwargs: Any) -> tuple[Any, Any]:
     """Index or name of the states among the arguments, and the states; None and None without any."""
-    named = sorted(kwargs.items(), key=lambda one: one[0] != "hidden_states")
+    named = sorted(kwargs.items(), key=lambda item: item[0] != "hidden_states")
     return next(
-        ((at, one) for at, one in (*enumerate(args), *named) if _is_states(one)), (None, None)
+        ((at, value) for at, value in (*enumerate(args), *named) if _is_states(value)), (None, None)
     )
 
 
@@ -105,9 +105,9 @@ def _memory(args: Any, kwargs: Any, length: int, axis: int) -> tuple[Any, Any]:
     """Index or name of the argument that has the states of an encoder, and these; None and None without."""
     return next(
         (
-            (at, one)
-            for at, one in (*enumerate(args), *kwargs.items())
-            if _is_states(one) and one.ndim == 3 and one.shape[axis] == length
+            (at, value)
+            for at, value in (*enumerate(args), *kwargs.items())
+            if _is_states(value) and value.ndim == 3 and value.shape[axis] == length
         ),
         (None, None),
     )
@@ -157,7 +157,7 @@ def changes_by_layer(
     cells = (heads if isinstance(heads, int) else 16) * (probe.tokens + MORE) ** 2
     parts = torch.arange(count).split(max(1, MOST_CELLS // cells))
     passes = [
-        _one_pass(probe, layers, {n: own[part] for n, own in positions.items()}, generator, flat)
+        _one_pass(probe, layers, {n: at[part] for n, at in positions.items()}, generator, flat)
         for part in parts
     ]
     return [torch.cat(rows).cpu() for rows in zip(*passes, strict=True)]
@@ -173,7 +173,7 @@ def _one_pass(
     by_call: dict[tuple[nn.Module, int], list[int]] = {}
     for number, at in enumerate(layers):
         by_call.setdefault((at.module, at.call), []).append(number)
-    found = [torch.empty(0) for _ in layers]
+    moved = [torch.empty(0) for _ in layers]
     calls: Counter[nn.Module] = Counter()
     stores = [(_Stores(), _Stores()) for _ in range(DRAWS)]
     again = False
@@ -187,14 +187,14 @@ def _one_pass(
         again, call = True, (args, kwargs, _first(output))
         for number in numbers:
             at = layers[number]
-            found[number] = _rows_moved(
+            moved[number] = _rows_moved(
                 at, call, positions[at.length], generator, stores, flat=flat
             )
         again = False
 
     with _hooked({at.module for at in layers}, measure):
         probe.states(probe.ids.expand(len(next(iter(positions.values()), ())), -1))
-    return found
+    return moved
 
 
 @dataclass
@@ -215,7 +215,7 @@ class _Stores:
         if not isinstance(value, MutableMapping):
             return value
         _, made = self.copies.setdefault(id(value), (value, copy(value)))
-        made.update({key: one for key, one in value.items() if key not in made})
+        made.update({key: item for key, item in value.items() if key not in made})
         return made
 
 
@@ -240,8 +240,8 @@ def _rows_moved(
         return noise.to(states) * states.std()
 
     def run(entering: Tensor, store: _Stores) -> Tensor:
-        given: Any = [store.replaced(one) for one in args]
-        named: Any = {key: store.replaced(one) for key, one in kwargs.items()}
+        given: Any = [store.replaced(value) for value in args]
+        named: Any = {key: store.replaced(value) for key, value in kwargs.items()}
         (given if isinstance(name, int) else named)[name] = entering
         return _first(at.module(*given, **named))
 

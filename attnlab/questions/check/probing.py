@@ -119,13 +119,13 @@ class Probe:
 
     def call(self, ids: Int[Tensor, "batch token"], **given: Any) -> Any:
         """What the body of the model gives."""
-        own = {"decoder_input_ids" if self.source is not None else "input_ids": ids}
+        inputs = {"decoder_input_ids" if self.source is not None else "input_ids": ids}
         if self.source is not None and "encoder_outputs" not in given:
-            own["input_ids"] = self.source.expand(len(ids), -1)
-        given = {"use_cache": False, **own, **given}
+            inputs["input_ids"] = self.source.expand(len(ids), -1)
+        given = {"use_cache": False, **inputs, **given}
         with _same_attention_type(self.model):
             return self.body(
-                **{name: one for name, one in given.items() if name in self.takes | {_WEIGHTS}},
+                **{name: value for name, value in given.items() if name in self.takes | {_WEIGHTS}},
                 return_dict=True,
             )
 

@@ -74,8 +74,8 @@ def _what(rows: pd.DataFrame) -> str:
     layers = sorted(int(layer) for layer in rows["layer"].dropna())
     if not layers:
         return str(rows["property"].iloc[0])
-    ends = [one for one in layers if one + 1 not in layers]
-    starts = [one for one in layers if one - 1 not in layers]
+    ends = [layer for layer in layers if layer + 1 not in layers]
+    starts = [layer for layer in layers if layer - 1 not in layers]
     runs = (f"{a}" if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
     return f"{rows['site'].iloc[0]}.{', '.join(runs)}"
 
@@ -101,8 +101,8 @@ def answers(result: Result) -> list[str]:
     left = len(outcomes) - checked
     layers = int(((result.properties["property"] == KEYS) & (outcomes != NOT_APPLICABLE)).sum())
     of = f", {layers} of them the keys of a layer," if layers else ""
-    said = f"{checked - len(wrong)} of {checked} properties{of} are as the configuration says"
-    return [f"{said}; {left} {'does' if left == 1 else 'do'} not apply.", *wrong]
+    summary = f"{checked - len(wrong)} of {checked} properties{of} are as the configuration says"
+    return [f"{summary}; {left} {'does' if left == 1 else 'do'} not apply.", *wrong]
 
 
 def _legend(properties: pd.DataFrame) -> list[str]:

@@ -70,11 +70,11 @@ def causality(name: str, probe: Probe, precision: Precision, causal: bool | None
         ahead = torch.arange(tokens, device=probe.device) < part[:, None]
         largest = torch.maximum(largest, moved.masked_fill(~ahead, 0.0).max().cpu())
     # NaN has moved.
-    said = {True: "reads no later token", False: "reads later tokens", None: ""}
-    found = said[bool(largest <= precision.moved)]
-    outcome = OK if said[causal] == found else MISMATCH
+    text = {True: "reads no later token", False: "reads later tokens", None: ""}
+    shown = text[bool(largest <= precision.moved)]
+    outcome = OK if text[causal] == shown else MISMATCH
     change = None if causal is False else float(largest)
-    return Finding(name, said[causal], found, NOT_APPLICABLE if causal is None else outcome, change)
+    return Finding(name, text[causal], shown, NOT_APPLICABLE if causal is None else outcome, change)
 
 
 LikeAlone = Callable[..., Finding]
@@ -108,9 +108,9 @@ def left_padding(name: str, probe: Probe, causal: bool | None, like_alone: LikeA
         return not_applicable(name, "takes no mask")
     ids, mask = _padded(probe, probe.ids, before=PADDING)
     by_mask = probe.states(ids, attention_mask=mask)[:, PADDING:]
-    found = like_alone(name, by_mask, ", by the mask")
-    if found.outcome == OK or "position_ids" not in probe.takes:
-        return found
+    finding = like_alone(name, by_mask, ", by the mask")
+    if finding.outcome == OK or "position_ids" not in probe.takes:
+        return finding
     # As `generate` hands them in.
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     states = probe.states(ids, attention_mask=mask, position_ids=positions)[:, PADDING:]
@@ -124,8 +124,8 @@ def packing(name: str, probe: Probe, precision: Precision, causal: bool | None) 
     half = probe.tokens // 2
     positions = torch.cat([torch.arange(half), torch.arange(probe.tokens - half)])[None]
     # A model that looks for packed texts calls this; others make no promise.
-    asked = "find_packed_sequence_indices"
-    with patch.object(masking_utils, asked, wraps=getattr(masking_utils, asked)) as looked:
+    function = "find_packed_sequence_indices"
+    with patch.object(masking_utils, function, wraps=getattr(masking_utils, function)) as looked:
         packed = probe.states(probe.ids[None], position_ids=positions.to(probe.device))
     if not looked.called:
         return not_applicable(name, "is not claimed")

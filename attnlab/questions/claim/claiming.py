@@ -68,12 +68,12 @@ def claim(source: Source, settings: ClaimSettings) -> Result:
     """
     model, texts, reading = gold_texts(source, settings, weights=settings.weights)
     claims, refused = _claims_at(settings, reading)
-    asked = PatternReading(settings, reading, texts, {pattern for _, pattern in claims})
-    _leave_out(claims, refused, asked.unmet)
-    found = asked.counts(_by_site(claims), claims)
-    _leave_out(claims, refused, partial(asked.unmet_in, found))
-    controls = asked.controls(_by_site(claims)) if settings.controls else {}
-    rows = [_Row(found, controls, head, pattern, len(claims)) for head, pattern in claims]
+    reader = PatternReading(settings, reading, texts, {pattern for _, pattern in claims})
+    _leave_out(claims, refused, reader.unmet)
+    counts = reader.counts(_by_site(claims), claims)
+    _leave_out(claims, refused, partial(reader.unmet_in, counts))
+    controls = reader.controls(_by_site(claims)) if settings.controls else {}
+    rows = [_Row(counts, controls, head, pattern, len(claims)) for head, pattern in claims]
     sentences = pd.DataFrame(
         [one for row in rows for one in _sentences(row, settings.examples)], columns=[*SENTENCES]
     )
@@ -88,7 +88,7 @@ def claim(source: Source, settings: ClaimSettings) -> Result:
         {
             CLAIMS.name: table[[name for name in CLAIMS if name in table]],
             BETTER.name: pd.DataFrame(
-                [one for row in rows for one in row.better], columns=[*BETTER]
+                [head for row in rows for head in row.better], columns=[*BETTER]
             ),
             SENTENCES.name: sentences,
         },
@@ -103,7 +103,7 @@ def claim(source: Source, settings: ClaimSettings) -> Result:
             *read.dropped,
             *reading.notes,
             *(LeftOut(what, str(error)) for what, error in refused),
-            *asked.notes,
+            *reader.notes,
             *([] if controls else [WithoutControls()]),
             *_without_a_miss(table),
         ),
@@ -128,12 +128,12 @@ def _claims_at(settings: ClaimSettings, reading: Reading) -> tuple[_Claims, _Ref
     """The claims by their heads, and those that are none or are of no head, with the reason."""
     read, unread = settings.read
     claims, refused = _Claims(), [*unread]
-    for one in read:
+    for claimed in read:
         try:
             # Some may be written in two ways.
-            claims.setdefault((_head(one, reading), one.pattern), one.told_as)
+            claims.setdefault((_head(claimed, reading), claimed.pattern), claimed.told_as)
         except InputError as error:
-            refused.append((one.told_as, error))
+            refused.append((claimed.told_as, error))
     if not claims:
         raise nothing_left(refused)
     return claims, refused
@@ -161,7 +161,7 @@ def _by_site(claims: Iterable[tuple[Head, Pattern]]) -> Patterns:
     patterns: dict[str, dict[Pattern, None]] = {}
     for head, pattern in claims:
         patterns.setdefault(head.site, {})[pattern] = None
-    return {site: tuple(own) for site, own in patterns.items()}
+    return {site: tuple(members) for site, members in patterns.items()}
 
 
 def _head(claimed: Claim, reading: Reading) -> Head:
@@ -176,9 +176,9 @@ def _head(claimed: Claim, reading: Reading) -> Head:
         msg = f"There are several heads {name}; write one of: {written}."
         raise InputError(msg)
     head = claimed.at(claimed.site or reading.sites[0])
-    there = reading.attention_sites.heads_at(reading.sites)
-    if head not in there:
-        raise no_such_head(head, there)
+    heads = reading.attention_sites.heads_at(reading.sites)
+    if head not in heads:
+        raise no_such_head(head, heads)
     return head
 
 
@@ -243,13 +243,13 @@ class _Row:
             for number in range(hits.ratio.shape[1])
             if hits.ratio[:, number].isfinite().all()
         ]
-        return sorted(heads, key=lambda one: -one[1])
+        return sorted(heads, key=lambda scored: -scored[1])
 
     @property
     def better(self) -> Iterator[dict[str, Any]]:
         """Rows of the heads that hit more often than this one in the choosing half, the first few."""
-        own = {head: chosen for head, chosen, _ in self._by_choice}.get(self.head, math.nan)
-        better = [(head, estimate) for head, chosen, estimate in self._by_choice if chosen > own]
+        hit = {head: chosen for head, chosen, _ in self._by_choice}.get(self.head, math.nan)
+        better = [(head, estimate) for head, chosen, estimate in self._by_choice if chosen > hit]
         for head, estimate in better[:MOST_BETTER]:
             masses = self.found.masses[self.pattern, head.site, head.layer].by_half()
             yield {
@@ -263,21 +263,21 @@ class _Row:
 def _sentences(row: _Row, most: int) -> Iterator[dict[str, Any]]:
     """The sentences that speak most for a claim, and those that speak most against it."""
     # Of equal ones the longer first.
-    texts = sorted(row.found.rows[row.head, row.pattern], key=lambda one: -len(one.hits))
-    for_it = sorted((one for one in texts if one.hit > 0), key=lambda one: -one.hit)[:most]
-    others = (one for one in texts if one.hit < 1 and one not in for_it)
-    against = sorted(others, key=lambda one: one.hit)[:most]
+    texts = sorted(row.found.rows[row.head, row.pattern], key=lambda text: -len(text.hits))
+    for_it = sorted((text for text in texts if text.hit > 0), key=lambda text: -text.hit)[:most]
+    others = (text for text in texts if text.hit < 1 and text not in for_it)
+    against = sorted(others, key=lambda text: text.hit)[:most]
     for speaks, chosen in ((FOR, for_it), (AGAINST, against)):
-        for one in chosen:
+        for text in chosen:
             yield {
                 **row.named,
                 "speaks": speaks,
-                "sentence": one.number,
-                "sentence_hit": one.hit,
-                "sentence_rows": len(one.hits),
+                "sentence": text.number,
+                "sentence_hit": text.hit,
+                "sentence_rows": len(text.hits),
                 "looks": ", ".join(
                     name if hit else f"[{name}]"
-                    for name, hit in zip(one.looks, one.hits, strict=True)
+                    for name, hit in zip(text.looks, text.hits, strict=True)
                 ),
             }
 

@@ -154,12 +154,12 @@ def claim_of(given: _Given, *, first: int = 0) -> Claim:
     if pattern is not None and not isinstance(pattern, str) and not callable(pattern):
         msg = f"{briefly(given)} is no claim; give a head with a pattern or a function."
         raise InputError(msg)
-    found = _ADDRESS.match(address)
-    behind = _BEHIND.fullmatch(address, found.end()) if found and pattern is None else None
-    if found is None or (behind is None if pattern is None else found.end() < len(address)):
+    match = _ADDRESS.match(address)
+    behind = _BEHIND.fullmatch(address, match.end()) if match and pattern is None else None
+    if match is None or (behind is None if pattern is None else match.end() < len(address)):
         msg = f"{briefly(given)} is no claim; write a head and a pattern, such as {_EXAMPLES}."
         raise InputError(msg)
-    site, layer, head = found[1] or "", *(int(number) - first for number in found.groups()[1:])
+    site, layer, head = match[1] or "", *(int(number) - first for number in match.groups()[1:])
     if site:
         check_site_names([site])
     if min(layer, head) < 0:
@@ -255,22 +255,22 @@ class ClaimSettings(PatternTextSettings):
             raise InputError(msg)
         if not claims:
             raise nothing_left(refused)
-        check_distinct(one.pattern for one in claims)
+        check_distinct(claim.pattern for claim in claims)
 
     @cached_property
     def read(self) -> tuple[tuple[Claim, ...], tuple[tuple[str, InputError], ...]]:
         """The claims, each once; and those that cannot be read, as they are given, with the reason."""
-        given = [("", one) for one in self.claims]
+        given = [("", claim) for claim in self.claims]
         given += () if self.file is None else _claims_in(self.file)
         claims, refused = dict[Claim, None](), list[tuple[str, InputError]]()
-        for place, one in given:
+        for place, item in given:
             try:
-                claim = claim_of(one, first=int(self.from_1))
+                claim = claim_of(item, first=int(self.from_1))
             except InputError as error:
                 at_place = InputError(f"{place}: {error}", options=error.options)
-                refused.append((_told(one), at_place if place else error))
+                refused.append((_told(item), at_place if place else error))
             else:
-                told_as = f"{_told(one)} ({place})" if place else _told(one)
+                told_as = f"{_told(item)} ({place})" if place else _told(item)
                 claims.setdefault(replace(claim, told_as=told_as))
         return tuple(claims), tuple(refused)
 

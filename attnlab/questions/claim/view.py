@@ -41,15 +41,15 @@ def answers(result: Result) -> list[str]:
     claims = result.claims
     counts = claims["grade"].value_counts()
     parts = [f"{counts[grade]} {grade}" for grade in GRADES if grade in counts]
-    found = [f"{counted(len(claims), 'claim')}: {', '.join(parts)}."]
-    return [*found, *_each(claims.head(_MOST_SAID))]
+    summary = [f"{counted(len(claims), 'claim')}: {', '.join(parts)}."]
+    return [*summary, *_each(claims.head(_MOST_SAID))]
 
 
 def _each(claims: pd.DataFrame) -> Iterator[str]:
     for row in claims.to_dict("records"):
         needed = row["texts_needed"]
         reached = max(row[name] for name in _CONTROLS if not pd.isna(row.get(name, math.nan)))
-        beside = (
+        controls = (
             f", controls reach {HIT.column.shown(reached)}"
             if HIT.ends(row)[0] <= row["bar"]
             else ""
@@ -59,7 +59,7 @@ def _each(claims: pd.DataFrame) -> Iterator[str]:
             if row["grade"] == UNDECIDED and not pd.isna(needed)
             else ""
         )
-        yield f"'{_name(row)}': {row['grade']}, hit {HIT.shown(row)}{beside}{more}."
+        yield f"'{_name(row)}': {row['grade']}, hit {HIT.shown(row)}{controls}{more}."
 
 
 def _name(row: Mapping[Hashable, Any]) -> str:
@@ -77,7 +77,7 @@ def draw_claims(claims: pd.DataFrame, *, width: float = PAGE) -> Figure:
         InputError: it is no table, a column is missing, or there are no rows.
     """
     check_table(
-        claims, ["site", "layer", "head", "pattern", *(one.name for one in HIT)], CLAIMS.file
+        claims, ["site", "layer", "head", "pattern", *(column.name for column in HIT)], CLAIMS.file
     )
     rows = claims.to_dict("records")
     height = _ROW * len(rows)

@@ -103,7 +103,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
             used, or a model that cannot be compared.
         AttnlabError: the corpus is no longer the one of the training.
     """
-    plans = [named_plan(one) for one in settings.plans]
+    plans = [named_plan(plan) for plan in settings.plans]
     settings = _with_known_names(plans, settings)
 
     def check(model: Model, has_loss: bool) -> None:
@@ -134,7 +134,7 @@ def compare(source: Source, settings: ComparisonSettings) -> Result:
         summary, by_head = with_losses(
             evaluator, settings, cases, candidates, choosing.heads, summary=summary, by_head=by_head
         )
-    lengths = {site: (one.queries, one.keys) for site, one in choosing.by_site.items()}
+    lengths = {site: (types.queries, types.keys) for site, types in choosing.by_site.items()}
     return Result(
         QUESTION.name,
         f"Mechanisms in place of full attention in {model.label}",
@@ -187,26 +187,26 @@ def _with_known_names(
     Raises:
         InputError: there is no such mechanism, or no row to hold others against.
     """
-    there, named = mechanism_names(), []
+    names, named = mechanism_names(), []
     for name in settings.mechanisms or ():
-        spelled = spelled_alike(name, there)
+        spelled = spelled_alike(name, names)
         if spelled is None:
             kind, bracket, _ = name.rpartition("(")
-            if bracket and spelled_alike(kind, there) is not None:
+            if bracket and spelled_alike(kind, names) is not None:
                 msg = (
                     f"The settings of '{name}' follow from the budget; name {kind}, or give a plan, which "
                     "has its own."
                 )
                 raise InputError(msg)
-            near = nearest_in_words(name, there)
-            msg = f"There is no mechanism '{name}' here{near}; choose from: {', '.join(there)}."
+            near = nearest_in_words(name, names)
+            msg = f"There is no mechanism '{name}' here{near}; choose from: {', '.join(names)}."
             raise InputError(msg)
         named.append(spelled)
     mechanisms = None if settings.mechanisms is None else tuple(named)
-    known = [*(there if mechanisms is None else mechanisms), *(plan.name for plan in plans)]
-    against = settings.against and spelled_alike(settings.against, known)
+    rows = [*(names if mechanisms is None else mechanisms), *(plan.name for plan in plans)]
+    against = settings.against and spelled_alike(settings.against, rows)
     if settings.against is not None and against is None:
-        listed = ", ".join(dict.fromkeys(known)) or "none"
+        listed = ", ".join(dict.fromkeys(rows)) or "none"
         msg = (
             f"against names no row that there will be: '{settings.against}'; choose from: {listed}."
         )
@@ -230,7 +230,7 @@ def _chosen(start: Opened, settings: ComparisonSettings) -> Choosing:
         for site in sites
     }
     _check_mechanisms(settings.mechanisms or (), {site: rules[site] for site in sites})
-    longest = max(one.longest for one in by_site.values())
+    longest = max(types.longest for types in by_site.values())
     choosing = Choosing(by_site, settings.budgets, settings.mechanisms, longest=longest)
     start.read("Calibrating", parts.calibration, choosing.learn)
     if settings.mechanisms != ():
@@ -245,8 +245,8 @@ def _type_counts(model: Any, learning: Sentences) -> tuple[Tensor, Tensor]:
     """
     size = model.get_input_embeddings().num_embeddings
     sides = (
-        [token for one in learning.usable for token in ids(one)]
-        for ids in (lambda one: one.source, lambda one: one.target or one.source)
+        [token for text in learning.usable for token in ids(text)]
+        for ids in (lambda text: text.source, lambda text: text.target or text.source)
     )
     source, target = (torch.bincount(torch.tensor(side), minlength=size) for side in sides)
     return source, target
@@ -254,7 +254,7 @@ def _type_counts(model: Any, learning: Sentences) -> tuple[Tensor, Tensor]:
 
 def _check_mechanisms(names: Sequence[str], rules: Mapping[str, frozenset[ScoreRule]]) -> None:
     """Raises InputError for a mechanism that no site allows."""
-    by_site = [refusals(site, own) for site, own in rules.items()]
+    by_site = [refusals(site, allowed) for site, allowed in rules.items()]
     for name in names:
         if all(name in refused for refused in by_site):
             msg = (
@@ -302,15 +302,15 @@ def _cases(
     """Full attention, every mechanism at each site where it can be and at these together, and plans."""
     sites = tuple(choosing.by_site)
     yield Case(FULL, None, sites)
-    found: dict[tuple[int, str], dict[str, None]] = {}
-    for (site, _), there in candidates.items():
-        for budget, candidate in there:
-            found.setdefault((budget, candidate.name), {})[site] = None
-    for (budget, name), own in sorted(found.items(), key=lambda item: item[0][0]):
-        for site in own:
+    by_setting: dict[tuple[int, str], dict[str, None]] = {}
+    for (site, _), chosen in candidates.items():
+        for budget, candidate in chosen:
+            by_setting.setdefault((budget, candidate.name), {})[site] = None
+    for (budget, name), applicable in sorted(by_setting.items(), key=lambda item: item[0][0]):
+        for site in applicable:
             yield Case(name, budget, (site,))
-        if len(own) > 1:
-            yield Case(name, budget, tuple(own))
+        if len(applicable) > 1:
+            yield Case(name, budget, tuple(applicable))
     for plan in plans:
         yield Case(plan.name, plan.budget, sites, plan.plan)
 
@@ -323,11 +323,11 @@ def _means(
 ) -> pd.DataFrame:
     """A row a case: means over its heads and their rows in the held-out sentences."""
     sums = torch.stack([scores.sentences(case.entries) for case in cases], 1)
-    means = {name: mean_intervals(own) for name, own in zip(MEASURED, sums, strict=True)}
+    means = {name: mean_intervals(figures) for name, figures in zip(MEASURED, sums, strict=True)}
     several = len(choosing.by_site) > 1
     rows = []
     for number, case in enumerate(cases):
-        own = by_head[
+        heads = by_head[
             by_head["site"].isin(case.sites)
             & (by_head["mechanism"] == case.name)
             & (
@@ -336,18 +336,18 @@ def _means(
                 else by_head["budget"].eq(case.budget)
             )
         ]
-        settings = own.groupby("site", sort=False)["setting"].first()
+        settings = heads.groupby("site", sort=False)["setting"].first()
         row: dict[str, Any] = {
             "sites": ALL if several and len(case.sites) == len(choosing.by_site) else ", ".join(case.sites),
-            "budget": case.budget, "mechanism": case.name, "level": own["level"].iloc[0],
+            "budget": case.budget, "mechanism": case.name, "level": heads["level"].iloc[0],
             "setting": settings.iloc[0] if len(set(settings)) == 1 else "; ".join(
                 f"{site}={setting}" for site, setting in settings.items()
             ),
             "settings_tried": sum(
                 choosing.tried(case.name, site) for site in case.sites
             ) if case.is_mechanism else None,
-            "replaced_heads": _replaced_heads(case, own), "steps": 0,
-            "visible_keys": means["visible_keys"][number, 0], "multiply_adds": own["multiply_adds"].mean(),
+            "replaced_heads": _replaced_heads(case, heads), "steps": 0,
+            "visible_keys": means["visible_keys"][number, 0], "multiply_adds": heads["multiply_adds"].mean(),
         }  # fmt: skip
         for estimate in (MASS, ERROR, L1_ERROR):
             row |= estimate.cells(*means[estimate.name][number].tolist())
@@ -406,13 +406,13 @@ def _alike(by_head: pd.DataFrame) -> Iterator[SameAttention]:
     figures = ["layer", "head", "visible_keys", "error", "output_error"]
     # A plan of a file has no budget: it stands beside the mechanisms of each.
     plans = by_head[by_head["budget"].isna() & (by_head["mechanism"] != FULL)]
-    for at, own in by_head.groupby(["site", "budget"], sort=False):
+    for at, group in by_head.groupby(["site", "budget"], sort=False):
         site, budget = str(at[0]), int(str(at[1]))
-        there = pd.concat([own, plans[plans["site"] == site]])
-        found: dict[tuple[float, ...], list[str]] = {}
-        for name, rows in there.groupby("mechanism", sort=False):
-            found.setdefault(tuple(rows[figures].fillna(-1).to_numpy().flat), []).append(str(name))
-        for names in found.values():
+        compared = pd.concat([group, plans[plans["site"] == site]])
+        alike: dict[tuple[float, ...], list[str]] = {}
+        for name, rows in compared.groupby("mechanism", sort=False):
+            alike.setdefault(tuple(rows[figures].fillna(-1).to_numpy().flat), []).append(str(name))
+        for names in alike.values():
             # Plans among themselves have nothing to do with a budget.
             if len(names) > 1 and not set(names) <= set(plans["mechanism"]):
                 yield SameAttention(site, budget, tuple(names))

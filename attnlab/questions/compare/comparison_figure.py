@@ -67,29 +67,29 @@ def draw_comparison(
         InputError: it is no such table, or has no row of these sites.
     """
     summary = drawn_table(summary, "summary")
-    wanted = ["sites", "budget", "mechanism", "level", "visible_keys"]
-    wanted += [column.name for one in (MASS, ERROR) for column in one]
-    check_table(summary, wanted, "compare(...).summary or summary.csv")
+    needed = ["sites", "budget", "mechanism", "level", "visible_keys"]
+    needed += [column.name for estimate in (MASS, ERROR) for column in estimate]
+    check_table(summary, needed, "compare(...).summary or summary.csv")
     summary = summary[summary["mechanism"] != FULL].assign(
         steps=summary.get("steps", 0), level=summary["level"].fillna("")
     )
-    known = list(dict.fromkeys(summary["sites"]))
+    choices = list(dict.fromkeys(summary["sites"]))
     if sites is None:
-        sites = ALL if ALL in known else known[0]
-    if sites not in known:
-        msg = f"The table has no sites {briefly(sites)}; choose from: {', '.join(known)}."
+        sites = ALL if ALL in choices else choices[0]
+    if sites not in choices:
+        msg = f"The table has no sites {briefly(sites)}; choose from: {', '.join(choices)}."
         raise InputError(msg)
-    cases = [_Case.of(*one, against) for one in _cases(summary[summary["sites"] == sites])]
+    cases = [_Case.of(*group, against) for group in _cases(summary[summary["sites"] == sites])]
     first = LOSS_CHANGE if LOSS_CHANGE.name in summary else ERROR
-    measures = [first, *(one for one in _AXES if one is not first and one.name in summary)]
-    beside = _PER_ROW if width <= PAGE else len(measures)
-    panel_width, lines = (width - _LEFT) / beside - _GAP, -(-len(measures) // beside)
+    measures = [first, *(other for other in _AXES if other is not first and other.name in summary)]
+    per_line = _PER_ROW if width <= PAGE else len(measures)
+    panel_width, lines = (width - _LEFT) / per_line - _GAP, -(-len(measures) // per_line)
     with style():
         height = sum(lines * (case.height + _AROUND) for case in cases)
         figure, top = blank(width, _TOP + height), _TOP
         for case in cases:
             for number, estimate in enumerate(measures):
-                line, column = divmod(number, beside)
+                line, column = divmod(number, per_line)
                 left = _LEFT + column * (panel_width + _GAP)
                 above = top + line * (case.height + _AROUND)
                 axes = panel(figure, left, above, panel_width, case.height)
@@ -170,7 +170,7 @@ def _mark_best(axes: Axes, case: _Case, estimate: Estimate) -> None:
     best, y = case.best, case.heights[case.best["mechanism"]]
     value = best[estimate.name]
     colour = LEVEL_COLOURS.get(best["level"], INK)
-    label = next(one for one in axes.get_yticklabels() if one.get_position()[1] == y)
+    label = next(tick for tick in axes.get_yticklabels() if tick.get_position()[1] == y)
     label.set_fontweight("bold")
     if value > LIMITS.get(estimate.name, math.inf):
         return

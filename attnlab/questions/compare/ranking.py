@@ -17,7 +17,7 @@ def best_of(known: pd.DataFrame, estimate: Estimate, against: str | None) -> dic
     """The row of the winner or, where it attends alike, of the mechanism that others are held against."""
     row = winner(known, estimate)
     named = known[known["mechanism"] == against].to_dict("records")
-    return next((one for one in named if row is not None and same_figures(one, row)), row)
+    return next((other for other in named if row is not None and same_figures(other, row)), row)
 
 
 def winner(rows: pd.DataFrame, estimate: Estimate) -> dict[Any, Any] | None:

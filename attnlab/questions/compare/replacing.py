@@ -88,16 +88,16 @@ def check_plans(
         if plan.name in taken:
             msg = f"A plan cannot be called '{plan.name}', as another row is; give it another name."
             raise InputError(msg)
-        own = checksum(model.both_tokenizers.source)
-        plan.plan.check_same_tokenizer(own, f"The plan {plan.name}")
+        tokenizer = checksum(model.both_tokenizers.source)
+        plan.plan.check_same_tokenizer(tokenizer, f"The plan {plan.name}")
         with use(model.model, plan.plan):
             pass
-        beside = [
+        others = [
             site for site in _sites_replaced(plan.plan, model) if site not in (sites or [site])
         ]
-        if beside:
+        if others:
             msg = (
-                f"The plan {plan.name} replaces heads of {' and '.join(beside)}, which are not among the "
+                f"The plan {plan.name} replaces heads of {' and '.join(others)}, which are not among the "
                 f"sites that are compared ({', '.join(sites or ())}); add them, or give a plan without them."
             )
             raise InputError(msg)
@@ -105,14 +105,14 @@ def check_plans(
 
 def _sites_replaced(plan: AttentionPlan, model: Model) -> list[str]:
     """The sites of which some head has something else than full attention."""
-    found = {
+    sites = {
         at.site: None
         for at in attention_modules(model.model)
         for layer in at.layers
         for head in range(at.heads)
         if plan.at(at.site, layer, head).name != FULL
     }
-    return list(found)
+    return list(sites)
 
 
 class Replacing:
@@ -253,19 +253,19 @@ class _CasePlans:
     ) -> None:
         self._counts, self._dtype = counts, dtype
         self._mechanisms: dict[tuple[int, str], dict[Layer, Mechanism]] = {}
-        for at, there in candidates.items():
-            for budget, one in there:
-                self._mechanisms.setdefault((budget, one.name), {})[at] = one.mechanism
+        for at, chosen in candidates.items():
+            for budget, candidate in chosen:
+                self._mechanisms.setdefault((budget, candidate.name), {})[at] = candidate.mechanism
 
     def of(self, case: Case, head: Head | None = None) -> AttentionPlan | None:
         """All heads of the sites of a case replaced, or one; None for full attention."""
         if not case.is_mechanism or case.budget is None:
             return case.plan
-        own, counts = self._mechanisms[case.budget, case.name], self._counts
+        layers, counts = self._mechanisms[case.budget, case.name], self._counts
         heads = [
-            Head(*at, index) for at in own if at[0] in case.sites for index in range(counts[at])
+            Head(*at, index) for at in layers if at[0] in case.sites for index in range(counts[at])
         ]
-        return plan_replacing(heads if head is None else [head], own, counts, self._dtype)
+        return plan_replacing(heads if head is None else [head], layers, counts, self._dtype)
 
 
 @dataclass(frozen=True)
@@ -277,14 +277,14 @@ class _Losses:
 
     def changes(self, outcomes: Sequence[Outcome]) -> pd.DataFrame:
         """Loss, BLEU and time of every outcome, with changes from the first, full attention, and gains."""
-        whole, *others = (one.quality for one in outcomes)
+        whole, *others = (outcome.quality for outcome in outcomes)
         unchanged, *changes = Change.each(whole, [whole, *others])
         rows = [unchanged.scores | dict.fromkeys(unchanged.cells(), math.nan)]
         rows += [change.scores | change.cells() for change in changes]
-        for row, one in zip(rows, outcomes, strict=True):
-            row["time_ratio"] = one.time_ratio
+        for row, outcome in zip(rows, outcomes, strict=True):
+            row["time_ratio"] = outcome.time_ratio
             if whole.translations:
-                row["length_ratio"] = length_ratio(one.quality.translations, whole.references)
+                row["length_ratio"] = length_ratio(outcome.quality.translations, whole.references)
         return pd.DataFrame(rows).join(self._gains([whole, *others]))
 
     def _gains(self, qualities: Sequence[Quality]) -> pd.DataFrame:
@@ -387,7 +387,7 @@ def _heads_with_losses(
         plan = plans.of(case, Head(row["site"], row["layer"], row["head"]))
         losses.append(steps.of(partial(replacing.losses, plan, case.sites))())
     before = replace(whole.quality, translations=())
-    changes = Change.each(before, [replace(before, losses=one) for one in losses])
+    changes = Change.each(before, [replace(before, losses=changed) for changed in losses])
     cells = [change.scores | change.cells() for change in changes]
     return by_head.join(pd.DataFrame(cells, index=rows.index))
 
@@ -410,10 +410,10 @@ def plan_replacing(
     for head in sorted(heads):
         members.setdefault((head.site, head.layer), []).append(head.head)
     entries = {}
-    for layer, own in members.items():
+    for layer, indices in members.items():
         mechanism = copy.deepcopy(mechanisms[layer]).to(dtype)
-        if len(own) < counts[layer]:
-            mechanism = SelectedHeads(mechanism, own, counts[layer])
+        if len(indices) < counts[layer]:
+            mechanism = SelectedHeads(mechanism, indices, counts[layer])
         entries[layer_name(*layer)] = mechanism
     return plan_of(entries)
 

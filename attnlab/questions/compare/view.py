@@ -48,12 +48,12 @@ def contents(result: Result) -> Contents:
     """What the page of a comparison shows."""
     summary, figures = result.summary, []
     groups = list(_groups(result))
-    known = summary["budget"].dropna().unique()
+    budgets = summary["budget"].dropna().unique()
     # Full attention stands at all sites, also where no mechanism can.
     replaced = summary.loc[summary["replaced_heads"] > 0, "sites"].unique()
     # The figure of the answer stands first; several sites together have one only there.
     answered = (_usable(rows)[0]["sites"] for _, _, rows in groups)
-    first = next((str(known.iloc[0]) for known in answered if len(known)), ALL)
+    first = next((str(sites.iloc[0]) for sites in answered if len(sites)), ALL)
     names = [name for name in replaced if "," not in name or name == first]
     for name in sorted(names, key=lambda name: name != first):
         where = _HEADS.get(name, f"All heads of the {_listed(name)}")
@@ -62,13 +62,13 @@ def contents(result: Result) -> Contents:
         figure = draw_comparison(summary, name, against=against, width=WIDE)
         file = name.replace(", ", "_")
         figures.append(DrawnFigure(f"mechanisms_{file}", figure, text))
-        if len(known) > 1:
+        if len(budgets) > 1:
             text = (
                 f"{where} replaced: output error by keys per row; the line joins what nothing that can be "
                 "used beats."
             )
-            own = summary[(summary["sites"] == name) & summary["budget"].notna()]
-            figure = draw_pareto(own[own["steps"] == 0], width=WIDE)
+            budgeted = summary[(summary["sites"] == name) & summary["budget"].notna()]
+            figure = draw_pareto(budgeted[budgeted["steps"] == 0], width=WIDE)
             figures.append(DrawnFigure(f"pareto_{file}", figure, text))
     facts = {
         "Mechanisms": str(summary.loc[summary["replaced_heads"] > 0, "mechanism"].nunique()),
@@ -85,7 +85,7 @@ def _definitions(result: Result) -> Iterator[tuple[str, str]]:
     from attnlab.budget import uniform_mechanisms
 
     summaries = {entry.name: entry.summary for entry in catalogue()}
-    of_class = {name: summaries[one.kind.name] for name, one in uniform_mechanisms().items()}
+    of_class = {name: summaries[entry.kind.name] for name, entry in uniform_mechanisms().items()}
     meanings = {**of_class, **_MEANINGS}
     levels = (name for name in (ORACLE, "calibrated") if name in set(result.summary["level"]))
     names = dict.fromkeys((*levels, *result.summary["mechanism"]))
@@ -95,11 +95,11 @@ def _definitions(result: Result) -> Iterator[tuple[str, str]]:
 def answers(result: Result) -> list[str]:
     """Which mechanism costs least at each budget, and how a model gets it."""
     against = result.details.get("against")
-    unit, said = LOSS_UNITS[result.details.get("loss", "next tokens")], []
+    unit, sentences = LOSS_UNITS[result.details.get("loss", "next tokens")], []
     for _, _, rows in _groups(result):
-        said += answer_of(rows, against, unit)
-        said += filter(None, [installing_of(rows, result.tables, against)])
-    return said
+        sentences += answer_of(rows, against, unit)
+        sentences += filter(None, [installing_of(rows, result.tables, against)])
+    return sentences
 
 
 def legend(result: Result) -> list[str]:
@@ -160,21 +160,21 @@ def _listed(sites: str) -> str:
 def _groups(result: Result) -> Iterator[tuple[int, int, pd.DataFrame]]:
     """Budget, steps and rows: full attention, plans, and each mechanism at all sites where it can be."""
     summary = result.summary
-    asked = result.details.get("budgets", ())
-    budgets = dict.fromkeys(int(one) for one in (*asked, *summary["budget"].dropna().unique()))
-    known = summary.assign(level=summary["level"].fillna(""))
-    for steps in known["steps"].unique():
-        there = known[known["steps"] == steps]
+    given = result.details.get("budgets", ())
+    budgets = dict.fromkeys(int(one) for one in (*given, *summary["budget"].dropna().unique()))
+    table = summary.assign(level=summary["level"].fillna(""))
+    for steps in table["steps"].unique():
+        tuned = table[table["steps"] == steps]
         for budget in budgets:
-            own = there[(there["budget"] == budget) | there["budget"].isna()]
+            rows = tuned[(tuned["budget"] == budget) | tuned["budget"].isna()]
             # Where no setting fits, plans of files may, which have no budget.
-            if not own["mechanism"].ne(FULL).any():
+            if not rows["mechanism"].ne(FULL).any():
                 continue
-            widest = own.groupby("mechanism", sort=False)["replaced_heads"].transform("max")
+            widest = rows.groupby("mechanism", sort=False)["replaced_heads"].transform("max")
             yield (
                 int(budget),
                 int(steps),
-                own[own["replaced_heads"] == widest].assign(budget=int(budget)),
+                rows[rows["replaced_heads"] == widest].assign(budget=int(budget)),
             )
 
 
@@ -188,35 +188,35 @@ def answer_of(
         against: the mechanism whose gains over others they have.
         unit: of the loss.
     """
-    known, lost = _usable(rows)
-    row = best_of(known, lost, against)
+    usable, estimate = _usable(rows)
+    row = best_of(usable, estimate, against)
     if row is None:
         return []
-    known, alike = _apart(known, row, against)
-    steps, several = int(row["steps"]), len(known) > 1
+    usable, alike = _apart(usable, row, against)
+    steps, several = int(row["steps"]), len(usable) > 1
     tuned = f" and {counted(steps, 'batch')} of fine-tuning" if steps else ""
-    figure = _shown(lost, row, rows)
-    if lost is ERROR:
-        said = f"is nearest to full attention: output error {figure}"
-        said = said if several else f"has an output error of {figure}"
+    figure = _shown(estimate, row, rows)
+    if estimate is ERROR:
+        claim = f"is nearest to full attention: output error {figure}"
+        claim = claim if several else f"has an output error of {figure}"
     else:
-        said = f"has the least loss: {figure}" if several else f"changes the loss by {figure}"
-        said += f" {unit}"
+        claim = f"has the least loss: {figure}" if several else f"changes the loss by {figure}"
+        claim += f" {unit}"
     name = " in ".join(filter(None, (row["mechanism"], _alone(row, _whole(rows)))))
-    lead = f"At {counted(int(row['budget']), 'key')} per row{tuned}, {name} {said}."
+    lead = f"At {counted(int(row['budget']), 'key')} per row{tuned}, {name} {claim}."
     details = (
-        *_standing(row, known, alike),
+        *_standing(row, usable, alike),
         *_bleu(row, rows),
-        *_next(known, row, lost, against, rows),
+        *_next(usable, row, estimate, against, rows),
     )
     return [lead, " ".join(details)]
 
 
-def _standing(row: Mapping[Any, Any], known: pd.DataFrame, alike: Sequence[str]) -> Iterator[str]:
+def _standing(row: Mapping[Any, Any], usable: pd.DataFrame, alike: Sequence[str]) -> Iterator[str]:
     """What the best mechanism replaces, out of how many it is the best, and which attend like it."""
     among = (
-        f", the best of {counted(len(known), 'mechanism')} that can be used"
-        if len(known) > 1
+        f", the best of {counted(len(usable), 'mechanism')} that can be used"
+        if len(usable) > 1
         else ""
     )
     keys = row[VISIBLE_KEYS.name]
@@ -243,7 +243,7 @@ def _shown(estimate: Estimate, row: Mapping[Any, Any], rows: pd.DataFrame) -> st
 
 
 def _apart(
-    known: pd.DataFrame, best: Mapping[Any, Any], against: str | None
+    usable: pd.DataFrame, best: Mapping[Any, Any], against: str | None
 ) -> tuple[pd.DataFrame, list[str]]:
     """One row of all mechanisms that attend alike, and which attend like the best one.
 
@@ -252,14 +252,14 @@ def _apart(
     """
     kept: dict[Any, dict[Any, Any]] = {}
     alike = []
-    first = known["mechanism"].map({best["mechanism"]: 0, against: 1}).fillna(2)
-    ordered = known.loc[first.sort_values(kind="stable").index]
+    first = usable["mechanism"].map({best["mechanism"]: 0, against: 1}).fillna(2)
+    ordered = usable.loc[first.sort_values(kind="stable").index]
     for index, row in ordered.to_dict("index").items():
         if same_figures(row, best) and row["mechanism"] != best["mechanism"]:
             alike.append(str(row["mechanism"]))
         elif not any(same_figures(row, other) for other in kept.values()):
             kept[index] = row
-    return known.loc[[index for index in known.index if index in kept]], alike
+    return usable.loc[[index for index in usable.index if index in kept]], alike
 
 
 def installing_of(
@@ -299,15 +299,15 @@ def _learned_by(settings: Iterable[str]) -> list[str]:
     """By what of training sentences tables are filled that mechanisms choose keys by."""
     from attnlab.attention import Sigma, parse
 
-    sigmas = [one for one in map(parse, settings) if isinstance(one, Sigma)]
-    found = {
+    sigmas = [parsed for parsed in map(parse, settings) if isinstance(parsed, Sigma)]
+    needs = {
         "counts": any(one.num_pos and one.columns == "frequency" for one in sigmas),
         "attention": any(
             (one.num_pos and one.columns == "salience") or (one.extra and one.entries == "offsets")
             for one in sigmas
         ),
     }
-    return [how for how, needed in found.items() if needed]
+    return [how for how, needed in needs.items() if needed]
 
 
 def _usable(rows: pd.DataFrame) -> tuple[pd.DataFrame, Estimate]:
@@ -315,33 +315,33 @@ def _usable(rows: pd.DataFrame) -> tuple[pd.DataFrame, Estimate]:
 
     Those are all chosen sites or, where nothing can be at all of them, those of the most heads.
     """
-    known = rows[(rows["level"] != ORACLE) & (rows["replaced_heads"] > 0)]
-    everywhere = known[known["sites"] == _whole(rows)]
-    widest = known.nlargest(1, "replaced_heads") if everywhere.empty else everywhere
-    known = known[known["sites"].isin(widest["sites"])]
-    known = fitting(known, int(rows["budget"].iloc[0]))
-    return known, LOSS_CHANGE if LOSS_CHANGE.name in known else ERROR
+    usable = rows[(rows["level"] != ORACLE) & (rows["replaced_heads"] > 0)]
+    everywhere = usable[usable["sites"] == _whole(rows)]
+    widest = usable.nlargest(1, "replaced_heads") if everywhere.empty else everywhere
+    usable = usable[usable["sites"].isin(widest["sites"])]
+    usable = fitting(usable, int(rows["budget"].iloc[0]))
+    return usable, LOSS_CHANGE if LOSS_CHANGE.name in usable else ERROR
 
 
 def _next(
-    known: pd.DataFrame,
+    usable: pd.DataFrame,
     first: Mapping[Any, Any],
     estimate: Estimate,
     against: str | None,
     rows: pd.DataFrame,
 ) -> Iterator[str]:
     """What is second, and whether a test tells it from the first; nothing where there is no second."""
-    second = winner(known[known["mechanism"] != first["mechanism"]], estimate)
+    second = winner(usable[usable["mechanism"] != first["mechanism"]], estimate)
     if second is None:
         return
-    said = f"Next is {second['mechanism']}"
+    lead = f"Next is {second['mechanism']}"
     if estimate is LOSS_CHANGE and against in {first["mechanism"], second["mechanism"]}:
         # The gain of the second over the first is what the first is better by, the other way round.
         is_first = first["mechanism"] == against
-        held = second if is_first else first
-        if pd.notna(held.get(LOSS_GAIN.name)):
-            shown = LOSS_GAIN.shown(held if is_first else LOSS_GAIN.reversed(held), signed=True)
-            chance = chance_in_words(*LOSS_GAIN.ends(held))
-            yield f"{said}, a loss that is higher by {shown}{chance}."
+        tested = second if is_first else first
+        if pd.notna(tested.get(LOSS_GAIN.name)):
+            shown = LOSS_GAIN.shown(tested if is_first else LOSS_GAIN.reversed(tested), signed=True)
+            chance = chance_in_words(*LOSS_GAIN.ends(tested))
+            yield f"{lead}, a loss that is higher by {shown}{chance}."
             return
-    yield f"{said} ({_shown(estimate, second, rows)}), a difference that is not tested here."
+    yield f"{lead} ({_shown(estimate, second, rows)}), a difference that is not tested here."
