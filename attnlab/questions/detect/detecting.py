@@ -88,24 +88,24 @@ def detect(source: Source, settings: DetectSettings) -> Result:
         return score_patterns(source, settings)
     loaded = model_of(source)
     loaded.move_to_named(settings.device, source)
-    asked = _Asked(loaded, settings)
-    scored = [*_on_generated(asked), *_on_pairs(asked)]
+    task = _Asked(loaded, settings)
+    scored = [*_on_generated(task), *_on_pairs(task)]
     if not scored:
         msg = f"There is nothing to score in {loaded.label}; choose other sites, or give sentence pairs."
         raise InputError(msg)
-    frames = [frame for one in scored for frame in _frames(one)] + asked.gates
+    frames = [frame for scores in scored for frame in _frames(scores)] + task.gates
     heads = reduce(partial(pd.merge, how="outer", on=list(HEAD_KEYS)), frames)
     heads = heads.sort_values(
-        list(HEAD_KEYS), key=lambda own: own.map(site_order) if own.name == "site" else own
+        list(HEAD_KEYS), key=lambda keys: keys.map(site_order) if keys.name == "site" else keys
     ).reset_index(drop=True)
     heads = heads[[name for name in TABLE if name in heads]]
     return Result(
         QUESTION.name,
         f"Detectors of head types in {loaded.label}",
         {"detectors": heads, "agreement": _agreement(heads, settings.seed)},
-        {**loaded.facts, **loaded.history, **asked.about},
-        (*notes_on_training(loaded), *asked.notes),
-        asked.details,
+        {**loaded.facts, **loaded.history, **task.about},
+        (*notes_on_training(loaded), *task.notes),
+        task.details,
         weights=loaded.weights,
     )
 
@@ -122,8 +122,8 @@ class _Asked:
     gates: list[pd.DataFrame] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        seed, wanted = self.model.seed, self.settings.controls
-        self.twin = untrained_twin(self.model.model, seed) if wanted else None
+        seed, controls = self.model.seed, self.settings.controls
+        self.twin = untrained_twin(self.model.model, seed) if controls else None
 
     @property
     def given(self) -> bool:
@@ -144,10 +144,10 @@ class _Asked:
 
     def used(self, what: str, most: int, context: int | None = None) -> int:
         """What a setting says, or less."""
-        asked = int(getattr(self.settings, what))
-        if most < asked:
-            self.notes.append(Shortened(what, asked, most, context))
-        return min(asked, most)
+        requested = int(getattr(self.settings, what))
+        if most < requested:
+            self.notes.append(Shortened(what, requested, most, context))
+        return min(requested, most)
 
     def reading(self, planted: Planted) -> Reading:
         """The model ready to read planted texts."""
@@ -163,20 +163,20 @@ class _Asked:
     ) -> "_Scored":
         """Scores beside those of the controls; `targets` are of the model alone."""
         reading = self.reading(planted)
-        own = planted.targets if targets is None else targets
-        found = {MODEL: self._score(what, reading, own)}
+        model_targets = planted.targets if targets is None else targets
+        scores = {MODEL: self._score(what, reading, model_targets)}
         if self.twin is not None:
             twin = reading.by(self.twin)
-            found[UNTRAINED] = self._score(f"{what}, untrained", twin, planted.targets)
+            scores[UNTRAINED] = self._score(f"{what}, untrained", twin, planted.targets)
         if shuffled is not None:
             mixed = self.reading(shuffled)
-            found[SHUFFLED] = self._score(f"{what}, shuffled", mixed, shuffled.targets)
-        return found
+            scores[SHUFFLED] = self._score(f"{what}, shuffled", mixed, shuffled.targets)
+        return scores
 
     def _score(self, what: str, reading: Reading, targets: Targets) -> Scores:
-        found, settings = Scores(targets), self.settings
-        reading.feed([found], batch_size=settings.batch_size, progress=settings.telling(what))
-        return found
+        scores, settings = Scores(targets), self.settings
+        reading.feed([scores], batch_size=settings.batch_size, progress=settings.telling(what))
+        return scores
 
 
 # Of the model, and of the controls that there are.
@@ -187,11 +187,11 @@ def _generator(settings: DetectSettings) -> torch.Generator:
     return torch.Generator().manual_seed(settings.seed)
 
 
-def _on_generated(asked: _Asked) -> Iterator[_Scored]:
+def _on_generated(task: _Asked) -> Iterator[_Scored]:
     """Scores of self-attention."""
-    model, settings = asked.model, asked.settings
+    model, settings = task.model, task.settings
     every = sides_of_model(model)
-    sides = [side for side in every if asked.wants(side.site)]
+    sides = [side for side in every if task.wants(side.site)]
     if not sides:
         return
     space = room(model, every)
@@ -201,22 +201,22 @@ def _on_generated(asked: _Asked) -> Iterator[_Scored]:
         )
         raise InputError(msg)
     types = min(len(side.types) for side in every)
-    tokens = asked.used("tokens", min(space // 2, types))
+    tokens = task.used("tokens", min(space // 2, types))
     twice, mixed = (
         repeated(model, every, settings.sequences, tokens, _generator(settings), shuffle=shuffle)
         for shuffle in (False, True)
     )
-    wanted = {side.site for side in sides}
-    asked.about["Random sequences"] = f"{settings.sequences} of {tokens} tokens that are read twice"
-    yield asked.scored(
-        "Repeated tokens", _at(twice, wanted), _at(mixed, wanted) if settings.controls else None
+    chosen = {side.site for side in sides}
+    task.about["Random sequences"] = f"{settings.sequences} of {tokens} tokens that are read twice"
+    yield task.scored(
+        "Repeated tokens", _at(twice, chosen), _at(mixed, chosen) if settings.controls else None
     )
     if sides[-1].site == "decoder":
-        yield _on_needles(asked, every, space)
+        yield _on_needles(task, every, space)
     elif settings.gate_steps:
         msg = "Gates are learned for heads of a decoder, and there is none; leave gate_steps out."
         raise InputError(msg, options=["gate_steps"])
-    elif asked.given and not model.model.config.is_encoder_decoder:
+    elif task.given and not model.model.config.is_encoder_decoder:
         msg = "Sentences are for needles of language models and pairs of encoder-decoders; leave them out."
         raise InputError(msg)
 
@@ -227,17 +227,17 @@ def _at(planted: Planted, sites: set[str]) -> Planted:
     return Planted(planted.sentences, kept)
 
 
-def _on_needles(asked: _Asked, sides: Sequence[Side], space: int) -> _Scored:
+def _on_needles(task: _Asked, sides: Sequence[Side], space: int) -> _Scored:
     """Scores of a decoder on texts with needles."""
-    model, settings = asked.model, asked.settings
+    model, settings = task.model, task.settings
     two = model.model.config.is_encoder_decoder
-    context = asked.used("context", space)
+    context = task.used("context", space)
     share = min(1.0, MOST_OF_TEXT * context / (settings.first + settings.recent))
     first, recent = (
-        asked.used(name, max(1, round(share * getattr(settings, name))), context)
+        task.used(name, max(1, round(share * getattr(settings, name))), context)
         for name in ("first", "recent")
     )
-    haystack = None if two or not asked.given else _haystack(asked)
+    haystack = None if two or not task.given else _haystack(task)
     planted = needles(
         model,
         sides,
@@ -248,30 +248,30 @@ def _on_needles(asked: _Asked, sides: Sequence[Side], space: int) -> _Scored:
         haystack=haystack,
     )
     around = "random tokens" if haystack is None else f"{len(haystack):,} tokens of the sentences"
-    asked.about["Needles"] = f"{settings.sequences} in texts of {context} tokens, among {around}"
-    asked.about["Window"] = f"first {first} and recent {recent} keys"
+    task.about["Needles"] = f"{settings.sequences} in texts of {context} tokens, among {around}"
+    task.about["Window"] = f"first {first} and recent {recent} keys"
     if settings.gate_steps:
-        _learn_gates(asked, planted, (first, recent))
+        _learn_gates(task, planted, (first, recent))
     rows = (
-        None if two else emitted(asked.reading(planted), planted, NEEDLE.name, settings.batch_size)
+        None if two else emitted(task.reading(planted), planted, NEEDLE.name, settings.batch_size)
     )
     if rows is None:
-        outside = [{OUTSIDE.name: one[OUTSIDE.name]} for one in planted.targets["decoder"]]
-        return asked.scored("Texts with needles", Planted(planted.sentences, {"decoder": outside}))
-    count, total = sum(int(one.sum()) for one in rows), sum(map(len, rows))
-    asked.details["emitted"] = [count, total]
+        outside = [{OUTSIDE.name: text[OUTSIDE.name]} for text in planted.targets["decoder"]]
+        return task.scored("Texts with needles", Planted(planted.sentences, {"decoder": outside}))
+    count, total = sum(int(hits.sum()) for hits in rows), sum(map(len, rows))
+    task.details["emitted"] = [count, total]
     if 2 * count < total:
-        asked.notes.append(FewEmitted(count, total))
+        task.notes.append(FewEmitted(count, total))
     targets = only_emitted(planted, NEEDLE.name, rows)
-    return asked.scored("Texts with needles", planted, targets=targets)
+    return task.scored("Texts with needles", planted, targets=targets)
 
 
-def _learn_gates(asked: _Asked, planted: Planted, window: tuple[int, int]) -> None:
+def _learn_gates(task: _Asked, planted: Planted, window: tuple[int, int]) -> None:
     """Adds the gate of each head of the decoder, and that of the untrained model."""
-    mine, tell, reading = asked.settings, asked.settings.progress, asked.reading(planted)
+    mine, tell, reading = task.settings, task.settings.progress, task.reading(planted)
 
     def frame(column: Column, what: str, reading: Reading) -> pd.DataFrame:
-        found = learned_gates(
+        by_layer = learned_gates(
             reading,
             planted,
             window,
@@ -282,49 +282,49 @@ def _learn_gates(asked: _Asked, planted: Planted, window: tuple[int, int]) -> No
         )
         rows = [
             ("decoder", layer, head, gate)
-            for layer, gates in found.items()
+            for layer, gates in by_layer.items()
             for head, gate in enumerate(gates.tolist())
         ]
         return pd.DataFrame(rows, columns=[*HEAD_KEYS, column.name])
 
-    asked.about["Gates"] = f"learned in {mine.gate_steps} steps of up to {mine.batch_size} texts"
-    asked.gates.append(frame(GATE, "Learning gates", reading))
-    if asked.twin is not None:
-        twin = reading.by(asked.twin)
-        asked.gates.append(frame(GATE_UNTRAINED, "Learning gates, untrained", twin))
+    task.about["Gates"] = f"learned in {mine.gate_steps} steps of up to {mine.batch_size} texts"
+    task.gates.append(frame(GATE, "Learning gates", reading))
+    if task.twin is not None:
+        twin = reading.by(task.twin)
+        task.gates.append(frame(GATE_UNTRAINED, "Learning gates, untrained", twin))
 
 
-def _haystack(asked: _Asked) -> Int[Tensor, " token"]:
+def _haystack(task: _Asked) -> Int[Tensor, " token"]:
     """The tokens of the sentences that were handed in, one after another."""
-    texts = list(map(source_of, asked.texts().texts))
-    made = tokens_of(asked.model.both_tokenizers.source, texts)
+    texts = list(map(source_of, task.texts().texts))
+    made = tokens_of(task.model.both_tokenizers.source, texts)
     ids = [
-        i for one in made for i, special in zip(one.ids, one.special, strict=True) if not special
+        i for text in made for i, special in zip(text.ids, text.special, strict=True) if not special
     ]
     return torch.tensor(ids)
 
 
-def _on_pairs(asked: _Asked) -> Iterator[_Scored]:
+def _on_pairs(task: _Asked) -> Iterator[_Scored]:
     """Scores of cross-attention."""
-    model, mine = asked.model, asked.settings
-    if not model.model.config.is_encoder_decoder or not asked.wants("cross"):
+    model, mine = task.model, task.settings
+    if not model.model.config.is_encoder_decoder or not task.wants("cross"):
         return
-    if not asked.given and not isinstance(model, Run):
-        asked.notes.append(NoPairs())
+    if not task.given and not isinstance(model, Run):
+        task.notes.append(NoPairs())
         return
-    found = asked.texts()
-    read = read_sentences(model, found.texts, found.origin)
-    asked.notes += [*found.notes, *read.dropped, *notes_on_unknown({"": read})]
+    pairs = task.texts()
+    read = read_sentences(model, pairs.texts, pairs.origin)
+    task.notes += [*pairs.notes, *read.dropped, *notes_on_unknown({"": read})]
     if not read.paired:
-        asked.notes.append(NoPairs())
+        task.notes.append(NoPairs())
         return
     planted = copied(model, read)
-    tokens = sum(len(one[COPY.name].rows) for one in planted.targets["cross"])
-    asked.about["Sentence pairs"] = f"{len(read)} from {read.origin}, {tokens} copied tokens"
+    tokens = sum(len(text[COPY.name].rows) for text in planted.targets["cross"])
+    task.about["Sentence pairs"] = f"{len(read)} from {read.origin}, {tokens} copied tokens"
     if tokens < FEWEST_COUNTED:
-        asked.notes.append(FewCopied(tokens))
+        task.notes.append(FewCopied(tokens))
     mixed = copied(model, read, shuffle=True) if mine.controls else None
-    yield asked.scored("Sentence pairs", planted, mixed)
+    yield task.scored("Sentence pairs", planted, mixed)
 
 
 def _frames(scored: _Scored) -> Iterator[pd.DataFrame]:
@@ -345,9 +345,9 @@ def _frame(scored: _Scored, detector: Detector, site: str, layer: int) -> pd.Dat
         sums, totals = scores.sums[site, layer][name], scores.totals(site, name)
         return figures(sums, totals, share=detector in (NEEDLE, COPY)).T.numpy()
 
-    found = of(scored[MODEL])
-    columns: dict[str, Any] = {"site": site, "layer": layer, "head": range(found.shape[1])}
-    columns |= dict(zip((estimate.name, estimate.low, estimate.high), found, strict=True))
+    measured = of(scored[MODEL])
+    columns: dict[str, Any] = {"site": site, "layer": layer, "head": range(measured.shape[1])}
+    columns |= dict(zip((estimate.name, estimate.low, estimate.high), measured, strict=True))
     columns["rows"] = int(scored[MODEL].totals(site, name).sum())
     if SHUFFLED in scored and detector.shuffled:
         columns[detector.control], _, columns["bar"] = of(scored[SHUFFLED])
@@ -368,19 +368,19 @@ def _compared(table: pd.DataFrame, detector: Detector) -> pd.DataFrame:
         low = table[detector.estimate.low]
         above = ((low > bar) & (table["rows"] >= FEWEST_COUNTED)).astype("boolean")
         # Without an interval of the head or of its control nothing is known.
-        known = low.notna() & (table["bar"].notna() if "bar" in table else True)
-        table = table.assign(**{detector.above: above.where(known)})
+        decided = low.notna() & (table["bar"].notna() if "bar" in table else True)
+        table = table.assign(**{detector.above: above.where(decided)})
     return table.drop(columns=["rows", "bar"], errors="ignore")
 
 
 def _agreement(heads: pd.DataFrame, seed: int) -> pd.DataFrame:
     """Rank correlations of the detectors of each site."""
     tables = []
-    for site, own in heads.groupby("site", sort=False):
-        there = [one for one in DETECTORS if one.name in own and own[one.name].notna().any()]
-        columns = [one.estimate.column for one in there] + [GATE] * (GATE.name in own)
-        measures = pd.DataFrame({one.heading: own[one.name] for one in columns})
+    for site, table in heads.groupby("site", sort=False):
+        used = [one for one in DETECTORS if one.name in table and table[one.name].notna().any()]
+        columns = [detector.estimate.column for detector in used] + [GATE] * (GATE.name in table)
+        measures = pd.DataFrame({column.heading: table[column.name] for column in columns})
         tables.append(rank_agreement(measures, seed=seed).assign(site=site))
     # The columns of a table without rows have a type of their own.
-    filled = [one for one in tables if len(one)] or tables
+    filled = [part for part in tables if len(part)] or tables
     return pd.concat(filled, ignore_index=True)[list(AGREEMENT)]

@@ -37,16 +37,16 @@ class Scores:
         texts = self.targets.get(layer.site, ())
         if not texts:
             return
-        own = self.sums.setdefault((layer.site, layer.layer), {})
+        by_name = self.sums.setdefault((layer.site, layer.layer), {})
         for index, number in enumerate(layer.sentences):
             for name, target in texts[number].items():
                 empty = torch.zeros(layer.weights.shape[1], len(texts), dtype=torch.float64)
-                sums = own.setdefault(name, empty)
+                sums = by_name.setdefault(name, empty)
                 sums[:, number] += _sum_of(layer.wide[index], layer.positions, target)
 
     def totals(self, site: str, name: str) -> Float[Tensor, " text"]:
         """How many rows of each text count."""
-        rows = [len(one[name].rows) if name in one else 0 for one in self.targets[site]]
+        rows = [len(text[name].rows) if name in text else 0 for text in self.targets[site]]
         return torch.tensor(rows, dtype=torch.float64)
 
 
@@ -58,11 +58,11 @@ def _sum_of(
     # The rows at hand are in order.
     rows = torch.searchsorted(positions, target.rows.to(positions.device))
     own = weights[:, rows]
-    start, end = (one.to(own.device)[:, None] for one in (target.start, target.end))
+    start, end = (edge.to(own.device)[:, None] for edge in (target.start, target.end))
     if target.largest:
         most, key = own.max(-1)
-        found = (key >= start.T) & (key <= end.T) & (most > 0)
-        return found.sum(-1).double().cpu()
+        hits = (key >= start.T) & (key <= end.T) & (most > 0)
+        return hits.sum(-1).double().cpu()
     key = torch.arange(own.shape[-1], device=own.device)
     return (own * ((key >= start) & (key <= end))).sum((-1, -2), dtype=torch.float32).double().cpu()
 
@@ -80,8 +80,8 @@ def figures(
     if not len(totals):
         return torch.full((len(sums), 3), torch.nan, dtype=torch.float64)
 
-    found = paired_differences(None, [torch.stack([own, totals], -1) for own in sums], ratio)
-    table = torch.tensor([(one.after, one.low, one.high) for one in found], dtype=torch.float64)
+    means = paired_differences(None, [torch.stack([head, totals], -1) for head in sums], ratio)
+    table = torch.tensor([(mean.after, mean.low, mean.high) for mean in means], dtype=torch.float64)
     if share and len(totals) >= FEWEST_FOR_INTERVAL:
         same = (sums / totals == table[:, :1]).all(1)
         texts = torch.full_like(table[same, 0], len(totals))
@@ -97,9 +97,9 @@ def emitted(
 
     None of a model that scores no tokens.
     """
-    model, found = reading.model, {}
+    model, hits = reading.model, {}
     (texts,) = planted.targets.values()
-    longest = max(len(one.source) for one in planted.sentences.usable)
+    longest = max(len(text.source) for text in planted.sentences.usable)
     vocabulary = int(model.get_input_embeddings().weight.shape[0])
     size = max(1, min(batch_size, _MOST_SCORES // (longest * vocabulary)))
     with ready_to_show(model):
@@ -108,18 +108,18 @@ def emitted(
             outputs = model(**inputs, **without_cache(model), return_dict=True)
             if getattr(outputs, "logits", None) is None:
                 return None
-            for one, logits in zip(batch, outputs.logits, strict=True):
-                target = texts[one.number][name]
+            for text, logits in zip(batch, outputs.logits, strict=True):
+                target = texts[text.number][name]
                 likeliest = logits[target.rows.to(logits.device)].argmax(-1).cpu()
-                found[one.number] = likeliest == torch.tensor(one.source)[target.start]
-    return [found[number] for number in range(len(texts))]
+                hits[text.number] = likeliest == torch.tensor(text.source)[target.start]
+    return [hits[number] for number in range(len(texts))]
 
 
 def only_emitted(planted: Planted, name: str, emitted_rows: list[Bool[Tensor, " row"]]) -> Targets:
     """The targets with the rows of a detector that predict what the model emits."""
     (site,) = planted.targets
     texts: list[Mapping[str, Target]] = [
-        {**one, name: one[name].at(rows)}
-        for one, rows in zip(planted.targets[site], emitted_rows, strict=True)
+        {**text, name: text[name].at(rows)}
+        for text, rows in zip(planted.targets[site], emitted_rows, strict=True)
     ]
     return {site: texts}

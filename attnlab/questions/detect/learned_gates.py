@@ -100,7 +100,7 @@ def learned_gates(
     ]
     with ready_to_show(model):
         with torch.no_grad():
-            own = [final_states(model, batch)[:, rows] for batch in batches]
+            ungated = [final_states(model, batch)[:, rows] for batch in batches]
         gated = {
             layer_name("decoder", at.layer): Gated(at.heads, window)
             for at in attention_modules(model)
@@ -112,7 +112,7 @@ def learned_gates(
             optimizer = torch.optim.Adam(gates, lr=LEARNING_RATE)
             for step in range(steps):
                 at = step % len(batches)
-                apart = final_states(model, batches[at])[:, rows] - own[at]
+                apart = final_states(model, batches[at])[:, rows] - ungated[at]
                 loss = (apart**2).mean() + penalty * torch.cat(gates).sum()
                 for gate, slope in zip(gates, torch.autograd.grad(loss, gates), strict=True):
                     gate.grad = slope

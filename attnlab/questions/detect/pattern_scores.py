@@ -27,10 +27,10 @@ def score_patterns(source: Source, settings: DetectSettings) -> Result:
     """
     model, texts, reading = gold_texts(source, settings)
     patterns, unread = settings.read
-    asked = PatternReading(settings, reading, texts, patterns)
-    met, found, refused = asked.counted(dict.fromkeys(reading.sites, patterns), unread)
-    controls = asked.controls(met) if settings.controls else {}
-    table = pd.DataFrame(_rows(met, found, controls))
+    reader = PatternReading(settings, reading, texts, patterns)
+    met, counts, refused = reader.counted(dict.fromkeys(reading.sites, patterns), unread)
+    controls = reader.controls(met) if settings.controls else {}
+    table = pd.DataFrame(_rows(met, counts, controls))
     table[ABOVE_BAR.name] = (table[HIT.low] > table["bar"]).astype("boolean")
     # Without an interval nothing is known.
     table[ABOVE_BAR.name] = table[ABOVE_BAR.name].where(table[HIT.low].notna())
@@ -44,25 +44,25 @@ def score_patterns(source: Source, settings: DetectSettings) -> Result:
             *notes_on_texts(model, texts, {"": read}, settings.sentences, settings.sites),
             *read.dropped,
             *(LeftOut(what, str(error)) for what, error in refused),
-            *asked.notes,
+            *reader.notes,
         ),
         weights=model.weights,
     )
 
 
 def _rows(
-    patterns: Patterns, found: PatternCounts, controls: dict[str, PatternCounts]
+    patterns: Patterns, counts: PatternCounts, controls: dict[str, PatternCounts]
 ) -> Iterator[dict[str, Any]]:
     """A row per head and pattern; intervals of all of them hold together (Bonferroni)."""
     heads = {
         (pattern, site, layer): range(hits.denominator.shape[1])
-        for (pattern, site, layer), hits in found.hits.items()
+        for (pattern, site, layer), hits in counts.hits.items()
         if pattern in patterns.get(site, ())
     }
     level = 1 - 0.05 / sum(map(len, heads.values()))
-    for site, own in patterns.items():
-        for pattern in own:
-            figures = PatternFigures(pattern, site, found, controls, level)
+    for site, site_patterns in patterns.items():
+        for pattern in site_patterns:
+            figures = PatternFigures(pattern, site, counts, controls, level)
             for layer in sorted(figures.hits):
                 for number in heads[pattern, site, layer]:
                     yield figures.cells(Head(site, layer, number))[0]

@@ -132,12 +132,12 @@ def sides_of_model(model: Model) -> tuple[Side, ...]:
         sides.append(Side(types, made.ids[:first], made.ids[behind:], site))
     few = [side.tokens(side.types[:4].tolist()) for side in sides]
     sample = read_tokens(model, [text_of(few)], "a few tokens")
-    there = tuple(prepare(model, sample, whole=False).attention_sites.layers)
+    sites = tuple(prepare(model, sample, whole=False).attention_sites.layers)
     if not two:
-        return (replace(sides[0], site=there[0]),)
+        return (replace(sides[0], site=sites[0]),)
     # The decoder may read a token before those of the tokenizer, and does not read the last.
     shift = len(sample.usable[0].target or ()) + 1 - len(few[1].ids)
-    return tuple(side for side in (sides[0], replace(sides[1], shift=shift)) if side.site in there)
+    return tuple(side for side in (sides[0], replace(sides[1], shift=shift)) if side.site in sites)
 
 
 def text_of(sides: Sequence[Tokens]) -> TokenizedText:
@@ -153,14 +153,14 @@ def ordinary_types(tokenizer: Any, table: nn.Embedding | None) -> Int[Tensor, " 
     """
     without = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
     rows = math.inf if table is None else table.num_embeddings
-    found = sorted(one for one in {*tokenizer.get_vocab().values()} - without if one < rows)
-    if len(found) < FEWEST_TYPES:
+    types = sorted(token for token in {*tokenizer.get_vocab().values()} - without if token < rows)
+    if len(types) < FEWEST_TYPES:
         msg = (
-            f"The tokenizer has {len(found)} ordinary tokens; detectors need {FEWEST_TYPES} to draw "
+            f"The tokenizer has {len(types)} ordinary tokens; detectors need {FEWEST_TYPES} to draw "
             "sequences from."
         )
         raise InputError(msg)
-    return torch.tensor(found)
+    return torch.tensor(types)
 
 
 def room(model: Model, sides: Sequence[Side]) -> int:
@@ -257,12 +257,12 @@ def needles(
     for _ in range(count):
         # Beside a decoder an encoder reads a few tokens.
         made = [
-            one.tokens(
-                one.types[torch.randperm(len(one.types), generator=generator)][
+            other.tokens(
+                other.types[torch.randperm(len(other.types), generator=generator)][
                     :FEWEST_TYPES
                 ].tolist()
             )
-            for one in sides[:-1]
+            for other in sides[:-1]
         ]
         order = side.types[torch.randperm(len(side.types), generator=generator)]
         around, planted = _around(order, needle, hay, generator, haystack)
@@ -306,8 +306,8 @@ def copied(model: Model, sentences: Sentences, *, shuffle: bool = False) -> Plan
     """
     pairs = [
         (text, text.target)
-        for one in sentences.usable
-        for text in [sentences.texts[one.number]]
+        for sentence in sentences.usable
+        for text in [sentences.texts[sentence.number]]
         if text.target is not None
     ]
     both, lowercase = model.both_tokenizers, model.lowercase
@@ -320,7 +320,7 @@ def copied(model: Model, sentences: Sentences, *, shuffle: bool = False) -> Plan
         sentences.origin,
     )
     planted = []
-    for one, source, target in zip(read.usable, sources, targets, strict=True):
+    for sentence, source, target in zip(read.usable, sources, targets, strict=True):
         links = [
             link
             for word, (pieces, rows) in target.items()
@@ -328,8 +328,8 @@ def copied(model: Model, sentences: Sentences, *, shuffle: bool = False) -> Plan
             for link in zip(rows, source[word][1], strict=True)
         ]
         # The row of a token predicts the next.
-        shift = len(one.labels) - len(pairs[one.number][1].ids)
-        at = torch.tensor([(row + shift, key) for row, key in links if key < len(one.source)])
+        shift = len(sentence.labels) - len(pairs[sentence.number][1].ids)
+        at = torch.tensor([(row + shift, key) for row, key in links if key < len(sentence.source)])
         rows, keys = at.view(-1, 2).long().unbind(1)
         planted.append({COPY.name: one_key(rows, keys, largest=True)})
     return Planted(read, {"cross": planted})
@@ -347,17 +347,17 @@ def _words_of(
     golds = [
         GoldSentence(str(number), text, spans, ("_",) * len(spans), ())
         for number, (text, _) in enumerate(texts)
-        for spans in [tuple(Span(*found.span()) for found in _WORD.finditer(text))]
+        for spans in [tuple(Span(*match.span()) for match in _WORD.finditer(text))]
     ]
     aligned = align_corpus(tokenizer, golds, [tokens for _, tokens in texts]).alignments
-    found = []
+    by_text = []
     for gold, (_, tokens), one in zip(golds, texts, aligned, strict=True):
-        own: dict[str, tuple[list[str], list[int]]] = {}
+        words: dict[str, tuple[list[str], list[int]]] = {}
         pieces = tokenizer.convert_ids_to_tokens(list(tokens.ids))
         for word, unit in zip(gold.words, one.unit_of_word, strict=True) if one else ():
             at = [place for place, of in enumerate(one.unit_of_token if one else ()) if of == unit]
-            known = tokenizer.unk_token not in {pieces[place] for place in at}
-            if known and gold.words.count(word) == 1 and one and one.unit_of_word.count(unit) == 1:
-                own[word] = ([pieces[place].lstrip(_WORD_MARKS) for place in at], at)
-        found.append(own)
-    return found
+            clean = tokenizer.unk_token not in {pieces[place] for place in at}
+            if clean and gold.words.count(word) == 1 and one and one.unit_of_word.count(unit) == 1:
+                words[word] = ([pieces[place].lstrip(_WORD_MARKS) for place in at], at)
+        by_text.append(words)
+    return by_text

@@ -333,11 +333,11 @@ class DetectSettings(PatternTextSettings):
     def read(self) -> tuple[tuple[Pattern, ...], tuple[tuple[str, InputError], ...]]:
         """The patterns, each once; and those that cannot be read, with the reason."""
         patterns, refused = dict[Pattern, None](), list[tuple[str, InputError]]()
-        for one in self.patterns:
+        for given in self.patterns:
             try:
-                patterns.setdefault(pattern_of(one))
+                patterns.setdefault(pattern_of(given))
             except InputError as error:
-                refused.append((briefly(one), error))
+                refused.append((briefly(given), error))
         return tuple(patterns), tuple(refused)
 
 

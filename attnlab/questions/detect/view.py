@@ -64,7 +64,7 @@ def _there(heads: pd.DataFrame) -> list[Detector]:
 
 def _columns(heads: pd.DataFrame) -> list[Column]:
     gates = [GATE] * (GATE.name in heads and bool(heads[GATE.name].notna().any()))
-    return [one.estimate.column for one in _there(heads)] + gates
+    return [detector.estimate.column for detector in _there(heads)] + gates
 
 
 def answers(result: Result) -> list[str]:
@@ -73,34 +73,34 @@ def answers(result: Result) -> list[str]:
         return list(
             map(_answer, (rows for _, rows in result.patterns.groupby(PATTERN.name, sort=False)))
         )
-    found = []
+    sentences = []
     heads = result.detectors
     for one in _there(heads):
-        own = heads[heads[one.name].notna()].sort_values(one.name, ascending=False, kind="stable")
+        rows = heads[heads[one.name].notna()].sort_values(one.name, ascending=False, kind="stable")
         above = ""
-        if one.above in own and own[one.above].isna().all():
+        if one.above in rows and rows[one.above].isna().all():
             above = f"{_TOO_FEW}, "
-        elif one.above in own:
-            marked = own[own[one.above] == True]  # noqa: E712 - may be missing
-            above = f"{len(marked)} of {counted(len(own), 'head')} above controls, "
+        elif one.above in rows:
+            marked = rows[rows[one.above] == True]  # noqa: E712 - may be missing
+            above = f"{len(marked)} of {counted(len(rows), 'head')} above controls, "
             # A head whose interval is wide may have a higher figure, and not be above them.
             above += "of these the " if len(marked) else ""
-            own = marked if len(marked) else own
-        best = f"highest {head_names(own)[0]} ({one.estimate.shown(own.iloc[0].to_dict())})"
-        found.append(f"{one.estimate.column.heading.capitalize()}: {above}{best}.")
+            rows = marked if len(marked) else rows
+        best = f"highest {head_names(rows)[0]} ({one.estimate.shown(rows.iloc[0].to_dict())})"
+        sentences.append(f"{one.estimate.column.heading.capitalize()}: {above}{best}.")
     if GATE_UNTRAINED.name in heads:
         best = heads.loc[[heads[GATE.name].idxmax()]]
-        own, most = best[GATE.name].item(), heads[GATE_UNTRAINED.name].max()
-        found.append(
-            f"{GATE.heading.capitalize()}: highest {head_names(best)[0]} ({GATE.shown(own)}); in the "
+        highest, most = best[GATE.name].item(), heads[GATE_UNTRAINED.name].max()
+        sentences.append(
+            f"{GATE.heading.capitalize()}: highest {head_names(best)[0]} ({GATE.shown(highest)}); in the "
             f"untrained model at most {GATE_UNTRAINED.shown(most)}."
         )
     if "emitted" in result.details:
         emitted, total = result.details["emitted"]
-        found.append(
+        sentences.append(
             f"The model emits {emitted} of {total} tokens of the needles ({emitted / total:.0%})."
         )
-    return found
+    return sentences
 
 
 def draw_detectors(heads: pd.DataFrame, *, width: float = PAGE) -> Figure:
@@ -114,12 +114,12 @@ def draw_detectors(heads: pd.DataFrame, *, width: float = PAGE) -> Figure:
         InputError: it is no table, lacks a column, or has no score.
     """
     check_table(heads, HEAD_KEYS, "detect(...).detectors or detectors.csv")
-    there = _columns(heads)
-    if not there:
+    columns = _columns(heads)
+    if not columns:
         msg = "No head has a score, so there is nothing to draw; detect in other sentences."
         raise InputError(msg)
     return _drawn(
-        heads, {one.heading: heads.set_index(_AT)[one.name] for one in there},
+        heads, {column.heading: heads.set_index(_AT)[column.name] for column in columns},
         "Scores of heads", f"score; {_LEGEND}", width,
     )  # fmt: skip
 
@@ -159,8 +159,8 @@ def _drawn(
         for site in (site for site in SITES if site in sites)
         for layer in sorted(heads.loc[heads["site"] == site, "layer"].unique())
     ]
-    drawn = [one.unstack().reindex(index=layers, columns=numbers) for one in maps.values()]
-    figures = np.stack([one.to_numpy(dtype=np.float32) for one in drawn])
+    drawn = [series.unstack().reindex(index=layers, columns=numbers) for series in maps.values()]
+    figures = np.stack([frame.to_numpy(dtype=np.float32) for frame in drawn])
     return draw_heads(
         torch.from_numpy(figures),
         [layer_name(site, int(layer)) for site, layer in layers],
@@ -175,12 +175,12 @@ def _drawn(
 def _answer(rows: pd.DataFrame) -> str:
     """How many heads are above the bar of a pattern, and the first of them."""
     marked = rows[rows[ABOVE_BAR.name] == True]  # noqa: E712 - may be missing
-    own = (marked if len(marked) else rows).sort_values(HIT.name, ascending=False, kind="stable")
-    best = own.iloc[0].to_dict()
+    ranked = (marked if len(marked) else rows).sort_values(HIT.name, ascending=False, kind="stable")
+    best = ranked.iloc[0].to_dict()
     above = f"{len(marked)} of {counted(len(rows), 'head')} above controls"
     above = _TOO_FEW if rows[ABOVE_BAR.name].isna().all() else above
     which = "of these the highest" if len(marked) else "highest"
     return (
         f"{best[PATTERN.name]}: {above}, {which} "
-        f"{head_names(own)[0]} (hit {HIT.shown(best)}, bar {HIT.column.shown(best['bar'])})."
+        f"{head_names(ranked)[0]} (hit {HIT.shown(best)}, bar {HIT.column.shown(best['bar'])})."
     )

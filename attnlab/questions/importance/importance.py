@@ -308,7 +308,7 @@ def _removal_curves(
     tables = []
     for name, order in orders.items():
         each = ablate_cumulatively(reporting.projections, order, way.name, losses, way.means)
-        qualities = [Quality(one, reporting.tokens) for one in each]
+        qualities = [Quality(loss, reporting.tokens) for loss in each]
         changes = Change.each(qualities[0], qualities)
         table = pd.DataFrame([change.scores | change.cells() for change in changes])
         removed = ["", *map(str, order)]

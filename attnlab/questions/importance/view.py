@@ -194,9 +194,9 @@ def _draw_alone(figure: SubFigure, heads: pd.DataFrame, unit: str) -> None:
             legend=axes is panels[0],
         )  # fmt: skip
         for way, shift in zip(ways, np.linspace(-apart / 2, apart / 2, len(ways)), strict=True):
-            own = rows[rows["way"] == way]
+            group = rows[rows["way"] == way]
             axes.hlines(
-                own["name"].map(names.index) + shift, own[LOSS_CHANGE.low], own[LOSS_CHANGE.high],
+                group["name"].map(names.index) + shift, group[LOSS_CHANGE.low], group[LOSS_CHANGE.high],
                 color=WAY_COLOURS[way], linewidth=1, alpha=0.7,
             )  # fmt: skip
         axes.axvline(0, color=INK, linewidth=0.8, linestyle=":")

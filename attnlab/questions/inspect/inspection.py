@@ -88,11 +88,11 @@ def _joined(text: Text) -> str:
 
 def check_pair_count(words: Sequence[Sequence[Word]]) -> None:
     """Raises InputError where `moves` would compare words in more contexts than `SAME_WORDS` allows."""
-    one, other = (Counter(word.form for word in own) for own in (words[0], words[-1]))
+    first, other = (Counter(word.form for word in text) for text in (words[0], words[-1]))
     if len(words) == 1:
-        pairs = sum(comb(count, 2) for count in one.values())
+        pairs = sum(comb(count, 2) for count in first.values())
     else:
-        pairs = sum(count * other[form] for form, count in one.items())
+        pairs = sum(count * other[form] for form, count in first.items())
     SAME_WORDS.refuse(pairs, "What is to be inspected")
 
 
@@ -110,7 +110,7 @@ def anisotropies(
 
     Source: Ethayarajh 2019, section 3, which takes a sample of all words.
     """
-    forms = pd.factorize(np.array([word.form for own in words for word in own], dtype=object))[0]
+    forms = pd.factorize(np.array([word.form for text in words for word in text], dtype=object))[0]
     unit = F.normalize(torch.cat(list(vectors), dim=1).double(), dim=-1)
     different = torch.from_numpy(forms[:, None] != forms)
     if not bool(different.any()):
@@ -129,17 +129,17 @@ def moves(
         pairs = list(combinations(range(len(words[0])), 2))
     else:
         pairs = list(product(range(len(words[0])), range(len(words[1]))))
-    one, other = words[0], words[-1]
+    first, other = words[0], words[-1]
     rows = []
     for i, j in pairs:
-        if one[i].form != other[j].form:
+        if first[i].form != other[j].form:
             continue
         cosines = F.cosine_similarity(vectors[0][:, i].double(), vectors[-1][:, j].double(), dim=-1)
         for layer, (cosine, common) in enumerate(
             zip(cosines.tolist(), anisotropy.tolist(), strict=True)
         ):
-            positions = (one[i].tokens[0], other[j].tokens[0])
-            rows.append((one[i].form, *positions, layer, cosine, common, cosine - common))
+            positions = (first[i].tokens[0], other[j].tokens[0])
+            rows.append((first[i].form, *positions, layer, cosine, common, cosine - common))
     return pd.DataFrame(rows, columns=list(MOVES))
 
 
@@ -177,7 +177,7 @@ def inspect(source: Source, settings: InspectionSettings) -> Result:
     check_pair_count(words)
     reading = prepare(loaded, read, whole=False)
     if reading.sentences.dropped:
-        reasons = ", ".join(one.reason for one in reading.sentences.dropped)
+        reasons = ", ".join(note.reason for note in reading.sentences.dropped)
         msg = f"A text cannot be read by this model: {reasons}; give a shorter one."
         raise InputError(msg)
     statistics = HeadStatistics(distances=True)
@@ -186,8 +186,8 @@ def inspect(source: Source, settings: InspectionSettings) -> Result:
     vectors = torch.stack(states, dim=1).float().cpu()
     masks = encoded["attention_mask"].bool()
     by_word = [
-        word_vectors(own[:, mask], found)
-        for own, mask, found in zip(vectors, masks, words, strict=True)
+        word_vectors(layers[:, mask], text_words)
+        for layers, mask, text_words in zip(vectors, masks, words, strict=True)
     ]
     moved = moves(words, by_word, anisotropies(words, by_word))
     heads = statistics.heads()
@@ -205,14 +205,14 @@ def inspect(source: Source, settings: InspectionSettings) -> Result:
             **{f"Text {number}": _joined(text) for number, text in enumerate(read)},
         },
         tuple(_notes(words, set(moved["word"]))),
-        {"words": [[word.form for word in own] for own in words]},
+        {"words": [[word.form for word in text] for text in words]},
         arrays={"vectors": vectors.masked_fill(~masks[:, None, :, None], torch.nan)},
         weights=loaded.weights,
     )
 
 
 def _notes(words: Sequence[Sequence[Word]], moved: Collection[str]) -> Iterator[Note]:
-    unknown = tuple(dict.fromkeys(one.form for own in words for one in own if one.unknown))
+    unknown = tuple(dict.fromkeys(word.form for text in words for word in text if word.unknown))
     if unknown:
         yield UnknownWords(unknown, not set(moved).isdisjoint(unknown))
     if len(words) == 2 and not moved:
@@ -234,8 +234,8 @@ def _states(
     model: Any, tokenizer: Any, texts: Sequence[Text], padding: int
 ) -> tuple[dict[str, Tensor], tuple[Tensor, ...]]:
     """The texts as a padded batch, and the states between layers."""
-    own = tokenizer.pad_token
-    if own is None:
+    pad_token = tokenizer.pad_token
+    if pad_token is None:
         # Behind a text, where no real token looks: any token will do, since the mask says so.
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
     # Tokenizers of generating models may pad in front, which would move positions.
@@ -247,7 +247,7 @@ def _states(
         padding_side="right",
         return_tensors="pt",
     )
-    tokenizer.pad_token = own
+    tokenizer.pad_token = pad_token
     stack = model.get_encoder() if model.config.is_encoder_decoder else model.base_model
     with eval_mode(stack), torch.inference_mode():
         given = {name: value.to(model.device) for name, value in encoded.items()}
@@ -290,11 +290,11 @@ def _shapes(
     encoded: dict[str, Tensor], states: Sequence[Tensor], heads: pd.DataFrame
 ) -> pd.DataFrame:
     texts, tokens = encoded["input_ids"].shape
-    rows = [(name, tuple(one.shape), "text, token") for name, one in encoded.items()]
+    rows = [(name, tuple(tensor.shape), "text, token") for name, tensor in encoded.items()]
     rows.append(("states of each layer", tuple(states[0].shape), "text, token, dim"))
     rows.append(("all states", (len(states), *states[0].shape), "layer, text, token, dim"))
-    for (site, layer), own in heads.groupby(["site", "layer"], sort=False):
+    for (site, layer), group in heads.groupby(["site", "layer"], sort=False):
         name = f"attention weights of {site}.{layer}"
-        rows.append((name, (texts, len(own), tokens, tokens), "text, head, query, key"))
+        rows.append((name, (texts, len(group), tokens, tokens), "text, head, query, key"))
     table = pd.DataFrame(rows, columns=["tensor", "shape", "axes"])
     return table.assign(shape=[" x ".join(map(str, shape)) for shape in table["shape"]])

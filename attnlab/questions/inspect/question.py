@@ -47,9 +47,9 @@ class UnknownWords(Note):
     moved: bool
 
     def __str__(self) -> str:
-        said = f"Not in the model's vocabulary, read as unknown: {', '.join(self.unknown)}"
+        unknown = f"Not in the model's vocabulary, read as unknown: {', '.join(self.unknown)}"
         alike = "; to the model all such words are one token, so their cosines say nothing of them"
-        return f"{said}{alike if self.moved else ''}."
+        return f"{unknown}{alike if self.moved else ''}."
 
 
 @dataclass(frozen=True)

@@ -62,9 +62,9 @@ def _rows(
 ) -> TerminalTable:
     """The rows, and below them what some headings mean."""
     columns = [column for column in declared.columns if column.name in frame]
-    said = [column.explained for column in columns if column.name in explained]
+    meanings = [column.explained for column in columns if column.name in explained]
     shown_rows = rows_shown(frame, columns, title=title, gap=1)
-    return replace(shown_rows, caption="\n".join(said) or None)
+    return replace(shown_rows, caption="\n".join(meanings) or None)
 
 
 def answers(result: Result) -> list[str]:
@@ -74,20 +74,20 @@ def answers(result: Result) -> list[str]:
     special = int(tokens["special"].sum())
     are = "is" if words == 1 else "are"
     counts = f"{counted(words, 'word')} {are} {counted(len(tokens) - special, 'token')}"
-    said = [f"{counts}, beside {counted(special, 'special token')}."]
+    sentences = [f"{counts}, beside {counted(special, 'special token')}."]
     moved = result.moves
     if not moved.empty:
         last = moved[moved["hidden_state"] == moved["hidden_state"].max()]
         cosines = last.groupby("word", sort=False)["cosine"].min().sort_values()
         digits = MOVES["cosine"]
         others = digits.shown(last["anisotropy"].iloc[0])
-        beside = f", where different words have {others} on average" if others else ""
+        baseline = f", where different words have {others} on average" if others else ""
         most = " most" if len(cosines) > 1 else ""
-        said.append(
+        sentences.append(
             f"Of {counted(len(cosines), 'word')} in two contexts, '{shown(str(cosines.index[0]))}' moves"
-            f"{most} by the last layer: cosine {digits.shown(cosines.iloc[0])}{beside}."
+            f"{most} by the last layer: cosine {digits.shown(cosines.iloc[0])}{baseline}."
         )
-    return said
+    return sentences
 
 
 def draw_moves(moves: pd.DataFrame, *, width: float = COLUMN) -> Figure:

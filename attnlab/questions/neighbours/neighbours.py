@@ -43,8 +43,8 @@ def neighbours(source: Source | Embeddings, settings: NeighbourSettings) -> Resu
     """
     embeddings = embeddings_of(source, settings.side)
     table = nearest(embeddings, settings.words, settings.count)
-    asked = [*dict.fromkeys(table["word"])]
-    shown, groups = [*asked, *table["neighbour"]], [*asked, *table["word"]]
+    words = [*dict.fromkeys(table["word"])]
+    shown, groups = [*words, *table["neighbour"]], [*words, *table["word"]]
     drawable = len(set(shown)) >= FEWEST_WORDS and embeddings.dim >= COMPONENTS
     path = source.name if isinstance(source, Model) else source
     name = path_label(path) if path and isinstance(path, str | Path) else "what was given"
@@ -75,19 +75,19 @@ def embeddings_of(source: Source | Embeddings, side: str = "source") -> Embeddin
         InputError: there is no such source, or `side` is `target` and it is no run.
     """
     if isinstance(source, Embeddings):
-        found: Embeddings | Model = source
+        loaded: Embeddings | Model = source
     elif isinstance(source, str | Path) and holds_embeddings(source):
-        found = load_embeddings(source)
+        loaded = load_embeddings(source)
     else:
-        found = model_of(source, scores=False)
+        loaded = model_of(source, scores=False)
     if side == "target":
-        if not isinstance(found, Run):
+        if not isinstance(loaded, Run):
             msg = "The side target is for runs, which may have two vocabularies; leave it out."
             raise InputError(msg)
-        return _of_table(found.model.decoder.embedding.tokens.weight, found.tokenizers.target)
-    if isinstance(found, Embeddings):
-        return found
-    return _of_table(found.model.get_input_embeddings().weight, found.both_tokenizers.source)
+        return _of_table(loaded.model.decoder.embedding.tokens.weight, loaded.tokenizers.target)
+    if isinstance(loaded, Embeddings):
+        return loaded
+    return _of_table(loaded.model.get_input_embeddings().weight, loaded.both_tokenizers.source)
 
 
 def _of_table(table: Any, tokenizer: Any) -> Embeddings:
@@ -97,5 +97,5 @@ def _of_table(table: Any, tokenizer: Any) -> Embeddings:
     vectors = table[:rows].detach().float().cpu()
     # A vocabulary may hold an id that no token has.
     rows_by_word = {word: row for row, word in enumerate(words) if word is not None}
-    found = Embeddings(tuple(rows_by_word), vectors[list(rows_by_word.values())])
-    return found.without(tokenizer.all_special_tokens)
+    embeddings = Embeddings(tuple(rows_by_word), vectors[list(rows_by_word.values())])
+    return embeddings.without(tokenizer.all_special_tokens)

@@ -45,8 +45,8 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
 
 def _near(result: Result) -> Iterator[tuple[str, str]]:
     """Each word, and its neighbours in a line."""
-    for word, own in result.neighbours.groupby("word", sort=False):
-        near = zip(own["neighbour"], own["cosine"], strict=True)
+    for word, group in result.neighbours.groupby("word", sort=False):
+        near = zip(group["neighbour"], group["cosine"], strict=True)
         yield (
             shown(str(word)),
             ", ".join(

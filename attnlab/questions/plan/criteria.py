@@ -95,8 +95,8 @@ def _of_output(
     untouched, apart = PASSES[criterion]
     reading = evaluator.first(PASS_SENTENCES)
     encoded, tokens = reading.reading_once(), float(reading.tokens.sum())
-    cases = [(unit, one.specification) for unit, own in shortlist.items() for one in own]
-    found = dict.fromkeys(cases, 0.0)
+    cases = [(unit, entry.specification) for unit, listed in shortlist.items() for entry in listed]
+    sums = dict.fromkeys(cases, 0.0)
     counted = steps("Trying candidates", len(cases) * len(reading.batches))
     batches = list(zip(reading.batches, encoded.batches, strict=True))
     # Scores of all types are large, so that they are kept of one batch at a time, and losses of all.
@@ -111,10 +111,10 @@ def _of_output(
                 with use(reading.model, AttentionPlan({**(context or {}), **own_heads})):
                     reading.model.eval()
                     for (batch, kept), as_it_was in zip(part, before, strict=True):
-                        own = batch if reads_anew else kept
-                        after = counted.of(partial(untouched, reading, own))()
-                        found[unit, specification] += float(apart(as_it_was, after, batch).sum())
-    return {case: total / tokens for case, total in found.items()}
+                        inputs = batch if reads_anew else kept
+                        after = counted.of(partial(untouched, reading, inputs))()
+                        sums[unit, specification] += float(apart(as_it_was, after, batch).sum())
+    return {case: total / tokens for case, total in sums.items()}
 
 
 def _losses(evaluator: Evaluator, batch: ScoredBatch) -> Float[Tensor, " example"]:
@@ -142,24 +142,24 @@ PASSES = {"loss": (_losses, _change), "divergence": (_log_scores, _divergence)}
 
 def _slopes(evaluator: Evaluator, steps: Callable[..., Steps]) -> dict[tuple[Layer, int], Tensor]:
     """Gradient of each sentence's loss with respect to its heads' outputs, by layer and sentence."""
-    found: dict[tuple[Layer, int], Tensor] = {}
+    by_sentence: dict[tuple[Layer, int], Tensor] = {}
     counted = steps("Gradients", len(evaluator.batches))
     for batch in evaluator.batches:
-        counted.of(partial(_add_slopes, found, evaluator, batch))()
-    return found
+        counted.of(partial(_add_slopes, by_sentence, evaluator, batch))()
+    return by_sentence
 
 
 def _add_slopes(
-    found: dict[tuple[Layer, int], Tensor], evaluator: Evaluator, batch: ScoredBatch
+    by_sentence: dict[tuple[Layer, int], Tensor], evaluator: Evaluator, batch: ScoredBatch
 ) -> None:
     outputs: dict[Layer, Tensor] = {}
     with torch.enable_grad(), watched_heads(evaluator.projections, outputs.__setitem__):
         loss = evaluator.example_losses(batch).sum()
     slopes = torch.autograd.grad(loss, list(outputs.values()))
     for layer, slope in zip(outputs, slopes, strict=True):
-        for place, own in zip(batch.numbers, slope, strict=True):
+        for place, head_slopes in zip(batch.numbers, slope, strict=True):
             number = evaluator.sentences.usable[place].number
-            found[layer, number] = own.detach().transpose(0, 1)
+            by_sentence[layer, number] = head_slopes.detach().transpose(0, 1)
 
 
 class MatrixCosts:
@@ -187,9 +187,9 @@ class MatrixCosts:
         self._slopes = slopes
         self._cases: dict[Layer, dict[tuple[Unit, Candidate], float]] = {}
         self._rows: dict[Layer, float] = {}
-        for unit, own in shortlist.items():
+        for unit, candidates in shortlist.items():
             at = unit[0].site, unit[0].layer
-            self._cases.setdefault(at, {}).update({(unit, one): 0.0 for one in own})
+            self._cases.setdefault(at, {}).update({(unit, one): 0.0 for one in candidates})
             self._rows[at] = 0.0
 
     def add(self, layer: Observed) -> None:
@@ -203,8 +203,8 @@ class MatrixCosts:
         """The cost of each candidate: a mean over tokens."""
         return {
             (unit, candidate.specification): total / self._rows[at]
-            for at, own in self._cases.items()
-            for (unit, candidate), total in own.items()
+            for at, sums in self._cases.items()
+            for (unit, candidate), total in sums.items()
         }
 
     def _of(self, layer: Observed, unit: Unit, candidate: Candidate) -> float:

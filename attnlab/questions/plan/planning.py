@@ -113,15 +113,15 @@ def plan(source: Source, settings: PlanSettings) -> Result:
     start.read("Choosing", start.parts.validation, search.measure)
     search.check_affordable()
     pricing = _Pricing(search, evaluator, settings, start)
-    found = pricing.alone()
-    plans = _plans(pricing, found, budgets)
+    costs = pricing.alone()
+    plans = _plans(pricing, costs, budgets)
     measured = Measurements(_wanted(plans), detailed=True)
     start.read("Measuring", start.parts.test, measured.add)
     compared = question_named("compare").verb(
         model, budgets, mechanisms=(), against=SEARCHED, sentences=settings.sentences_to_read,
         plans=[
-            BudgetedPlan(one.plan(), name, budget, "calibrated", _setting_of(name, one))
-            for (budget, name), one in plans.items()
+            BudgetedPlan(chosen.plan(), name, budget, "calibrated", _setting_of(name, chosen))
+            for (budget, name), chosen in plans.items()
         ],
         **{name: getattr(settings, name) for name in _SHARED},
     )  # fmt: skip
@@ -131,7 +131,7 @@ def plan(source: Source, settings: PlanSettings) -> Result:
         f"A plan of attention under a budget for {model.label}",
         {
             "summary": compared.summary,
-            "mechanisms": _head_rows(search, plans, measured, found),
+            "mechanisms": _head_rows(search, plans, measured, costs),
         },
         {
             **compared.about,
@@ -145,7 +145,7 @@ def plan(source: Source, settings: PlanSettings) -> Result:
         weights=model.weights,
     )
     written = plans_of(result).items()
-    extra = {f"plan_{budget}.json": partial(write_plan, plan=one) for budget, one in written}
+    extra = {f"plan_{budget}.json": partial(write_plan, plan=chosen) for budget, chosen in written}
     return replace(result, extra=extra)
 
 
@@ -163,13 +163,13 @@ def _check_stack(model: Model, granularity: str) -> None:
 
 def _together(model: Model, granularity: str) -> dict[Layer, int]:
     """How many neighbouring heads of each layer share a mechanism."""
-    found: dict[Layer, int] = {}
+    sizes: dict[Layer, int] = {}
     for at in attention_modules(model.model):
         # So transformers call the query heads of a key-value head.
         groups = getattr(at.module, "num_key_value_groups", 1)
         size = {KEY_VALUE_HEAD: groups, LAYER: at.heads, LAYER_TYPES: at.heads}.get(granularity, 1)
-        found |= {(at.site, layer): size for layer in at.layers}
-    return found
+        sizes |= {(at.site, layer): size for layer in at.layers}
+    return sizes
 
 
 @dataclass(frozen=True)
@@ -193,8 +193,8 @@ class _Pricing:
         """Of all mechanisms of a plan together."""
         unit = self.search.units[0]
         # A single pass: its few batches would be told as if all candidates were tried again.
-        (found,) = self._costs({unit: [plan.entries[unit[0]]]}, plan, announced=False).values()
-        return found
+        (cost,) = self._costs({unit: [plan.entries[unit[0]]]}, plan, announced=False).values()
+        return cost
 
     def _costs(
         self,
@@ -215,52 +215,52 @@ class _Pricing:
         )
 
 
-def _plans(pricing: _Pricing, found: Costs | None, budgets: Sequence[int]) -> Plans:
+def _plans(pricing: _Pricing, costs: Costs | None, budgets: Sequence[int]) -> Plans:
     """The searched plan of each budget, and the baselines that have a setting within it."""
     search = pricing.search
-    wanted = [(budget, name) for budget in budgets for name in (SEARCHED, *BASELINES)]
-    steps = Steps("Searching plans", len(wanted), pricing.settings.progress)
+    cases = [(budget, name) for budget in budgets for name in (SEARCHED, *BASELINES)]
+    steps = Steps("Searching plans", len(cases), pricing.settings.progress)
     plans = {}
-    for budget, name in wanted:
-        make = partial(_searched, pricing, found, budget)
-        one = steps.of(make if name == SEARCHED else partial(search.baseline, name, budget))()
-        if one is not None:
-            plans[budget, name] = one
+    for budget, name in cases:
+        make = partial(_searched, pricing, costs, budget)
+        chosen = steps.of(make if name == SEARCHED else partial(search.baseline, name, budget))()
+        if chosen is not None:
+            plans[budget, name] = chosen
     return plans
 
 
-def _searched(pricing: _Pricing, found: Costs | None, budget: int) -> FoundPlan:
+def _searched(pricing: _Pricing, costs: Costs | None, budget: int) -> FoundPlan:
     """The plan of a budget; after rounds the one of them that costs least."""
-    plan = pricing.search.searched(budget, found)
+    plan = pricing.search.searched(budget, costs)
     rounds = pricing.settings.rounds
-    if found is None or not rounds:
+    if costs is None or not rounds:
         return plan
     tried = [(pricing.price(plan), 0, plan)]
     for number in range(1, rounds + 1):
-        found = pricing.search.damped(found, plan, pricing.within(plan))
-        plan = pricing.search.searched(budget, found)
+        costs = pricing.search.damped(costs, plan, pricing.within(plan))
+        plan = pricing.search.searched(budget, costs)
         tried.append((pricing.price(plan), number, plan))
-    return min(tried, key=lambda one: one[:2])[-1]
+    return min(tried, key=lambda trial: trial[:2])[-1]
 
 
 def plans_of(result: Result) -> dict[int, AttentionPlan]:
     """The searched plan of each budget, ready for `attnlab.attention.install`."""
     return {
         int(str(budget)): plan_of(
-            {str(Head(row.site, row.layer, row.head)): row.mechanism for row in own.itertuples()}
+            {str(Head(row.site, row.layer, row.head)): row.mechanism for row in rows.itertuples()}
         ).for_tokenizer(result.details["tokenizer"])
-        for budget, own in result.mechanisms.groupby("budget", sort=False)
+        for budget, rows in result.mechanisms.groupby("budget", sort=False)
     }
 
 
 def _wanted(plans: Plans) -> dict[Layer, dict[Specification, set[int]]]:
     """The heads of each specification in any of the searched plans, by layer."""
-    wanted: dict[Layer, dict[Specification, set[int]]] = {}
-    for (_, name), found in plans.items():
-        for head, candidate in found.entries.items() if name == SEARCHED else ():
-            own = wanted.setdefault((head.site, head.layer), {})
-            own.setdefault(candidate.specification, set()).add(head.head)
-    return wanted
+    by_layer: dict[Layer, dict[Specification, set[int]]] = {}
+    for (_, name), chosen in plans.items():
+        for head, candidate in chosen.entries.items() if name == SEARCHED else ():
+            by_specification = by_layer.setdefault((head.site, head.layer), {})
+            by_specification.setdefault(candidate.specification, set()).add(head.head)
+    return by_layer
 
 
 def _head_rows(
@@ -268,8 +268,8 @@ def _head_rows(
 ) -> pd.DataFrame:
     units = {head: unit for unit in search.units for head in unit}
     rows = []
-    for (budget, name), found in plans.items():
-        for head, candidate in found.entries.items() if name == SEARCHED else ():
+    for (budget, name), chosen in plans.items():
+        for head, candidate in chosen.entries.items() if name == SEARCHED else ():
             error, keys = search.measured(head, candidate)
             at = head.site, head.layer
             sums, count = measured.at(at, candidate.specification, head.head), measured.rows[at]
@@ -295,18 +295,18 @@ def _head_rows(
     return pd.DataFrame(rows)
 
 
-def _setting_of(name: str, found: FoundPlan) -> str:
+def _setting_of(name: str, chosen: FoundPlan) -> str:
     if name != SEARCHED:
-        by_site = {head.site: one.specification for head, one in found.entries.items()}
+        by_site = {head.site: candidate.specification for head, candidate in chosen.entries.items()}
         return "; ".join(f"{site}={specification}" for site, specification in by_site.items())
-    families = Counter(candidate.family for candidate in found.entries.values())
+    families = Counter(candidate.family for candidate in chosen.entries.values())
     return ", ".join(f"{family} {count}" for family, count in families.most_common())
 
 
 def _notes_of(compared: Result, settings: PlanSettings) -> list[Note]:
     """Those of the comparison, which was told a number of sentences even where nobody asked for one."""
-    asked = settings.sentences is not None
-    return [note for note in compared.notes if asked or not isinstance(note, FewerThanAsked)]
+    requested = settings.sentences is not None
+    return [note for note in compared.notes if requested or not isinstance(note, FewerThanAsked)]
 
 
 def _notes(search: Search, budgets: Sequence[int], plans: Plans) -> tuple[Note, ...]:
@@ -320,7 +320,7 @@ def _notes(search: Search, budgets: Sequence[int], plans: Plans) -> tuple[Note, 
         if len(without) == len(search.sites):
             notes.append(NotApplicable(name))
             continue
-        notes += [NoSettingFits(name, one) for one in budgets if (one, name) not in plans]
+        notes += [NoSettingFits(name, budget) for budget in budgets if (budget, name) not in plans]
         if any((budget, name) in plans for budget in budgets):
             notes += [BandInstead(name, site) for site in without]
     return tuple(notes)

@@ -168,8 +168,8 @@ class PlanSettings(BudgetSettings):
         if not self.families:
             msg = f"There is no family of mechanisms; choose from: {', '.join(FAMILIES)}."
             raise InputError(msg)
-        asked = set(self.families)
-        if self.granularity == LAYER_TYPES and asked not in (
+        families = set(self.families)
+        if self.granularity == LAYER_TYPES and families not in (
             set(DEFAULT_FAMILIES),
             set(OF_LAYER_TYPES),
         ):

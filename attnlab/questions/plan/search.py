@@ -78,7 +78,7 @@ def candidates(sums: LayerSums, head: int, budget: int, families: Sequence[str])
     """
     near = sums.offsets_by_mass((0, 0), head)
     sizes = [size for size in SIZES if size <= WIDEST * budget]
-    beside = [size for size in COLUMN_OFFSETS if size <= max(sizes)]
+    narrow = [size for size in COLUMN_OFFSETS if size <= max(sizes)]
     made: dict[str, Callable[[], Iterable[Specification]]] = {
         "none": lambda: [Nothing()],
         "full": lambda: [Full()],
@@ -94,7 +94,7 @@ def candidates(sums: LayerSums, head: int, budget: int, families: Sequence[str])
         "tokens": lambda: (
             Keys(offsets=chosen, tokens=tokens)
             for tokens in _first(sums.tokens_by_weight(head, None), COLUMN_TOKENS, ranked=True)
-            for chosen in _first(near, beside)
+            for chosen in _first(near, narrow)
         ),
         "blocks": lambda: (
             Keys(offsets=(0,), tokens=tokens, reach=reach)
@@ -106,11 +106,11 @@ def candidates(sums: LayerSums, head: int, budget: int, families: Sequence[str])
             for chosen in _first(near, sizes)
         ),
     }
-    found: dict[Specification, Candidate] = {}
+    by_specification: dict[Specification, Candidate] = {}
     for family in families:
         for specification in made[family]():
-            found.setdefault(specification, Candidate(family, specification))
-    return list(found.values())
+            by_specification.setdefault(specification, Candidate(family, specification))
+    return list(by_specification.values())
 
 
 def check_families(families: Sequence[str]) -> None:
@@ -120,10 +120,10 @@ def check_families(families: Sequence[str]) -> None:
         for name, kind in sized_mechanisms().items()
         if kind.traits.support and not kind.traits.learned
     )
-    known = dict.fromkeys((*FAMILIES, *named))
-    wrong = next((name for name in families if name not in known), None)
+    choices = dict.fromkeys((*FAMILIES, *named))
+    wrong = next((name for name in families if name not in choices), None)
     if wrong is not None:
-        msg = f"families must be among {', '.join(known)}, not {briefly(wrong)}."
+        msg = f"families must be among {', '.join(choices)}, not {briefly(wrong)}."
         raise InputError(msg)
 
 
@@ -142,8 +142,8 @@ def windows(site: str, longest: int, *, full: bool = True) -> list[Candidate]:
         if site == "decoder"
         else [(reach, reach) for reach in dict.fromkeys(size // 2 for size in sizes)]
     )
-    found = [Candidate("full", Full())] if full else []
-    return [*found, *(Candidate("band", Band(reach)) for reach in reaches)]
+    whole = [Candidate("full", Full())] if full else []
+    return [*whole, *(Candidate("band", Band(reach)) for reach in reaches)]
 
 
 def _first(
@@ -236,12 +236,12 @@ class Search:
     @property
     def units(self) -> list[Unit]:
         """All heads, those together that share a mechanism."""
-        found = []
+        units = []
         for at, count in self._heads.items():
             size = self._together.get(at, 1)
             heads = [Head(*at, head) for head in range(count)]
-            found += [tuple(heads[start : start + size]) for start in range(0, count, size)]
-        return found
+            units += [tuple(heads[start : start + size]) for start in range(0, count, size)]
+        return units
 
     @property
     def sites(self) -> list[str]:
@@ -269,17 +269,17 @@ class Search:
         """
         if self._one_window:
             return self._windows_worth_trying()
-        found = {}
+        by_unit = {}
         for unit in self.units:
-            own = self._worth_scoring(unit)
-            families = {one.family for one in own}
+            every = self._worth_scoring(unit)
+            families = {candidate.family for candidate in every}
             kept = {
                 part[index]: None
-                for part in (own, *([c for c in own if c.family == name] for name in families))
+                for part in (every, *([c for c in every if c.family == name] for name in families))
                 for index in lower_hull([self._choice(one.specification, *unit) for one in part])
             }
-            found[unit] = [one for one in own if one in kept]
-        return found
+            by_unit[unit] = [candidate for candidate in every if candidate in kept]
+        return by_unit
 
     def check_affordable(self) -> None:
         """Raises InputError where the cheapest candidates of all heads see more keys than a budget."""
@@ -307,8 +307,8 @@ class Search:
             InputError: the cheapest candidates see more, or a head has none.
         """
         options = {
-            unit: [one for one in own if costs is None or (unit, one.specification) in costs]
-            for unit, own in ((unit, self._worth_scoring(unit)) for unit in self.units)
+            unit: [one for one in every if costs is None or (unit, one.specification) in costs]
+            for unit, every in ((unit, self._worth_scoring(unit)) for unit in self.units)
         }
         plans = self._plans(options, budget, costs)
         best = min(plans, key=lambda plan: plan.allocation.error)
@@ -317,28 +317,28 @@ class Search:
 
     def _plans(self, options: Options, budget: int, costs: Costs | None) -> list[FoundPlan]:
         """The best plan of all options; where all share one window, of each that fits the budget."""
-        bands = (one for own in options.values() for one in own if one.family == "band")
+        bands = (one for every in options.values() for one in every if one.family == "band")
         sizes = dict.fromkeys(bands if self._one_window else ())
         # Of windows none is left where budgets allow full attention everywhere.
         if not sizes:
             return [self._allocated(options, budget, costs)]
         within = [
             {
-                unit: [one for one in own if one.family == "full" or one == window]
-                for unit, own in options.items()
+                unit: [one for one in candidates if one.family == "full" or one == window]
+                for unit, candidates in options.items()
             }
             for window in sizes
         ]
         fits = [
-            own
-            for own in within
+            narrowed
+            for narrowed in within
             if sum(
                 min(self._choice(one.specification, *unit).cost for one in few)
-                for unit, few in own.items()
+                for unit, few in narrowed.items()
             )
             <= budget * self.rows
         ]
-        return [self._allocated(own, budget, costs) for own in fits or within[:1]]
+        return [self._allocated(narrowed, budget, costs) for narrowed in fits or within[:1]]
 
     def _windows_worth_trying(self) -> Options:
         """Full attention and the windows of the plans nearest by l1 at each budget, for every unit."""
@@ -351,23 +351,23 @@ class Search:
             for plan in plans[:WINDOWS_TRIED]:
                 kept |= dict.fromkeys(plan.entries.values())
         return {
-            unit: [one for one in own if one.family == "full" or one in kept]
-            for unit, own in options.items()
+            unit: [one for one in candidates if one.family == "full" or one in kept]
+            for unit, candidates in options.items()
         }
 
     def _allocated(self, options: Options, budget: int, costs: Costs | None) -> FoundPlan:
         """The best of these candidates for each head; raises InputError where the cheapest see too much."""
         choices = [
             [
-                Choice(found.cost, found.error if costs is None else costs[unit, one.specification])
-                for one in own
-                for found in [self._choice(one.specification, *unit)]
+                Choice(score.cost, score.error if costs is None else costs[unit, one.specification])
+                for one in candidates
+                for score in [self._choice(one.specification, *unit)]
             ]
-            for unit, own in options.items()
+            for unit, candidates in options.items()
         ]
         allocation = allocate(choices, float(budget * self.rows))
         chosen = zip(options.items(), allocation.chosen, strict=True)
-        entries = {head: own[index] for (unit, own), index in chosen for head in unit}
+        entries = {head: members[index] for (unit, members), index in chosen for head in unit}
         return FoundPlan(entries, allocation)
 
     def damped(self, costs: Costs, plan: FoundPlan, within: Costs) -> Costs:
@@ -405,15 +405,15 @@ class Search:
             uniform(name, site, self._most) or uniform("band", site, self._most) for site in by_site
         ]
         options = [
-            [self._choice(one, *heads) for one in own]
-            for heads, own in zip(by_site.values(), settings, strict=True)
+            [self._choice(specification, *heads) for specification in specifications]
+            for heads, specifications in zip(by_site.values(), settings, strict=True)
         ]
         allocation = allocate_exactly(options, float(budget * self.rows))
         if allocation is None:
             return None
         chosen = zip(by_site, settings, allocation.chosen, strict=True)
-        found = {site: Candidate(name, own[index]) for site, own, index in chosen}
-        return FoundPlan({head: found[head.site] for head in self.heads}, allocation)
+        candidate_at = {site: Candidate(name, tried[index]) for site, tried, index in chosen}
+        return FoundPlan({head: candidate_at[head.site] for head in self.heads}, allocation)
 
     def without(self, name: str) -> list[str]:
         """The sites where a baseline's mechanism has no form."""
@@ -435,31 +435,31 @@ class Search:
         Raises:
             InputError: there is no candidate.
         """
-        own = {one: self._choice(one.specification, *unit) for one in self._candidates[unit]}
-        if not own:
+        choices = {one: self._choice(one.specification, *unit) for one in self._candidates[unit]}
+        if not choices:
             msg = (
                 f"None of the families {', '.join(self._families)} has a form for the heads of the "
                 f"{unit[0].site}; allow another, such as band, or choose other sites."
             )
             raise InputError(msg)
         price = SCORING * self._measured.rows[unit[0].site, unit[0].layer] * len(unit)
-        fixed = [choice for candidate, choice in own.items() if candidate.level == "static"]
+        fixed = [choice for candidate, choice in choices.items() if candidate.level == "static"]
 
         def needed(choice: Choice) -> bool:
             return not any(
-                one.cost <= choice.cost and one.error <= choice.error + price for one in fixed
+                other.cost <= choice.cost and other.error <= choice.error + price for other in fixed
             )
 
-        return [one for one, choice in own.items() if one.level == "static" or needed(choice)]
+        return [one for one, choice in choices.items() if one.level == "static" or needed(choice)]
 
     def _make(self) -> None:
-        wanted: dict[Layer, dict[Specification, set[int]]] = {at: {} for at in self._heads}
+        by_layer: dict[Layer, dict[Specification, set[int]]] = {at: {} for at in self._heads}
         for unit in self.units:
             at = unit[0].site, unit[0].layer
             made = [
-                one
+                candidate
                 for head in unit
-                for one in (
+                for candidate in (
                     windows(head.site, self._longest, full="full" in self._families)
                     if self._one_window
                     else self._of_head(at, head)
@@ -470,13 +470,13 @@ class Search:
             }
             self._candidates[unit] = list(reversed(by_specification.values()))
             for specification in by_specification:
-                members = wanted[at].setdefault(specification, set())
+                members = by_layer[at].setdefault(specification, set())
                 members.update(head.head for head in unit)
         for at, count in self._heads.items():
             for name in BASELINES:
                 for specification in uniform(name, at[0], self._most):
-                    wanted[at][specification] = set(range(count))
-        self._measured = Measurements(wanted, detailed=False)
+                    by_layer[at][specification] = set(range(count))
+        self._measured = Measurements(by_layer, detailed=False)
 
     def _of_head(self, at: Layer, head: Head) -> list[Candidate]:
         """What is learned for a head, and the settings of mechanisms that are named as families."""
@@ -485,9 +485,9 @@ class Search:
         return [
             *candidates(self._sums[at], head.head, self._most, learned),
             *(
-                Candidate(name, one)
+                Candidate(name, specification)
                 for name in named
-                for one in uniform(name, head.site, self._most)
+                for specification in uniform(name, head.site, self._most)
             ),
         ]
 
@@ -498,7 +498,7 @@ class Search:
 
     def _choice(self, specification: Specification, *heads: Head) -> Choice:
         """Cost and error of one specification at these heads."""
-        found = [self._measured.at((one.site, one.layer), specification, one.head) for one in heads]
+        sums = [self._measured.at((one.site, one.layer), specification, one.head) for one in heads]
         return Choice(
-            sum(float(one.nonzeros) for one in found), sum(float(one.error) for one in found)
+            sum(float(part.nonzeros) for part in sums), sum(float(part.error) for part in sums)
         )

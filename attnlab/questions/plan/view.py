@@ -118,15 +118,15 @@ def _beside(rows: pd.DataFrame) -> str:
     others = rows[rows["mechanism"] != SEARCHED].sort_values(LOSS_CHANGE.name, kind="stable")
     same = [row["mechanism"] for row in others.to_dict("records") if same_figures(row, searched)]
     others = others[~others["mechanism"].isin(same)]
-    said = f"It comes to the same figures as {_listed(same)}." if same else ""
+    ties = f"It comes to the same figures as {_listed(same)}." if same else ""
     if others.empty:
-        return said or "No baseline fits."
+        return ties or "No baseline fits."
     baseline = others.iloc[0].to_dict()
     lower = baseline[LOSS_GAIN.name] >= 0
     by = LOSS_GAIN.shown(baseline if lower else LOSS_GAIN.reversed(baseline))
     chance = chance_in_words(*LOSS_GAIN.ends(baseline))
     return (
-        f"{said} The best of the others, {baseline['mechanism']}, changes it by {_change(baseline, rows)}: "
+        f"{ties} The best of the others, {baseline['mechanism']}, changes it by {_change(baseline, rows)}: "
         f"the loss of the plan is {'lower' if lower else 'higher'} by {by}{chance}."
     ).strip()
 
@@ -218,7 +218,7 @@ def _draw_lines(
     """A line a plan over budgets, with intervals."""
     if estimate is not L1_ERROR:
         axes.axhline(0, color=INK, linewidth=1, linestyle=":", label="full attention")
-    colours, markers = ({plan: one[part] for plan, one in PLANS.items()} for part in (0, 1))
+    colours, markers = ({plan: look[part] for plan, look in PLANS.items()} for part in (0, 1))
     axes.vlines(
         plans[VISIBLE_KEYS.name], plans[estimate.low], plans[estimate.high],
         colors=list(plans["mechanism"].map(colours)), linewidth=1,

@@ -120,7 +120,7 @@ class Pruner:
                 penalty=penalty,
                 seed=self.seed,
                 learning_rate=GATE_LEARNING_RATE,
-                parameters=[one for one in model.parameters() if one.requires_grad]
+                parameters=[weight for weight in model.parameters() if weight.requires_grad]
                 if self.train_model
                 else [],
                 parameter_learning_rate=PARAMETER_LEARNING_RATE,
@@ -149,16 +149,16 @@ class Pruner:
 
     def measured(self, what: str) -> dict[str, Quality]:
         """What the model does as it stands, by split."""
-        found = {}
+        by_split = {}
         for split, evaluator in self.evaluators.items():
             translates = self.translate and evaluator.translates
-            found[split] = Quality(
+            by_split[split] = Quality(
                 evaluator.losses(),
                 evaluator.tokens,
                 self._translations(evaluator, f"{what}: translating {split}") if translates else (),
                 tuple(evaluator.references) if translates else (),
             )
-        return found
+        return by_split
 
     def _translations(self, evaluator: Evaluator, what: str) -> tuple[str, ...]:
         """Those of the model as it stands."""
@@ -229,7 +229,7 @@ def _check_for_any_model(settings: PruningSettings) -> None:
         "saving pruned models (keep_models)": settings.keep_models,
         "counting tokens of a batch (batch_tokens)": settings.batch_tokens is not None,
     }
-    given = [what for what, asked in of_runs.items() if asked]
+    given = [what for what, is_set in of_runs.items() if is_set]
     if given:
         msg = f"Only for runs of attnlab train: {', '.join(given)}; leave that out."
         raise InputError(msg)

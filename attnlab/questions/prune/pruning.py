@@ -84,18 +84,18 @@ def prune(source: Source, settings: PruningSettings) -> Result:
     before = pruner.measured("The run")
     curve = _Curve(tuple(all_heads(pruner.projections)), before, settings.seed)
     rows = _baseline_rows(pruner, curve, steps)
-    found: list[_Pruned] = []
+    models: list[_Pruned] = []
     penalties = sorted(set(settings.penalties))
     progress = Steps("Penalties", len(penalties), settings.progress)
 
     def pruned(penalty: float) -> None:
-        found.append(_pruned(pruner, curve, penalty, steps, keep=settings.keep_models))
-        rows.extend(found[-1].curve)
+        models.append(_pruned(pruner, curve, penalty, steps, keep=settings.keep_models))
+        rows.extend(models[-1].curve)
         if settings.random:
-            random = _random_rows(pruner, curve, penalty, steps, found[-1].closed)
+            random = _random_rows(pruner, curve, penalty, steps, models[-1].closed)
             rows.extend(random)
-            if found[-1].closed and not random:
-                found[-1].notes.append(NoRandomHeads(penalty))
+            if models[-1].closed and not random:
+                models[-1].notes.append(NoRandomHeads(penalty))
 
     for penalty in penalties:
         progress.of(partial(pruned, penalty))()
@@ -108,7 +108,7 @@ def prune(source: Source, settings: PruningSettings) -> Result:
         "sites": list(pruner.sites),
         "parameters_trained": settings.train_model,
         "batch_tokens": pruner.training.batch_tokens,
-        **{f"{split}_sentences": len(one) for split, one in pruner.evaluators.items()},
+        **{f"{split}_sentences": len(evaluator) for split, evaluator in pruner.evaluators.items()},
         "training_sentences": pruner.training.sentences,
     }
     return Result(
@@ -116,29 +116,29 @@ def prune(source: Source, settings: PruningSettings) -> Result:
         f"Heads left against {'BLEU' if before['test'].references else 'loss'}",
         {
             "curve": pd.DataFrame(rows).astype({"unsettled": "Int64"}),
-            "gates": pd.DataFrame([row for part in found for row in part.gates]),
-            "training": pd.DataFrame([row for part in found for row in part.training]),
+            "gates": pd.DataFrame([row for part in models for row in part.gates]),
+            "training": pd.DataFrame([row for part in models for row in part.training]),
         },
         about,
         (
             *notes_on_texts(
                 pruner.loaded,
                 pruner.texts,
-                {split: one.sentences for split, one in pruner.evaluators.items()},
+                {split: evaluator.sentences for split, evaluator in pruner.evaluators.items()},
                 settings.sentences,
                 settings.sites,
             ),
             *_on_sentences(before),
             *_left_out(pruner),
-            *(note for part in found for note in part.notes),
+            *(note for part in models for note in part.notes),
         ),
         weights=pruner.loaded.weights,
-        extra=_models(pruner.loaded, found, about),
+        extra=_models(pruner.loaded, models, about),
     )
 
 
 def _models(
-    model: Model, found: Sequence["_Pruned"], about: Mapping[str, Any]
+    model: Model, models: Sequence["_Pruned"], about: Mapping[str, Any]
 ) -> dict[str, Callable[[str | Path], object]]:
     """What writes the models that are kept, which are those of runs, by their names in the folder."""
     if not isinstance(model, Run):
@@ -148,7 +148,7 @@ def _models(
             write_pruned_run, model, part.state,
             {**about, "penalty": part.penalty, "closed_heads": list(map(str, part.closed))},
         )
-        for part in found
+        for part in models
         if part.state is not None
     }  # fmt: skip
 
@@ -201,12 +201,12 @@ class _Curve:
                 "head_count": len(self.heads),
                 "heads_left": len(left),
                 **by_site,
-                **self._changes(split, found),
+                **self._changes(split, quality),
                 "unsettled": unsettled,
                 "steps": steps,
                 "seed": self.seed,
             }
-            for split, found in after.items()
+            for split, quality in after.items()
         ]
 
     def _changes(self, split: str, quality: Quality) -> dict[str, Any]:
@@ -318,17 +318,17 @@ def _on_sentences(measured: Mapping[str, Quality]) -> list[Note]:
 
 def _left_out(pruner: Pruner) -> list[Note]:
     """The sentences of each part that the model cannot take."""
-    parts = {split: one.sentences.dropped for split, one in pruner.evaluators.items()}
+    parts = {split: evaluator.sentences.dropped for split, evaluator in pruner.evaluators.items()}
     parts["training"] = pruner.training.dropped
-    return [replace(one, part=part) for part, dropped in parts.items() for one in dropped]
+    return [replace(note, part=part) for part, dropped in parts.items() for note in dropped]
 
 
 def _notes(penalty: float, heads: int, closed: int, unsettled: int) -> list[Note]:
-    found: list[Note] = []
+    notes: list[Note] = []
     if unsettled > UNSETTLED_SHARE * heads:
-        found.append(GatesNotSettled(penalty, unsettled, heads, SETTLED))
+        notes.append(GatesNotSettled(penalty, unsettled, heads, SETTLED))
     if closed == heads:
-        found.append(AllHeadsClosed(penalty, heads))
+        notes.append(AllHeadsClosed(penalty, heads))
     if not closed and penalty:
-        found.append(NoHeadClosed(penalty))
-    return found
+        notes.append(NoHeadClosed(penalty))
+    return notes

@@ -51,13 +51,13 @@ def contents(result: Result) -> Contents:
     """What the page of a pruning shows."""
     curve = result.curve
     measure = "BLEU" if has_bleu(curve) else "loss"
-    there = (curve["kind"] == "random").any()
-    beside = ", beside as many heads closed at random" if there else ""
+    has_random = (curve["kind"] == "random").any()
+    comparison = ", beside as many heads closed at random" if has_random else ""
     figure = DrawnFigure(
         "curve",
         draw_pruning(curve, width=WIDE),
         f"Left: change of {measure} on the test part against the unpruned model by heads left, with paired "
-        f"95 % intervals{beside}. Right: the share of each site's heads that a penalty leaves.",
+        f"95 % intervals{comparison}. Right: the share of each site's heads that a penalty leaves.",
     )
     facts = {
         "Heads": str(curve["head_count"].iloc[0]),
@@ -143,10 +143,10 @@ def fewest_heads(curve: pd.DataFrame, tolerance: float | None = None) -> float |
     pruned = curve[(curve["kind"] == "pruned") & (curve["split"] == "validation")]
     pruned = pruned[pruned["heads_left"] < pruned["head_count"]]
     if has_bleu(curve):
-        lost, most = -pruned[BLEU_CHANGE.name], TOLERANCE
+        drop, most = -pruned[BLEU_CHANGE.name], TOLERANCE
     else:
-        lost, most = pruned[LOSS_CHANGE.name], LOSS_TOLERANCE
-    good = pruned.assign(lost=lost)[lost <= (most if tolerance is None else tolerance)]
+        drop, most = pruned[LOSS_CHANGE.name], LOSS_TOLERANCE
+    good = pruned.assign(lost=drop)[drop <= (most if tolerance is None else tolerance)]
     if good.empty:
         return None
     return float(good.sort_values(["heads_left", "lost"]).iloc[0]["penalty"])
@@ -165,10 +165,10 @@ def draw_pruning(curve: pd.DataFrame | Result, *, width: float = PAGE) -> Figure
     Raises:
         InputError: it is no table, a column is missing, or there are no rows.
     """
-    curve, wanted = drawn_table(curve, "curve"), "prune(...).curve or curve.csv"
-    check_table(curve, _WANTED, wanted)
+    curve, origin = drawn_table(curve, "curve"), "prune(...).curve or curve.csv"
+    check_table(curve, _WANTED, origin)
     change = MEASURES[has_bleu(curve)].change
-    check_table(curve, [change.low, change.high], wanted)
+    check_table(curve, [change.low, change.high], origin)
     test = curve[curve["split"] == "test"]
     measure = MEASURES[has_bleu(test)]
     with style():

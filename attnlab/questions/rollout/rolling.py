@@ -61,11 +61,11 @@ def rollout(source: Source, settings: RolloutSettings) -> Result:
     sentence, sentences = reading.sentences.usable[0], reading.sentences
     keys = [("source", token) for token in sentences.source.tokens(sentence.source)]
     queries = [token for _, token in keys]
-    own = stacks.get("encoder") or stacks.get("decoder")
-    if not own:
+    layers = stacks.get("encoder") or stacks.get("decoder")
+    if not layers:
         msg = f"{loaded.label} has no self-attention to roll out; give a transformer."
         raise InputError(msg)
-    shares = attention_rollout(own)
+    shares = attention_rollout(layers)
     if sentence.target is not None:
         queries = sentences.target.tokens(sentence.target)
         keys += [("target", token) for token in queries]
@@ -79,7 +79,7 @@ def rollout(source: Source, settings: RolloutSettings) -> Result:
             **loaded.history,
             **dict(zip(("Text", "Translation"), texts, strict=False)),
         },
-        tuple(_notes(loaded, len(own))),
+        tuple(_notes(loaded, len(layers))),
         {"queries": queries, "keys": keys},
         arrays={"shares": shares},
         weights=loaded.weights,

@@ -56,9 +56,9 @@ def terminal(result: Result) -> Iterator[TerminalTable]:
     sides = list(dict.fromkeys(side for side, _ in result.details["keys"]))
     headings = [f"largest shares of the {side}" for side in sides]
     rows = []
-    for query, own in result.rollout.groupby("query", sort=False):
-        name = f"{query} {shown(str(own['query_token'].iloc[0]))}"
-        rows.append((name, *(_largest(own[own["key_side"] == side]) for side in sides)))
+    for query, group in result.rollout.groupby("query", sort=False):
+        name = f"{query} {shown(str(group['query_token'].iloc[0]))}"
+        rows.append((name, *(_largest(group[group["key_side"] == side]) for side in sides)))
     named = int(result.rollout.groupby("query").size().max())
     yield TerminalTable(
         ("position", *headings), tuple(rows), prose=tuple(headings),

@@ -78,7 +78,7 @@ def blocks_of(model: PreTrainedModel) -> tuple[list[Box], list[Stack]]:
         if not _attends({stack: layers}):
             del stacks[stack]
             outside[OTHER if seen else INPUT] += [
-                one for parts in layers.values() for own in parts.values() for one in own
+                one for parts in layers.values() for group in parts.values() for one in group
             ]
         seen = seen or stack in stacks
     boxes = [_box(part, outside[part]) for part in _ORDER if part in outside]
@@ -100,13 +100,13 @@ def _layer_of(path: str) -> tuple[str, str]:
 
 
 def _box(name: str, parameters: Sequence[nn.Parameter]) -> Box:
-    shapes = Counter(tuple(one.shape) for one in parameters if one.ndim > 1)
+    shapes = Counter(tuple(parameter.shape) for parameter in parameters if parameter.ndim > 1)
     texts = [
         (f"{count} of " if count > 1 else "") + " x ".join(f"{size:,}" for size in shape)
         for shape, count in shapes.items()
     ]
     more = [f"{len(texts) - _MOST_SHAPES} more"] if len(texts) > _MOST_SHAPES else []
-    total = sum(one.numel() for one in parameters)
+    total = sum(parameter.numel() for parameter in parameters)
     return Box(name, ", ".join([*texts[:_MOST_SHAPES], *more]), total)
 
 

@@ -120,8 +120,8 @@ def _work_per_token(
         if isinstance(module, nn.Embedding) or "pooler" in path:
             continue
         times = max((count for start, count in shared.items() if path.startswith(start)), default=1)
-        own = module.named_parameters(recurse=False)
-        work = sum(_multiplied(model, module, parameter) for _, parameter in own)
+        parameters = module.named_parameters(recurse=False)
+        work = sum(_multiplied(model, module, parameter) for _, parameter in parameters)
         counts[part_of(path, module, output)] += times * work
     yield from counts.items()
 
@@ -187,12 +187,12 @@ def _head_dim(at: AttentionAt) -> int:
 def _between(parts: Sequence[_Attention], name: str, tokens: int) -> tuple[int, int]:
     """Multiply-adds and bytes of attention between the tokens of a text, over all layers."""
     work = memory = 0
-    for one in parts:
+    for part in parts:
         mechanism = make(
-            name, causal=one.site == "decoder", cross=one.site == "cross", heads=one.heads
+            name, causal=part.site == "decoder", cross=part.site == "cross", heads=part.heads
         )
-        cost = mechanism.cost(tokens, tokens, one.dim)
-        work, memory = work + one.heads * cost.multiply_adds, memory + one.heads * cost.bytes
+        cost = mechanism.cost(tokens, tokens, part.dim)
+        work, memory = work + part.heads * cost.multiply_adds, memory + part.heads * cost.bytes
     return work, memory
 
 

@@ -28,11 +28,11 @@ def answers(result: Result) -> list[str]:
         f"{name} at no length" if start is None else f"{name} from {start:,} tokens on"
         for name, start in crossings.items()
     ]
-    found = (
+    answer = (
         f"{result.details['parameters']:,} parameters; at {counted(tokens, 'token')} attention "
         f"between tokens is {share:.0%} of the work, and more than half by {', '.join(starts)}."
     )
-    return [found]
+    return [answer]
 
 
 def draw_growth(table: pd.DataFrame, *, width: float = PAGE) -> Figure:
@@ -56,9 +56,9 @@ def draw_growth(table: pd.DataFrame, *, width: float = PAGE) -> Figure:
             label="rest of the model",
         )  # fmt: skip
         for index, name in enumerate(names):
-            own = table[table["mechanism"] == name]
+            curve = table[table["mechanism"] == name]
             axes.loglog(
-                own["text_length"], own["between_tokens"], "o-", markersize=3, label=str(name),
+                curve["text_length"], curve["between_tokens"], "o-", markersize=3, label=str(name),
                 color=colour(index),
             )  # fmt: skip
         axes.xaxis.set_major_formatter(EngFormatter())
