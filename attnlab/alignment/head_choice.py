@@ -156,7 +156,7 @@ def _monotonicity(
     targets: Tensor,
     first: Int[Tensor, " batch"],
 ) -> Float64[Tensor, " head"]:
-    """Words without a row are skipped: what counts is the word before that has one."""
+    """Share of words, by head, whose best source is not before that of the last word that has a row."""
     previous = torch.zeros_like(best[..., 0])
     steps = torch.zeros(best.shape[1], dtype=torch.float64, device=best.device)
     compared = 0
@@ -176,7 +176,7 @@ def _agreement(best: Int[Tensor, "head word"]) -> Float64[Tensor, " head"]:
 
 
 def engine_sets(layers: int, heads: int) -> Mapping[str, tuple[tuple[int, int], ...]]:
-    """The (layer, head) that engines average unless told otherwise, by what they are; the same ones once.
+    """Sets of (layer, head) that engines average by default, by description; equal sets once.
 
     * The first head of the last layer: Marian, and CTranslate2 for translation models
       (src/layers/transformer.cc; marian.py of python/ctranslate2/converters/).
@@ -193,7 +193,7 @@ def engine_sets(layers: int, heads: int) -> Mapping[str, tuple[tuple[int, int], 
 
 
 def published_sets(layers: int, heads: int) -> Mapping[str, tuple[tuple[int, int], ...]]:
-    """The (layer, head) that papers average and no engine does, by what they are.
+    """Sets of (layer, head) that papers average and no engine does, by description.
 
     All heads of the penultimate layer, where there are two: Garg et al. 2019 (arXiv 1909.02074).
     """
@@ -209,7 +209,7 @@ def _of_layers(layers: range, heads: int) -> tuple[tuple[int, int], ...]:
 
 
 def diagonal_links(sources: int, targets: int) -> frozenset[Link]:
-    """From every target word i of n to the source word j of m with the least |i/n - j/m|, both from 1.
+    """Links from every target word i of n to the source word j of m of least |i/n - j/m|, both from 1.
 
     Of two equally near the first; all in whole numbers. The prior of fast_align (Dyer et al. 2013) is around
     this diagonal.

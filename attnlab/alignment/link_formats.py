@@ -202,7 +202,7 @@ def _pharaoh(
 
 
 def _of_number(match: re.Match[str] | None, number: int, where: str) -> str:
-    """What stands behind the number of a sentence.
+    """The text behind the number of a sentence.
 
     Raises:
         InputError: the line begins with another number, or none.
@@ -299,7 +299,7 @@ def _naacl(
 
 
 def _naacl_lines(path: str | Path, first: int) -> Iterator[tuple[str, int, Link, bool]]:
-    """Of every link its line, its sentence from 1, its words from 0, and whether it is sure."""
+    """Yields each link's line, its sentence from 1, its words from 0, and whether it is sure."""
     for where, line in _lines(path):
         if not line.strip():
             continue
@@ -392,7 +392,7 @@ def _giza_words(line: str, where: str) -> tuple[Words, list[Link]]:
 def _compared(
     path: str | Path, linked: Iterator[LinkedPair], pairs: Iterable[tuple[Words, Words]], lines: int
 ) -> Iterator[LinkedPair]:
-    """What is found, `lines` of the file each, as long as it has the words of the pairs."""
+    """Yields the sentences, `lines` of the file each, as long as they have the words of the pairs."""
     rest, number, sentences = iter(pairs), 0, 0
     for number, sentence in enumerate(linked, start=1):
         pair = next(rest, None)

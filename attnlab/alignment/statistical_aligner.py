@@ -132,7 +132,7 @@ class StatisticalAligner(ShortRepr):
             how: links of both directions are made one, see `symmetrized`; None: those of target words alone.
         """
         links: list[frozenset[Link]] = [frozenset()] * len(pairs)
-        for group in _groups(pairs, self.sources, self.targets, known=False):
+        for group in _groups(pairs, self.sources, self.targets, nonempty=False):
             forward, backward = _posteriors(self, group, self._cells(group))
             sides = zip(group.numbers, _best(forward), _best(backward), strict=True)
             for number, by_target, by_source in sides:
@@ -227,12 +227,12 @@ def _groups(
     sources: Mapping[str, int],
     targets: Mapping[str, int],
     *,
-    known: bool = True,
+    nonempty: bool = True,
 ) -> Iterator[_Group]:
     """All pairs, by lengths, so that nothing is padded; at most `_AT_ONCE` pairs of words at once."""
     by_lengths: dict[tuple[int, int], list[int]] = {}
     for number, (source, target) in enumerate(pairs):
-        if known or (source and target):
+        if nonempty or (source and target):
             by_lengths.setdefault((len(source), len(target)), []).append(number)
     for (left, right), numbers in sorted(by_lengths.items()):
         size = max(1, _AT_ONCE // (left * right))
@@ -409,7 +409,7 @@ def _posterior(
     targets: Int64[np.ndarray, "sentence target"],
     moves: _Moves | None,
 ) -> _Posterior:
-    """Of sentences of the same lengths.
+    """The posterior of sentences of the same lengths.
 
     Args:
         direction: what is known of words and jumps.
@@ -452,7 +452,7 @@ def _posterior(
 
 
 def _best(posterior: _Posterior) -> Iterator[frozenset[Link]]:
-    """Of each sentence the links from every target word to its most likely source word, unless null is."""
+    """Yields each sentence's links from target words to their most likely source words, unless null is."""
     best = posterior.words.argmax(-1)
     linked = posterior.words.max(-1) > posterior.null
     for sources, is_linked in zip(best, linked, strict=True):
@@ -460,7 +460,7 @@ def _best(posterior: _Posterior) -> Iterator[frozenset[Link]]:
 
 
 def _jump_numbers(sources: int) -> Int64[np.ndarray, "position source"]:
-    """Which weight a move has, from the start, -1, and from every position."""
+    """The index of the weight of each move, from the start, -1, and from every position."""
     jump = np.arange(sources)[None] - np.arange(-1, sources)[:, None]
     return jump.clip(-WIDEST_JUMP, WIDEST_JUMP) + WIDEST_JUMP
 

@@ -39,7 +39,7 @@ class Head(NamedTuple):
 
 
 def address_of(name: object, known: Iterable[str]) -> str:
-    """The address that is meant by one with or without its site; one that is not known as it is written.
+    """The known address that a name with or without its site means; else the name as it is written.
 
     >>> address_of("1.2", ["encoder.1.2"]), address_of((1, 2), ["decoder.1.2"]), address_of("1.2", [])
     ('encoder.1.2', 'decoder.1.2', '1.2')
@@ -59,7 +59,7 @@ def address_of(name: object, known: Iterable[str]) -> str:
 
 
 def no_such_head(head: object, there: Iterable[object]) -> InputError:
-    """What refuses a head that is not among those that are there.
+    """The error for a head that is not among those that exist.
 
     Args:
         head: what was asked for.

@@ -13,7 +13,7 @@ from transformers.utils import logging
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No progress bars of datasets and transformers, and only their errors; then as before."""
+    """Inside the block datasets and transformers show no progress bars and tell only errors."""
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     logging.set_verbosity_error()

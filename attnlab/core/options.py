@@ -295,7 +295,7 @@ def _read_fields(settings: type[Settings]) -> tuple[OptionField, ...]:
 
 
 def words_typed(settings: Settings) -> list[str] | None:
-    """What one types for the options that differ from their defaults; None where one of them is a list.
+    """The words to type for the options that differ from their defaults; None where one is a list.
 
     Paths are `path_label`s. A list of texts can be handed in only in Python.
     """

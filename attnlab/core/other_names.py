@@ -24,7 +24,7 @@ _OURS = {other: name for name, others in _BY_NAME.items() for other in others.sp
 
 
 def our_name(other: str) -> str | None:
-    """What attnlab calls what another library calls so; None where nothing is known.
+    """The name in attnlab for what another library calls `other`; None where nothing is known.
 
     >>> our_name("head_view"), our_name("HookedTransformer"), our_name("model-view"), our_name("x")
     ('show', 'load', 'show', None)

@@ -84,7 +84,7 @@ def _has_plan(source: str | Path) -> bool:
 
 @contextmanager
 def _mechanisms_expected(kind: Any) -> Iterator[None]:
-    """No report of tensors of mechanisms by transformers: they are read when these are put in again.
+    """Inside the block transformers reports no tensors of mechanisms, which are read later.
 
     Args:
         kind: the class that is loaded; its list of names that are ignored is as it was afterwards.

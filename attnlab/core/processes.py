@@ -288,7 +288,7 @@ def _meeting(processes: Processes, *, gpus: bool) -> Iterator[None]:
 
 
 def _all_gathered(mine: bytes, count: int) -> list[bytes]:
-    """Lengths first, since all tensors of a gather must be of one size."""
+    """The bytes of every process; lengths are gathered first, since all tensors must be of one size."""
     length = torch.tensor([len(mine)])
     lengths = [torch.zeros_like(length) for _ in range(count)]
     distributed.all_gather(lengths, length)

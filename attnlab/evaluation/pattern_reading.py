@@ -161,7 +161,7 @@ class PatternReading:
 
     @property
     def notes(self) -> Iterator[Note]:
-        """What a reader must know of the texts."""
+        """Notes on what a reader must know of the texts."""
         names = {name for pattern in self.asked for name in pattern.names}
         if RAREST in names and self.reading.loaded.type_counts is None:
             yield RareInTheseTexts()
@@ -179,7 +179,7 @@ class PatternReading:
         return _unmet(pattern, site, _LACKING[lacking.need].format(**words))
 
     def unmet_in(self, counts: PatternCounts, pattern: Pattern, site: str) -> InputError | None:
-        """The same where no row was counted."""
+        """Why no row of a pattern was counted at a site; None where one was."""
         return None if counts.counted(pattern, site) else _unmet(pattern, site, _NO_KEY)
 
     def _special(self, site: str) -> set[str]:

@@ -142,7 +142,7 @@ class StudySettings(DeviceSettings):
         check_named(self)
 
     def telling(self, what: str) -> Callable[[int, int], None] | None:
-        """What is told how much of something is done, of how much; None where nobody wants to know."""
+        """A function that is told how much of something is done, of how much; None without `progress`."""
         return None if self.progress is None else partial(self.progress, what)
 
     @property
@@ -266,7 +266,7 @@ class LeftOut(Note):
 
 
 def nothing_left(refused: Sequence[tuple[str, InputError]]) -> InputError:
-    """What refuses a call where nothing can be counted: the reason of one thing, or of each of several."""
+    """The error of a call where nothing can be counted: the reason of one thing, or of each of several."""
     if len(refused) == 1:
         return refused[0][1]
     reasons = " ".join(f"{what}: {error}" for what, error in refused)

@@ -319,7 +319,7 @@ class PhraseSampler:
         return Coordination(self.person(), second)
 
     def whereabouts(self) -> Adjunct:
-        """In, near or behind a location; in a town."""
+        """A place: in, near or behind a location, or in a town."""
         if self.chance(0.35):
             return Adjunct(concepts.IN, self.town())
         return Adjunct(self.pick(_POSITIONS), self.noun_phrase(PLACE, plain=True))

@@ -122,7 +122,7 @@ class Sampler(PhraseSampler):
         return self._verbal(again, self.pick(_SINGLE), tense, short=True)
 
     def _mentioned_again(self) -> Sentence:
-        """Two verbs share subject and object: Anna buys the apples and eats them."""
+        """Two clauses that share subject and object: Anna buys the apples and eats them."""
         thing = self.noun_phrase(ANY - PLACE, plain=True)
         kind = thing.noun.kind
         verbs = [verb for verb in _verbs_acting_on(kind) if not verb.stative]

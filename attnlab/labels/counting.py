@@ -74,7 +74,7 @@ def known_labels() -> dict[str, HeadLabel]:
 
 
 def in_precedence(names: pd.Series) -> list[str]:
-    """The labels with those first that come first where several hold."""
+    """The names of labels by precedence, the one that counts where several hold first."""
     labels = known_labels()
     return sorted(names, key=lambda name: labels[name].precedence)
 
@@ -204,7 +204,7 @@ class HeadFunctions(PerLayer[tuple[str, int], LabelCounts]):
         return {site: number for site, number in types.items() if number <= FREQUENT_TYPES}
 
     def _ranks_at(self, site: str) -> Int[Tensor, " type"]:
-        """The ranks of the types that are keys there."""
+        """The frequency ranks of the types that are keys at a site."""
         return self._ranks[-1 if site == "decoder" else 0]
 
     def _tables(self, decide: Callable[[LabelCounts], pd.DataFrame]) -> pd.DataFrame:

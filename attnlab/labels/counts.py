@@ -282,7 +282,7 @@ class RatioCounts(Counts):
 
     @property
     def _variance(self) -> Float[Tensor, "part *shape"]:
-        """Of the ratio, from the spread between sentences; NaN below two."""
+        """The variance of the ratio, from the spread between sentences; NaN below two."""
         ratio, count = self.ratio, self.sentences.double()
         residual = (
             self.squared_numerator - 2 * ratio * self.product + ratio**2 * self.squared_denominator

@@ -261,7 +261,7 @@ class BatchFacts:
     _known: dict[Any, Any] = field(default_factory=dict)
 
     def once(self, compute: Callable[["BatchFacts"], Value]) -> Value:
-        """What `compute` gives for this batch, worked out once for all its layers."""
+        """The result of `compute` for this batch, computed once for all its layers."""
         if compute not in self._known:
             self._known[compute] = compute(self)
         value: Value = self._known[compute]

@@ -62,7 +62,7 @@ def label_table(verdicts: pd.DataFrame) -> pd.DataFrame:
 
 
 def without_label(statuses: Iterable[str]) -> str:
-    """What a head is called of which no label is confirmed: `unknown` or `undecided`.
+    """The label of a head for which no label is confirmed: `unknown` or `undecided`.
 
     It is `unknown` only where enough was counted for every label that applies at its site: one that
     is undecided may yet hold. A borderline label is no such label, since enough was counted for it.

@@ -129,7 +129,7 @@ def _rows_of_texts(
 
 
 class Bars(NamedTuple):
-    """Above which hit a head does more than controls, and below which no more."""
+    """Hits above which a head does more than controls, and below which it does no more."""
 
     above: float
     below: float
@@ -165,7 +165,7 @@ class PatternFigures:
     level: float
 
     def cells(self, head: Head) -> tuple[dict[str, Any], Bars]:
-        """What tables hold of a head, and the bars that its controls set."""
+        """The cells of a head in tables, and the bars that its controls set."""
         at = (self.pattern, self.site, head.layer)
         hits = self.hits[head.layer].whole()
         rows, texts = (int(values[0, head.head]) for values in (hits.denominator, hits.sentences))
@@ -236,7 +236,7 @@ class PatternFigures:
         return layers, max(float(hits.ratio.max()) for hits in layers.values())
 
     def _of_model(self, head: Head) -> tuple[list[tuple[float, float]], dict[str, Any]]:
-        """The same of the controls that have a figure for each head."""
+        """Figure and upper end of each control that has a figure for each head, and their cells."""
         ends, cells = [], dict[str, Any]()
         if UNTRAINED in self.controls:
             layers, most = self._untrained

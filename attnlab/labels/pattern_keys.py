@@ -122,7 +122,7 @@ class PatternBatch:
 
     @cached_property
     def alignments(self) -> tuple[list[Alignment | None], list[Alignment | None]]:
-        """Of the queries and the keys with their words."""
+        """Alignments of the queries and of the keys with their words."""
         return alignments_at(self.layer, self.known.source, self.known.target)
 
     @cached_property
@@ -189,7 +189,7 @@ class PatternBatch:
 
     @cached_property
     def token_names(self) -> tuple[list[list[str]], list[list[str]]]:
-        """What the queries and keys of each text are called; one of cross-attention by what it predicts."""
+        """Names of the queries and keys of each text; queries of cross-attention by what they predict."""
         sides = []
         for side, axis in enumerate((self.layer.queries, self.layer.keys)):
             ahead = side == 0 and self.layer.site == "cross"
@@ -202,7 +202,7 @@ class PatternBatch:
 
     @cached_property
     def word_names(self) -> tuple[list[list[str]], list[list[str]]]:
-        """The same of words, put together of their tokens."""
+        """Names of the words of the queries and keys of each text, put together of their tokens."""
         queries, keys = (
             [_words(tokens, alignment) for tokens, alignment in zip(*side, strict=True)]
             for side in zip(self.token_names, self.alignments, strict=True)
@@ -307,7 +307,7 @@ def _words(tokens: Sequence[str], alignment: Alignment | None) -> list[str]:
 def _of_tokens(
     matrix: Bool[Tensor, "... word other"], batch: PatternBatch
 ) -> Bool[Tensor, "batch query key"]:
-    """Words as all of their tokens."""
+    """The matrix of words as one of tokens, each word as all of its tokens."""
     queries, keys = (side.membership[..., : side.words.shape[1]] for side in batch.units)
     return queries @ matrix.float() @ keys.mT > 0
 

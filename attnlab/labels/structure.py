@@ -45,7 +45,7 @@ class HeadStructure(PerLayer[tuple[Site, int, View], LabelSums]):
         self.sentences = sentences
 
     def values_of(self, layer: LayerWeights) -> dict[tuple[Site, int, View], LabelSums]:
-        """Sums of the wanted sentences of one layer and batch in both views."""
+        """Sums of the first `sentences` sentences of one layer and batch in both views."""
         rows = [row for row, number in enumerate(layer.sentences) if number < self.sentences]
         if not rows:
             return {}

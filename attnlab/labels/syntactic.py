@@ -218,7 +218,7 @@ def _decide_head(head: int, rows: pd.DataFrame, label: str) -> Verdict:
 
 
 def best_heads(table: pd.DataFrame) -> pd.DataFrame:
-    """For each kind of link the head with the highest accuracy in the choosing half, one row each.
+    """The head with the highest accuracy in the choosing half for each kind of link, one row each.
 
     `accuracy`, its interval and `baseline` are of the other half; `choosing_accuracy`, the best of
     many, stands beside them to show the difference.

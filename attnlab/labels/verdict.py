@@ -22,7 +22,7 @@ NOT_COMPARED = "not compared"
 
 
 def least_status(*statuses: str) -> str:
-    """What can be said of all conditions together: the least of what can be said of each.
+    """The status of all conditions together: the least of their statuses.
 
     >>> least_status("confirmed", "borderline"), least_status("undecided", "rejected")
     ('borderline', 'rejected')
@@ -31,7 +31,7 @@ def least_status(*statuses: str) -> str:
 
 
 def decided(statuses: Sequence[str], *, enough: bool) -> str:
-    """What can be said of a label from what can be said of each of its conditions.
+    """The status of a label from those of its conditions.
 
     One condition that fails rejects the label, however little was counted; without `enough` observations
     nothing confirms it, and a threshold within an interval may only be for want of them.
@@ -46,7 +46,7 @@ def decided(statuses: Sequence[str], *, enough: bool) -> str:
 
 
 def status_of(low: float, high: float, threshold: float) -> str:
-    """How an interval lies to a threshold: `confirmed` above, `rejected` below, `borderline` across it.
+    """The status of an interval: `confirmed` above a threshold, `rejected` below, `borderline` across it.
 
     Without an interval (NaN) it is `undecided`.
 
@@ -118,7 +118,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class _Figure:
-    """One condition of one head; an interval of nothing is none."""
+    """One condition of one head; NaN where there is none."""
 
     statistic: str = ""
     value: float = math.nan

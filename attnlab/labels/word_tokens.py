@@ -128,7 +128,7 @@ def align_separate(
     tokens: Sequence[Sequence[tuple[int, int]]],
     special: Sequence[Sequence[bool]],
 ) -> list[Alignment | None]:
-    """What `align_offsets` gives for each sentence in which no token is of two words; None of all others.
+    """Alignments of the sentences in which no token is of two words, as of `align_offsets`; else None.
 
     Arguments as there, one of each for every sentence. All sentences are gone through at once, as arrays.
     """
@@ -161,8 +161,8 @@ def align_separate(
 def _flattened(
     spans: Sequence[Sequence[tuple[int, int]]], beginnings: Int[np.ndarray, " sentence"]
 ) -> tuple[Int[np.ndarray, " span"], Int[np.ndarray, " span"], Int[np.ndarray, " span"]]:
-    """Of all spans of all sentences the sentence, and where they start and end in the texts together."""
-    lengths = [len(own) for own in spans]
+    """The sentence of each span, and where it starts and ends in the texts put together."""
+    lengths = list(map(len, spans))
     sentence = np.repeat(np.arange(len(spans)), lengths)
     ends = chain.from_iterable(chain.from_iterable(spans))
     places = np.fromiter(ends, np.int64, 2 * sum(lengths)).reshape(-1, 2)
@@ -171,7 +171,7 @@ def _flattened(
 
 
 def _next_letters(texts: Sequence[str]) -> Int[np.ndarray, " place"]:
-    """For each place in the texts, one behind another, where the next sign stands that is no white space."""
+    """The position of the next sign that is no white space, from each position in the texts put together."""
     codes = np.frombuffer("\n".join([*texts, ""]).encode("utf-32-le", "surrogatepass"), "<u4")
     spaces = [code for code in np.unique(codes).tolist() if chr(code).isspace()]
     places = np.where(np.isin(codes, spaces), len(codes), np.arange(len(codes)))

@@ -241,7 +241,7 @@ class Additive(Parameters):
     column: Int[Tensor, "*batch slot"]
 
     def described(self, index: int) -> str:
-        """Such as `offsets -1..0 + column 3`, or `nothing`."""
+        """The member in words, such as `offsets -1..0 + column 3`, or `nothing`."""
         outline, phrases = self.outline(index), []
         if outline.offsets is not None:
             left, right = outline.offsets

@@ -142,7 +142,7 @@ class Band(Parameters):
     kept: Int[Tensor, "*batch"]
 
     def described(self, index: int) -> str:
-        """Such as `16 entries at offsets -3..3`."""
+        """The member in words, such as `16 entries at offsets -3..3`."""
         left, right = self.window
         return f"{int(self.kept[index])} entries at offsets {-left}..{right}"
 

@@ -1,4 +1,4 @@
-"""Whether a tensor holds attention weights at all.
+"""Batches of padded matrices: their sizes, and whether a tensor holds attention weights at all.
 
 Ragged batches: a matrix may be smaller than the tensor that holds it.
 

@@ -47,7 +47,7 @@ class Column(Parameters):
     column: Int[Tensor, "*batch"]
 
     def described(self, index: int) -> str:
-        """Such as `column 3`."""
+        """The member in words, such as `column 3`."""
         return f"column {int(self.column[index])}"
 
 
@@ -115,7 +115,7 @@ class ColumnBand(Parameters):
     column: Int[Tensor, "*batch"]
 
     def described(self, index: int) -> str:
-        """Such as `column 3 + offsets -3..3`."""
+        """The member in words, such as `column 3 + offsets -3..3`."""
         left, right = self.window
         return f"column {int(self.column[index])} + offsets {-left}..{right}"
 

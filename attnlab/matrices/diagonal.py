@@ -30,11 +30,11 @@ class Diagonal(Parameters):
     offset: Int[Tensor, "*batch"]
 
     def described(self, index: int) -> str:
-        """Such as `offset +1`."""
+        """The member in words, such as `offset +1`."""
         return f"offset {int(self.offset[index]):+d}"
 
     def outline(self, index: int) -> Outline:
-        """Its offset."""
+        """The offset of the member."""
         return Outline((int(self.offset[index]),) * 2)
 
 

@@ -161,7 +161,7 @@ class RareColumns(Parameters):
     column: Int[Tensor, "*batch block"]
 
     def described(self, index: int) -> str:
-        """Such as `rows 4-6 to 5`, or `identity`."""
+        """The member in words, such as `rows 4-6 to 5`, or `identity`."""
         phrases = [
             f"rows {start}-{start + rows - 1} to {column}"
             for start, rows, column in self.outline(index).blocks

@@ -13,7 +13,7 @@ from attnlab.matrices.supports import offsets
 
 
 def zero_matrix(H: Float[Tensor, "*batch query key"]) -> Float[Tensor, "*batch query key"]:
-    """Nothing at all: its `relative` distance is exactly 1."""
+    """The matrix of zeros, whose `relative` distance is exactly 1."""
     return torch.zeros_like(checked_weights(H))
 
 

@@ -288,8 +288,8 @@ def train_skip_gram(
     from gensim.models import Word2Vec
     from gensim.models.callbacks import CallbackAny2Vec
 
-    class CallContext(CallbackAny2Vec):
-        """Tells of each epoch."""
+    class EpochProgress(CallbackAny2Vec):
+        """Tells how many epochs are done."""
 
         def __init__(self, tell: Callable[[str, int, int], None], epochs: int) -> None:
             self.tell, self.epochs, self.done = tell, epochs, 0
@@ -319,7 +319,7 @@ def train_skip_gram(
         seed=chosen.seed,
         min_count=1,
         workers=1,
-        callbacks=[CallContext(progress, chosen.epochs)] if progress else [],
+        callbacks=[EpochProgress(progress, chosen.epochs)] if progress else [],
     )
     return Embeddings(tuple(model.wv.index_to_key), torch.tensor(model.wv.vectors))
 

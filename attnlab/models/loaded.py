@@ -162,7 +162,7 @@ def _holds_weights(source: object) -> bool:
 
 
 def _is_of_weights(given: object) -> bool:
-    """Whether it has rows that sum to about 1."""
+    """Whether what was handed in has rows that sum to about 1."""
     if not isinstance(given, Tensor | np.ndarray) or given.ndim < 2 or 0 in given.shape:
         return False
     return bool(abs(given.sum(-1) - 1).max() <= _ROUGHLY)

@@ -503,7 +503,7 @@ class RecurrentModel(TranslationModel):
         return RecurrentDecoder(config)
 
     def decodes_with_cache(self) -> bool:
-        """No: the decoder reads the whole target again for each token."""
+        """False: the decoder reads the whole target again for each token."""
         return False
 
 

@@ -226,7 +226,7 @@ class TranslationTrainer(Seq2SeqTrainer):
             super()._save_rng_state(output_dir)
 
     def _load_best_model(self) -> None:
-        """Loads it in the process that writes the model; another need not see its checkpoints."""
+        """Loads the best model in the process that writes it; another need not see its checkpoints."""
         if self.processes.first:
             super()._load_best_model()
 

@@ -207,7 +207,7 @@ class Frames(Vocabulary):
         self.special, self.closing, self.padding = {count}, set(), count
 
     def is_punctuation(self, token: int) -> bool:  # noqa: ARG002 - no frame is
-        """No frame is."""
+        """False: no frame is punctuation."""
         return False
 
     def tokens(self, ids: Sequence[int]) -> list[str]:

@@ -64,7 +64,7 @@ class Capture(ShortRepr):
         return notes + self.table.to_html()
 
     def __getattr__(self, name: str) -> Any:
-        """Nothing: what else there is to ask for.
+        """Raises AttributeError with what else there is to ask for.
 
         Raises:
             AttributeError: always.

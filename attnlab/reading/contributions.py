@@ -226,7 +226,7 @@ def _refused(model: nn.Module, why: str) -> InputError:
 
 
 def moved_paths(paths: ValuePaths, model: nn.Module, twin: nn.Module) -> ValuePaths:
-    """The same in another model of the same class and configuration."""
+    """The paths of values in another model of the same class and configuration."""
     modules = twin_modules(model, twin)
     return {
         at: replace(path, mixer=modules[path.mixer], projection=modules[path.projection])

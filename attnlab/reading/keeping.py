@@ -81,7 +81,7 @@ class KeptMatrices(ShortRepr):
         )
 
     def at(self, number: int) -> "KeptMatrices":
-        """The same of its only sentence under another number, as one that was chosen."""
+        """The matrices of its only sentence under another number, as one that was chosen."""
         return replace(
             self,
             matrices={(number, *at[1:]): matrix for at, matrix in self.matrices.items()},

@@ -64,7 +64,7 @@ def written_sentences(
 
 
 def first_rows(model: Any, sentences: Sentences) -> dict[int, int]:
-    """By the number of a sentence the first row that the model writes itself, where it is not the first."""
+    """The first row that the model writes itself, by number of the sentence, where it is not the first."""
     if model.config.is_encoder_decoder:
         return {}
     return {sentence.number: _prompt(sentence) for sentence in sentences.usable}

@@ -167,7 +167,7 @@ def selection_of(
 
 
 def _is_whole(number: object) -> TypeGuard[int]:
-    """Whether it is a whole number, of Python or of NumPy."""
+    """Whether a value is a whole number, of Python or of NumPy."""
     return isinstance(number, Integral) and not isinstance(number, bool)
 
 
@@ -230,13 +230,13 @@ class Reading:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """What is handed on where it is no attention weights."""
+        """Notes on what is handed on where it is no attention weights."""
         normed = any(path.normed for path in self.values.values())
         return (ContributionsRead(normed),) if self.values else ()
 
     @property
     def facts(self) -> dict[str, str]:
-        """The same in a few words, for those of a result."""
+        """Facts of a result on what is handed on where it is no attention weights."""
         return {"Read": "contributions of keys, not attention weights"} if self.values else {}
 
     def feed(

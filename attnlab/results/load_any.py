@@ -23,7 +23,7 @@ from attnlab.results.result import Result
 def load(
     source: Source | nn.Module, tokenizer: object = None
 ) -> Model | Result | AttentionPlan | dict[str, Tensor]:
-    """What stands at a path, or behind the name of a model on the hub.
+    """The model, result, plan or matrices at a path, or the model of a name on the hub.
 
     A model comes with its tokenizer, as every question takes it; one of a run is a `Run`, which translates.
 

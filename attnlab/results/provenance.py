@@ -75,7 +75,7 @@ def making_of(settings: Settings) -> dict[str, Any]:
 
 
 def call_in_words(call: Mapping[str, Any], making: Mapping[str, Any]) -> dict[str, str]:
-    """The same for a reader, by heading."""
+    """The call and the making of a result in words, by heading."""
     if not call:
         return {}
     options = "".join(f", {name}={_written(value)}" for name, value in call["options"].items())

@@ -253,7 +253,7 @@ class Result:
 
     @classmethod
     def load(cls, folder: str | Path) -> "Result":
-        """What `save` wrote.
+        """The result that `save` wrote.
 
         Raises:
             InputError: the folder holds no result, one that is damaged, or one of another attnlab.

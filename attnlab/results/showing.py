@@ -88,7 +88,7 @@ class HeadViewer:
         return str(frame.format(self.page, self.height))
 
     def __getattr__(self, name: str) -> Any:
-        """Nothing: what there is to call.
+        """Raises AttributeError with what there is to call.
 
         Raises:
             AttributeError: always.

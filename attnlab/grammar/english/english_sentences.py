@@ -234,7 +234,7 @@ def _clause(
 def _relative_pronoun(
     clause: Clause, node: int, group: _VerbGroup, antecedent: Noun | None
 ) -> Token:
-    """Who for people who act, that for all else."""
+    """The relative pronoun: who for people who act, that for all else."""
     acting = clause.gap == "subject"
     personal = acting and antecedent is not None and antecedent.kind == "person"
     form = "who" if personal else "that"

@@ -126,7 +126,7 @@ def is_third_singular(who: Agreement) -> bool:
 
 
 def to_be(who: Agreement, tense: str) -> str:
-    """Am, is, are; was, were in the past."""
+    """The form of to be: am, is, are; was, were in the past."""
     if tense == "past":
         return "was" if not who.plural and who.person != 2 else "were"
     if who.plural or who.person == 2:

@@ -96,7 +96,7 @@ def clinging_object(clause: Clause) -> Pronoun | None:
 
 
 def _clitics(clause: Clause, node: int, verb: Token) -> list[Token]:
-    """Receiver before object; the two of the third person are one word (glielo)."""
+    """Pronouns of receiver and object, in this order; two of the third person are one word (glielo)."""
     entry = italian_verb(clause)
     pronoun = clinging_object(clause)
     dative = entry is not None and entry.dative
@@ -395,7 +395,7 @@ def _clause(clause: Clause, node: int, shared: Agreement | None) -> tuple[list[T
 
 
 def _inverted_clause(clause: Clause, node: int) -> tuple[list[Token], Token]:
-    """The subject in other languages is the one who is pleased: a Maria piace il mare."""
+    """The tokens of a clause whose receiver is the subject in other languages: a Maria piace il mare."""
     if clause.subject is None or clause.object is None or clause.modal is not None:
         msg = "like needs a subject and an object of its own, and no modal verb"
         raise ValueError(msg)

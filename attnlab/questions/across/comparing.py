@@ -128,7 +128,7 @@ def across(source: Source, settings: AcrossSettings) -> Result:
 
 @dataclass(frozen=True)
 class _HeadsRead:
-    """What was read of the heads of a model, which is gone by then.
+    """Tables of the heads of a model, which outlast the model.
 
     Attributes:
         name: of the model in tables.
@@ -174,14 +174,14 @@ class _Reader:
         self._first: KeptTexts | None = None
 
     def models(self, first: Model) -> Iterator[_HeadsRead]:
-        """What is read of the models that are named."""
+        """Yields the tables of the models that are named."""
         yield self._heads_of(first)
         for kind, sources in ((MODEL, self.settings.others), (SEED, self.settings.seeds)):
             for source in sources:
                 yield self._heads_of(source, kind=kind)
 
     def checkpoints(self, run: Model) -> Iterator[_HeadsRead]:
-        """What is read of the last checkpoint that a run keeps, of the others, and of untrained models.
+        """Yields the tables of the last checkpoint that a run keeps, of the others, and of untrained models.
 
         Raises:
             InputError: it is no run, or fewer than two can be read.

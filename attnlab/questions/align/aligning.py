@@ -273,7 +273,7 @@ class _Asked(NamedTuple):
 
 
 def _scored(task: _Asked) -> _Answer:
-    """With gold links: the chosen heads beside other ways to align."""
+    """The answer with gold links: the chosen heads beside other ways to align."""
     forward, other, settings = task.forward, task.other, task.settings
     model, pairs = forward.model, forward.read.whole.pairs
     calibration, report = forward.read.calibration, forward.read.report
@@ -328,7 +328,7 @@ def _score(counts: torch.Tensor) -> dict[str, Any]:
 
 
 def _without_gold(task: _Asked) -> _Answer:
-    """Without gold links: the chosen heads, and how the heads look."""
+    """The answer without gold links: the chosen heads, and how the heads look."""
     forward, other, part = task.forward, task.other, task.forward.read.whole
     alone = forward.links
     systems = [unscored(CHOSEN, len(alone), sum(map(len, alone.values())), forward.chosen)]

@@ -60,7 +60,7 @@ def halves(
     twin: object = None,
     turned: bool = False,
 ) -> Halves:
-    """Every other pair each, or the pairs and those of the calibration file; without gold links all twice.
+    """Both halves of the pairs, or the pairs and those of the calibration file; without gold links all twice.
 
     Args:
         model: with its tokenizer.
@@ -127,7 +127,7 @@ def best_set(part: Part) -> Chosen:
 
 
 def _least(path: GreedyPath) -> tuple[float, int]:
-    """By what sets are compared: AER, and of equal ones the number of heads."""
+    """The key by which sets are compared: AER, and of equal ones the number of heads."""
     return min(path.aers), len(path.chosen)
 
 
@@ -154,7 +154,7 @@ def choices(part: Part, statistical: StatisticalAligner | None) -> dict[Choice, 
 
 
 def heads_for_engines(part: Part) -> dict[Choice, Chosen]:
-    """What engines can be told of, with the least AER on the row that they read; none where it is not read.
+    """Heads that engines can use, of least AER on the row that they read; none where it is not read.
 
     CTranslate2 averages heads of one layer, Marian takes the first head of one, see `ctranslate2_heads` and
     `marian_layer`.
@@ -242,7 +242,7 @@ def heads_differ(part: Part, statistical: StatisticalAligner | None) -> bool:
 
 
 def alike_shares(part: Part, row: Row) -> Float64[Tensor, " head"]:
-    """Of the words that stand once on both sides, written alike, the share that each head links.
+    """The share that each head links of the words that stand once on both sides, written alike.
 
     Such words are names, numbers and punctuation: links that are known without anyone who made them.
     """

@@ -183,7 +183,7 @@ class _Layout:
     upright: bool
 
     def line(self, link: Link) -> tuple[Place, Place]:
-        """From below the source word to above the target word."""
+        """The ends of a line: below the source word and above the target word."""
         left, top, width, height = self.sources[link[0]]
         other, below, wide, _ = self.targets[link[1]]
         return (left + width / 2, top + height), (other + wide / 2, below)
@@ -203,7 +203,7 @@ def _layout(sources: Sequence[str], targets: Sequence[str]) -> _Layout:
 
 
 def _upright(sources: Sequence[float], targets: Sequence[float]) -> _Layout:
-    """Words of these lengths that end, or begin, where the lines do."""
+    """The layout of upright words of these lengths, which end, or begin, where the lines do."""
     whole = max(len(sources), len(targets)) * _UPRIGHT_STEP + 2 * _MARGIN
     longest = max(sources, default=_BOX), max(targets, default=_BOX)
     top = _MARGIN + longest[0]

@@ -418,12 +418,12 @@ class AlignmentSettings(DeviceSettings):
 
     @property
     def read_weights(self) -> "Weighing":
-        """What is read of the model."""
+        """The kind of weights that are read of the model."""
         return cast("Weighing", self.weights)
 
     @property
     def from_tokens(self) -> FromWord:
-        """Over which tokens of a target word weights are taken."""
+        """The tokens of a target word over which weights are taken."""
         return cast("FromWord", self.from_word)
 
 
@@ -436,7 +436,7 @@ class AlignmentFiles(QuestionFiles):
         return (*_EXTRA, *super().all)
 
     def named(self, settings: Any) -> Iterable[str]:
-        """What it may write beside its tables."""
+        """The files that it may write beside its tables."""
         del settings
         return _EXTRA
 
@@ -450,7 +450,7 @@ class AlignmentFiles(QuestionFiles):
 
 
 def both_named(how: Symmetrization) -> str:
-    """What links of both directions are called in the table."""
+    """The name of the links of both directions in the table."""
     return f"{CHOSEN} of both directions ({how})"
 
 

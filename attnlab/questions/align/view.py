@@ -231,7 +231,7 @@ def draw_scores(
     link: str = "",
     width: float = PAGE,
 ) -> Figure:
-    """Layers by heads, a panel per row of the weights: AER, error of starts, or the score without gold links.
+    """A map of heads per row of the weights: AER, error of starts, or the score without gold links.
 
     The chosen heads have a ring in the panel of their row.
 
@@ -278,7 +278,7 @@ def _draw_panel(axes: Axes, heads: pd.DataFrame, column: Column, ends: tuple[flo
 
 
 def _draw_rings(axes: Axes, heads: Collection[tuple[int, int]]) -> None:
-    """Black in white, so that it is seen on every ground."""
+    """Draws a ring around each head, black in white, so that it is seen on every ground."""
     for layer, head in heads:
         for colour_of_line, width in (("#ffffff", 3.4), ("#000000", 1.6)):
             axes.add_patch(

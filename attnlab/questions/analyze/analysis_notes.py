@@ -335,7 +335,7 @@ _MOST_NAMED = 16
 
 
 def _heads(names: tuple[str, ...]) -> str:
-    """Such as `The heads encoder.0.1 and 3 more are`."""
+    """The beginning of a sentence, such as `The heads encoder.0.1 and 3 more are`."""
     first = ", ".join(names[:_MOST_NAMED])
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return f"Head {first} is" if len(names) == 1 else f"Heads {first}{more} are"

@@ -178,7 +178,7 @@ def describe_roles(summary: pd.DataFrame) -> str:
 
 
 def _counted_roles(roles: "pd.Series[str]") -> str:
-    """Such as `2 sink, 1 positional`."""
+    """The roles with their counts, such as `2 sink, 1 positional`."""
     ordered = sorted(roles.value_counts().items(), key=lambda pair: (-pair[1], str(pair[0])))
     return ", ".join(f"{count} {role}" for role, count in ordered)
 

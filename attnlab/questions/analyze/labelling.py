@@ -144,7 +144,7 @@ def _too_little(
 
 
 def _rounded_up(number: int) -> int:
-    """To two digits.
+    """The number rounded up to two digits.
 
     >>> _rounded_up(1234), _rounded_up(97)
     (1300, 97)

@@ -281,7 +281,7 @@ def _closed_among(reading: Reading, evaluator: Evaluator | str | None) -> tuple[
 
 
 def _projections(reading: Reading) -> Projections:
-    """Where the heads of the sites that are read are apart, of a model without a loss too."""
+    """Projections before which the heads of the sites are apart, of a model without a loss too."""
     model, sentences = reading.model, reading.sentences
     attentions: dict[Layer, tuple[nn.Module, int]] = {
         (hook.site, hook.layer): (hook.module, hook.call)

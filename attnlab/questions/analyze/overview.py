@@ -150,7 +150,7 @@ def _shape_cell(row: Mapping[Any, Any]) -> Cell:
 
 
 def _shape_words(row: Mapping[Any, Any]) -> str:
-    """Such as `band; column needs 0.03 bits per row more`."""
+    """The shape of a head, such as `band; column needs 0.03 bits per row more`."""
     needs = f"{family_words(row['structure_runner_up'])} needs"
     if row["structure_runner_up"] == NO_FAMILY:
         needs = "equal weights need"

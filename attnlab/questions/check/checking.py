@@ -225,7 +225,7 @@ def check(source: Source | nn.Module, settings: CheckSettings) -> Result:
 
 
 def assert_attends(source: Source | nn.Module, **settings: Any) -> None:
-    """Nothing where `check` finds no mismatch, for test suites.
+    """Raises an AssertionError where `check` finds a mismatch, for test suites.
 
     Args:
         source: as of `check`.
@@ -272,7 +272,7 @@ def _checked(
 
 
 def _tokens_for(model: Any, causal: bool | None) -> int:
-    """Enough to see beyond the widest window, where that is not too much.
+    """The number of tokens that shows what is beyond the widest window, where that is not too much.
 
     One that the configuration names counts where all layers are full, since they may heed it all the same.
     """
@@ -283,7 +283,7 @@ def _tokens_for(model: Any, causal: bool | None) -> int:
 
 
 def _most_tokens(model: Any) -> int:
-    """What a text may have where padding and more tokens are put beside it."""
+    """The most tokens of a text that padding and more tokens are put beside."""
     return most_positions(model.config.get_text_config()) - MORE - PADDING
 
 

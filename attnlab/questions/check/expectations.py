@@ -36,7 +36,7 @@ class Expected:
 
     @property
     def reach(self) -> int:
-        """So many keys away something is to be seen that is not read."""
+        """The distance beyond which there is a key that a query does not read; 0 without any."""
         return (self.window or 0) if self.chunk is None else self.chunk
 
     def pairs(

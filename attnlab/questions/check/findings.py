@@ -65,7 +65,7 @@ def alike(name: str, one: Tensor, other: Tensor, precision: Precision, how: str 
 def every_layer(
     probe: Probe, layers: Sequence[LayerAt], precision: Precision, seed: int, causal: bool | None
 ) -> Iterator[Finding]:
-    """Which keys each layer reads."""
+    """Yields a finding for each layer: which keys it reads."""
     count = min(MOST_POSITIONS, max((at.length for at in layers), default=0))
     positions = {at.length: positions_of(at.length, count) for at in layers}
     changes = changes_by_layer(probe, layers, positions, seed)

@@ -131,7 +131,7 @@ def changes_by_layer(
     *,
     flat: bool = False,
 ) -> list[Float[Tensor, "position token"]]:
-    """Of every layer: how far each row of what leaves it moves with what enters it at one position.
+    """How far each row of what leaves a layer moves with what enters at one position, for every layer.
 
     Each layer is run again on the states that entered it, changed at one position in each text of the
     batch; what stands before it is as it was, so that windows of layers do not add up. The change is drawn
@@ -228,7 +228,7 @@ def _rows_moved(
     *,
     flat: bool,
 ) -> Tensor:
-    """How far each row moves: of a layer that was called so, and returned these states."""
+    """How far each row moves in a layer that was called so and returned these states."""
     args, kwargs, before = call
     name, states = _entering(args, kwargs)
     if at.site == "cross":

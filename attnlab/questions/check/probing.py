@@ -114,7 +114,7 @@ class Probe:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device that the model is on."""
         return self.ids.device
 
     def call(self, ids: Int[Tensor, "batch token"], **given: Any) -> Any:
@@ -146,7 +146,7 @@ def _same_attention_type(model: nn.Module) -> Iterator[None]:
 
 
 def last_states(outputs: Any) -> Tensor:
-    """Of the stack that writes."""
+    """The last states of the stack that writes."""
     states = outputs.get("last_hidden_state")
     return outputs.logits if states is None else states
 

@@ -202,13 +202,13 @@ class _Row:
 
     @cached_property
     def figures(self) -> PatternFigures:
-        """Those of the heads of its site; intervals of all claims hold together (Bonferroni)."""
+        """Figures of the heads of its site; intervals of all claims hold together (Bonferroni)."""
         level = 1 - 0.05 / self.claims
         return PatternFigures(self.pattern, self.head.site, self.found, self.controls, level)
 
     @property
     def cells(self) -> dict[str, Any]:
-        """Its row."""
+        """The row of the claim in its table."""
         cells, bars = self.figures.cells(self.head)
         low, high = HIT.ends(cells)
         grade = grade_of(low, high, bars)

@@ -137,14 +137,14 @@ class Replacing:
             return (self.evaluator if "encoder" in sites else self._encoded).losses()
 
     def outcome(self, plan: AttentionPlan | None, sites: Collection[str]) -> Outcome:
-        """Without training; None: with full attention."""
+        """The outcome of a plan without training; None: of full attention."""
         losses = self.losses(plan, sites)
         with self._replaced(plan):
             quality = self._quality(losses)
         return Outcome(quality, math.nan if plan is None else self._time(plan))
 
     def tuned(self, plan: AttentionPlan | None, steps: int, name: str) -> Outcome:
-        """After so many batches of training from where the run ended, with the mechanisms in place.
+        """The outcome after so many further batches of training with the mechanisms in place.
 
         Args:
             plan: the mechanisms; None: full attention.
@@ -205,7 +205,7 @@ class Replacing:
         return Quality(losses, self.evaluator.tokens, translations, self.evaluator.references)
 
     def _time(self, plan: AttentionPlan) -> float:
-        """Median of pairs of passes, one after the other."""
+        """The time of a pass with a plan as a share of one without: the median of pairs of passes."""
         ratios = []
         for _ in range(TIMED_PASSES):
             whole = self._seconds()
@@ -308,7 +308,7 @@ class _Losses:
 
 
 def _gain(change: Change) -> dict[str, float]:
-    """What is gained where a change is taken back."""
+    """The cells of what is gained where a change is taken back."""
     cells = change.cells(LOSS_GAIN, BLEU_GAIN)
     return cells | ({} if change.bleu is None else BLEU_GAIN.reversed(cells))
 
@@ -469,7 +469,7 @@ class SelectedHeads(Mechanism):
 
 
 def _for_full(call_context: CallContext) -> CallContext:
-    """Full attention counts no positions."""
+    """The call context without what counts positions, since full attention counts none."""
     part: CallContext = {**call_context}
     part.pop("real_queries", None)
     return part

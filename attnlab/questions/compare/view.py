@@ -103,7 +103,7 @@ def answers(result: Result) -> list[str]:
 
 
 def legend(result: Result) -> list[str]:
-    """What names of mechanisms mean that say it to few."""
+    """The meanings of the names of mechanisms that few readers know."""
     names = " ".join(rows(result)["mechanism"])
     meanings = {
         "alone": "other sites keep full attention, so less is lost",
@@ -148,12 +148,12 @@ def _whole(rows: pd.DataFrame) -> str:
 
 
 def _alone(row: Mapping[Any, Any], whole: str) -> str:
-    """Such as `encoder and decoder alone`; empty where a row is of all chosen sites."""
+    """The sites of a row, such as `encoder and decoder alone`; empty where it is of all chosen sites."""
     return "" if row["sites"] in {ALL, whole} else f"{_listed(row['sites'])} alone"
 
 
 def _listed(sites: str) -> str:
-    """Such as `encoder and decoder`."""
+    """Sites as a phrase, such as `encoder and decoder`."""
     return sites.replace(", ", " and ")
 
 
@@ -296,7 +296,7 @@ def installing_of(
 
 
 def _learned_by(settings: Iterable[str]) -> list[str]:
-    """By what of training sentences tables are filled that mechanisms choose keys by."""
+    """What mechanisms choose keys by that is learned from training sentences: counts, attention."""
     from attnlab.attention import Sigma, parse
 
     sigmas = [parsed for parsed in map(parse, settings) if isinstance(parsed, Sigma)]

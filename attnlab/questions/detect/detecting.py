@@ -143,7 +143,7 @@ class _Asked:
         return self.settings.sites is None or site in self.settings.sites
 
     def used(self, what: str, most: int, context: int | None = None) -> int:
-        """What a setting says, or less."""
+        """The number that a setting asks for, or `most` where that is less."""
         requested = int(getattr(self.settings, what))
         if most < requested:
             self.notes.append(Shortened(what, requested, most, context))

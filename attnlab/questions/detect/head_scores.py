@@ -93,7 +93,7 @@ def figures(
 def emitted(
     reading: Reading, planted: Planted, name: str, batch_size: int
 ) -> list[Bool[Tensor, " row"]] | None:
-    """Of each text whether the model's likeliest token is the key's, at the rows of a detector.
+    """Whether the model's likeliest token is the key's, at the rows of a detector in each text.
 
     None of a model that scores no tokens.
     """

@@ -343,7 +343,7 @@ def _is_name(word: str, *, lowercase: bool) -> bool:
 def _words_of(
     tokenizer: Any, texts: Sequence[tuple[str, Tokens]]
 ) -> list[dict[str, tuple[list[str], list[int]]]]:
-    """Of each text the words that stand in it once, with their tokens, without marks, and where these are."""
+    """The words that stand once in each text, with their tokens, without marks, and where these are."""
     golds = [
         GoldSentence(str(number), text, spans, ("_",) * len(spans), ())
         for number, (text, _) in enumerate(texts)

@@ -206,7 +206,7 @@ class Shortened(Note):
 
     @property
     def reason(self) -> str:
-        """Why, in words."""
+        """The reason in words."""
         if self.context is None:
             return "the model has no more positions or ordinary tokens"
         return f"in proportion to texts of {self.context} tokens"

@@ -54,7 +54,7 @@ class UnknownWords(Note):
 
 @dataclass(frozen=True)
 class NoCommonWord(Note):
-    """Of two texts, none of whose words is in both."""
+    """Two texts that have no word in common."""
 
     words = "No word is in both texts."
 

@@ -182,15 +182,15 @@ class _Pricing:
     start: Opened
 
     def alone(self) -> Costs | None:
-        """Of each candidate of the shortlist alone; None where the search knows its own."""
+        """The cost of each candidate of the shortlist alone; None where the search knows its own."""
         return None if self.settings.criterion == "l1" else self._costs(self.search.shortlist())
 
     def within(self, plan: FoundPlan) -> Costs:
-        """Of each candidate of the shortlist with the other heads as a plan has them."""
+        """The cost of each candidate of the shortlist with the other heads as a plan has them."""
         return self._costs(self.search.shortlist(), plan)
 
     def price(self, plan: FoundPlan) -> float:
-        """Of all mechanisms of a plan together."""
+        """The cost of all mechanisms of a plan together."""
         unit = self.search.units[0]
         # A single pass: its few batches would be told as if all candidates were tried again.
         (cost,) = self._costs({unit: [plan.entries[unit[0]]]}, plan, announced=False).values()
@@ -304,7 +304,7 @@ def _setting_of(name: str, chosen: FoundPlan) -> str:
 
 
 def _notes_of(compared: Result, settings: PlanSettings) -> list[Note]:
-    """Those of the comparison, which was told a number of sentences even where nobody asked for one."""
+    """Notes of the comparison, which is given a number of sentences even where nobody asked for one."""
     requested = settings.sentences is not None
     return [note for note in compared.notes if requested or not isinstance(note, FewerThanAsked)]
 

@@ -132,12 +132,12 @@ def _beside(rows: pd.DataFrame) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Such as `band and bigbird`."""
+    """Names as a phrase, such as `band and bigbird`."""
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _exceeded(budget: Any, rows: pd.DataFrame) -> str:
-    """That the plan sees more keys of these sentences than the budget and than any of the others."""
+    """A sentence where the plan sees more keys of these sentences than budget and others; else empty."""
     is_searched = rows["mechanism"] == SEARCHED
     keys = rows[VISIBLE_KEYS.name]
     if not keys[is_searched].iloc[0] > keys_allowed(keys[~is_searched].tolist(), int(budget)):

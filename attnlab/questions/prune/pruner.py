@@ -161,7 +161,7 @@ class Pruner:
         return by_split
 
     def _translations(self, evaluator: Evaluator, what: str) -> tuple[str, ...]:
-        """Those of the model as it stands."""
+        """Translations of the model as it stands."""
         return tuple(evaluator.translations(lambda _, *done: self._tell(what, *done)))
 
     def _batches(self, what: str, steps: int) -> Iterator[Any]:

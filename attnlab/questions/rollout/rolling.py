@@ -104,7 +104,7 @@ def _table(
     keys: Sequence[tuple[str, str]],
     top: int,
 ) -> pd.DataFrame:
-    """Of each position the tokens with the largest shares that are not 0, largest first."""
+    """The tokens with the largest shares of each position that are not 0, largest first."""
     positions = {side: count(0) for side in ("source", "target")}
     named = [(side, next(positions[side]), token) for side, token in keys]
     largest = shares.topk(min(top, len(keys)), dim=-1)
