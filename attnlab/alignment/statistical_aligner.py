@@ -320,7 +320,7 @@ class _BackOff:
 def _sums(
     counts: Float64[np.ndarray, " pair"], given: Int64[np.ndarray, " pair"]
 ) -> Float64[np.ndarray, " pair"]:
-    """For each pair the counts of all pairs that are conditioned on the same."""
+    """The counts of all pairs that are conditioned on the same, for each pair."""
     return np.maximum(np.bincount(given, counts), _TINY)[given]
 
 

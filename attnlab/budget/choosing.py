@@ -171,7 +171,7 @@ class LayerCalibration:
         return self._tallies[window].tables(extra=extra)
 
     def best_pattern(self) -> tuple[str, Mechanism]:
-        """For each head the one-key pattern that holds most of its attention, and the choice in words."""
+        """The one-key pattern that holds most of each head's attention, and the choice in words."""
         best = self._mass.argmax(0).tolist()
         groups = [
             ([head for head, index_of_head in enumerate(best) if index_of_head == index], pattern)

@@ -1,4 +1,4 @@
-"""What other libraries call what attnlab does; who types such a name is told ours."""
+"""Names that other libraries have for what attnlab does; who types one is told attnlab's own."""
 
 _BY_NAME = {
     "analyze": "analyse classify heads label statistics",

@@ -217,7 +217,7 @@ def _digests(sentences: Iterable[str]) -> "NDArray[np.uint64]":
 def _part_of_rows(
     digests: "NDArray[np.uint64]", missing: Sequence[str], where: str
 ) -> "NDArray[np.intp]":
-    """For each row the index of the missing part that it is held out for, or their number: it stays.
+    """The index of the missing part that each row is held out for, or their number: it stays.
 
     Raises:
         InputError: too few different sentences.

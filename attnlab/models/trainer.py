@@ -221,7 +221,7 @@ class TranslationTrainer(Seq2SeqTrainer):
         delete_older_checkpoints(folder, {self.state.best_global_step, best_before})
 
     def _save_rng_state(self, output_dir: str) -> None:
-        """One process goes on drawing where it was; several draw anew at each step (`StepSeeds`)."""
+        """Saves where the draws of one process are; several draw anew at each step (`StepSeeds`)."""
         if self.processes.count == 1:
             super()._save_rng_state(output_dir)
 
@@ -231,7 +231,7 @@ class TranslationTrainer(Seq2SeqTrainer):
             super()._load_best_model()
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Weights with their checksum and the configuration; no pickled training arguments beside them."""
+        """Writes weights with their checksum and the configuration; no pickled training arguments."""
         if self.args.should_save:
             save_with_checksum(self.model, output_dir or self.args.output_dir)
 

@@ -112,7 +112,7 @@ class AttentionSites:
 
 
 def twin_modules(model: nn.Module, twin: nn.Module) -> dict[nn.Module, nn.Module]:
-    """For each module of a model that of another one of the same class and configuration."""
+    """The modules of another model of the same class and configuration, by those of a model."""
     modules = dict(twin.named_modules())
     return {module: modules[path] for path, module in model.named_modules() if path in modules}
 

@@ -132,7 +132,7 @@ def _shared_layers(model: nn.Module, paths: list[str]) -> dict[str, tuple[int, .
 
 
 def _layers_of_groups(config: Any) -> list[tuple[int, ...]]:
-    """For each attention module of ALBERT, group by group, the layers that it serves, maybe none.
+    """The layers that each attention module of ALBERT serves, group by group, maybe none.
 
     A group of `inner_group_num` modules is passed as often in a row as there are hidden layers for
     each group, and every module that is passed counts as a layer.

@@ -92,7 +92,7 @@ class BoundedLayer(DynamicLayer, ABC):
         return self.tokens
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Masks are those of all tokens; the mechanisms take what they need."""
+        """Length and offset of masks, which are those of all tokens: mechanisms take what they need."""
         return self.tokens + query_length, 0
 
     def crop(self, tokens_to_remove: int) -> None:

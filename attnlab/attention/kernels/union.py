@@ -64,7 +64,7 @@ def running_best(
     count: int,
     rows: range,
 ) -> Indices:
-    """For each row i the `count` highest priorities among the eligible keys 0..i.
+    """The `count` highest priorities among the eligible keys 0..i for each row i.
 
     What row i gets does not depend on keys behind it, so the choice is causal and cached decoding
     repeats it. Cost: O(key * (KEYS_AT_ONCE + count)); the best of all earlier chunks are carried along.

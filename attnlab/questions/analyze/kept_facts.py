@@ -107,7 +107,7 @@ MEASURES: dict[str, tuple[str, Measure]] = {
 
 
 def best_sentences(kept: KeptMatrices, labels: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """By head the label that decides the measure, and every kept sentence with its figure, the largest first.
+    """The label that decides the measure, and kept sentences by their figures, largest first, by head.
 
     Args:
         kept: the sentences to choose from.
@@ -136,7 +136,7 @@ def offset_profiles(heads: pd.DataFrame, view: View) -> np.ndarray[Any, np.dtype
 
 
 def nearest_heads(heads: pd.DataFrame, view: View) -> dict[str, list[tuple[str, float]]]:
-    """By head those of the same site whose mean weight by offset has the largest cosine with its own."""
+    """Heads of the same site whose mean weights by offset have the largest cosine with its own, by head."""
     profiles = np.nan_to_num(offset_profiles(heads, view))
     lengths = np.linalg.norm(profiles, axis=1)
     names, sites = _names(heads), heads["site"].to_numpy()

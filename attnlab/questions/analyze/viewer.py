@@ -74,7 +74,7 @@ def viewer_data(
 
 
 def _outlined(result: Result, number: int, site: Site) -> dict[str, list[list[dict[str, Any]]]]:
-    """By layer the outlines of every head of a sentence, in words; nothing for sentences of many tokens."""
+    """Outlines of every head of a sentence in words, by layer; none for sentences of many tokens."""
     outlined = {}
     for address, heads in result.details["outlines"].items():
         layer = address.removeprefix(f"{number}.{site}.")
@@ -178,7 +178,7 @@ def _statistics(row: Mapping[Any, Any]) -> list[tuple[str, str, str]]:
 
 
 def _controls(result: Result) -> dict[Head, Facts]:
-    """By head its role and the labels near it beside their controls, without empty columns."""
+    """The role of each head and the labels near it beside their controls, without empty columns."""
     controls = table_of(result, "controls", views_of(result)[0])
     tables: dict[Head, Facts] = {}
     if controls.empty:

@@ -271,14 +271,14 @@ class Search:
             return self._windows_worth_trying()
         by_unit = {}
         for unit in self.units:
-            every = self._worth_scoring(unit)
-            families = {candidate.family for candidate in every}
+            pool = self._worth_scoring(unit)
+            families = {candidate.family for candidate in pool}
             kept = {
                 part[index]: None
-                for part in (every, *([c for c in every if c.family == name] for name in families))
+                for part in (pool, *([c for c in pool if c.family == name] for name in families))
                 for index in lower_hull([self._choice(one.specification, *unit) for one in part])
             }
-            by_unit[unit] = [candidate for candidate in every if candidate in kept]
+            by_unit[unit] = [candidate for candidate in pool if candidate in kept]
         return by_unit
 
     def check_affordable(self) -> None:
@@ -307,8 +307,8 @@ class Search:
             InputError: the cheapest candidates see more, or a head has none.
         """
         options = {
-            unit: [one for one in every if costs is None or (unit, one.specification) in costs]
-            for unit, every in ((unit, self._worth_scoring(unit)) for unit in self.units)
+            unit: [one for one in pool if costs is None or (unit, one.specification) in costs]
+            for unit, pool in ((unit, self._worth_scoring(unit)) for unit in self.units)
         }
         plans = self._plans(options, budget, costs)
         best = min(plans, key=lambda plan: plan.allocation.error)
@@ -317,7 +317,7 @@ class Search:
 
     def _plans(self, options: Options, budget: int, costs: Costs | None) -> list[FoundPlan]:
         """The best plan of all options; where all share one window, of each that fits the budget."""
-        bands = (one for every in options.values() for one in every if one.family == "band")
+        bands = (one for pool in options.values() for one in pool if one.family == "band")
         sizes = dict.fromkeys(bands if self._one_window else ())
         # Of windows none is left where budgets allow full attention everywhere.
         if not sizes:
