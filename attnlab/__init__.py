@@ -95,6 +95,8 @@ def __getattr__(name: str) -> Any:
         core = import_module("attnlab.core")
         ours = core.our_name(name) or core.nearest(name, __all__)
         hint = f"; see attnlab.{ours}" if ours else ""
+        if hasattr(import_module("attnlab.results").Result, name):
+            hint = f"; what a question returns has its own {name}"
         msg = f"module 'attnlab' has no attribute {name!r}{hint}"
         raise AttributeError(msg)
     return questions[name].verb

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.attention import AttentionPlan, load_plan
-from attnlab.core import InputError, Progress, arguments_told, briefly
+from attnlab.core import InputError, Progress, arguments_told, briefly, check_progress
 from attnlab.evaluation import DeviceSettings
 from attnlab.models import Run, Source, export_layer_types, load, model_of
 
@@ -16,7 +16,7 @@ def translate(
     sentences: str | Sequence[str],
     *,
     beams: int = 5,
-    max_tokens: int = 128,
+    max_tokens: int | None = None,
     device: str | None = None,
 ) -> list[str]:
     """Translations of sentences by a run, in their order.
@@ -25,7 +25,7 @@ def translate(
         source: a run or its folder.
         sentences: one, or several.
         beams: how many hypotheses are kept at each step; 1 is greedy.
-        max_tokens: of a translation, start and end token counted.
+        max_tokens: of a translation, start and end token counted; None: as in the run's training.
         device: the name of a device; None: a GPU if there is one and the run is read here.
 
     Raises:
@@ -57,6 +57,7 @@ def score(
         InputError: it is no run, there is no such part, or a value of the wrong kind.
         AttnlabError: the corpus is no longer the one of the training.
     """
+    check_progress(progress)
     return _run(source, device).score(split=split, beams=beams, progress=progress)
 
 

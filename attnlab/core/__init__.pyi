@@ -125,6 +125,7 @@ from .options import OptionField as OptionField
 from .options import Progress as Progress
 from .options import Settings as Settings
 from .options import arguments_told as arguments_told
+from .options import check_progress as check_progress
 from .options import check_value as check_value
 from .options import option_fields as option_fields
 from .options import options_of as options_of

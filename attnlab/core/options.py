@@ -347,6 +347,7 @@ def options_of(
             for field in option_fields(settings):  # type: ignore[arg-type]
                 if field.name in given:
                     given[field.name] = settings.value_of(field, given[field.name])  # type: ignore[attr-defined]
+            _check_complete(study.__name__, given, settings)
             made = settings(**given)  # type: ignore[call-arg]  # the same fields, by name
             made.check_source(source)  # type: ignore[attr-defined]
             result = study(source, made)
@@ -398,6 +399,15 @@ def _positions(
     return values
 
 
+def _check_complete(name: str, given: Collection[str], settings: Any) -> None:
+    """Raises TypeError where an option without a default is not given."""
+    parameters = inspect.signature(settings).parameters.values()
+    missing = [one.name for one in parameters if one.default is one.empty and one.name not in given]
+    if missing:
+        msg = f"{name}() needs {' and '.join(f'{option}=...' for option in missing)} too."
+        raise TypeError(msg)
+
+
 def _check_positions(name: str, values: Sequence[Any], settings: Any) -> None:
     """Raises TypeError for a value behind the source that must be named, saying how to write it."""
     parameters = inspect.signature(settings).parameters.values()
@@ -422,12 +432,29 @@ def arguments_told(function: Callable[Keywords, Result]) -> Callable[Keywords, R
         try:
             signature.bind(*args, **keywords)
         except TypeError as error:
-            takes = ", ".join(signature.parameters)
+            takes = ", ".join(map(_argument_told, signature.parameters.values()))
             msg = f"{function.__name__}(): {error}; its arguments are: {takes}."
             raise TypeError(msg) from None
         return function(*args, **keywords)
 
     return call
+
+
+def _argument_told(parameter: inspect.Parameter) -> str:
+    """An argument by its name, with the class where that is one of settings."""
+    kinds = get_args(parameter.annotation) or (parameter.annotation,)
+    classes = [kind.__name__ for kind in kinds if dataclasses.is_dataclass(kind)]
+    return f"settings={classes[0]}(...)" if parameter.name == "settings" else parameter.name
+
+
+def check_progress(progress: object) -> None:
+    """Raises InputError for what cannot be called as a `Progress`, such as True."""
+    if progress is not None and not callable(progress):
+        msg = (
+            f"progress is a function that is called with (what is being done, done, in all), not {progress}; "
+            "leave it out to be told nothing."
+        )
+        raise InputError(msg)
 
 
 # Options of commands that in Python belong to what a function returns.
@@ -453,7 +480,7 @@ def check_keywords(name: str, keywords: Collection[str], settings: Any) -> None:
         if unknown in _OF_SAVING:
             hint = "a result is written with its own save(folder, overwrite=...)."
         if unknown in _OF_CAPTURE:
-            hint = f"all are read; attnlab.capture(..., {unknown}=[...]) reads some."
+            hint = f"all are taken; attnlab.capture(..., {unknown}=[...]) reads some."
         msg = f"{name}() has no option {unknown!r}; {hint}"
         raise TypeError(msg)
 

@@ -395,10 +395,11 @@ def word_label(word: str) -> str:
 def counted(count: SupportsIndex, noun: str) -> str:
     """A whole number, of numpy too, with its noun, in the plural where it is not one.
 
-    >>> counted(1, "head"), counted(1200, "row"), counted(0, "batch")
-    ('1 head', '1,200 rows', '0 batches')
+    >>> counted(1, "head"), counted(1200, "row"), counted(0, "batch"), counted(2, "epoch")
+    ('1 head', '1,200 rows', '0 batches', '2 epochs')
     """
-    ending = "es" if noun.endswith(("s", "x", "ch", "sh")) else "s"
+    hisses = noun.endswith(("s", "x", "ch", "sh")) and not noun.endswith("epoch")
+    ending = "es" if hisses else "s"
     number = index(count)
     return f"{number:,} {noun}{'' if number == 1 else ending}"
 

@@ -21,6 +21,7 @@ from attnlab.core import (
     OptionField,
     Progress,
     Settings,
+    check_progress,
     check_site_names,
     counted,
     read_lines,
@@ -122,6 +123,7 @@ class StudySettings(DeviceSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_site_names(self.sites or ())
+        check_progress(self.progress)
 
     @classmethod
     def value_of(cls, field: OptionField, given: Any) -> Any:

@@ -95,6 +95,7 @@ _CALLED = {
     "direct": "dep obj reversed",
     "period": 'token "."',
     "nearby": "offset -3..3",
+    "align": "aligned",
     "alignment": "aligned",
 }
 # Those of the query's own sentence.

@@ -187,23 +187,22 @@ class Run(Model):
         return corpus
 
     def translate(
-        self, sentences: str | Sequence[str], *, beams: int = 5, max_tokens: int = 128
+        self, sentences: str | Sequence[str], *, beams: int = 5, max_tokens: int | None = None
     ) -> list[str]:
         """Translations of sentences, in their order; see `translate`.
 
         Args:
             sentences: one, or several.
             beams: how many hypotheses are kept at each step; 1 is greedy.
-            max_tokens: of a translation, start and end token counted.
+            max_tokens: of a translation, start and end token counted; None: as in its training.
 
         Raises:
             InputError: the run is of another task, a sentence is blank or too long, or a value of the wrong
                 kind.
         """
         texts = [sentences] if isinstance(sentences, str) else sentences
-        return translate(
-            self.translator, self.tokenizers, texts, beams=beams, max_tokens=max_tokens
-        )
+        most = self.settings.corpus.max_tokens if max_tokens is None else max_tokens
+        return translate(self.translator, self.tokenizers, texts, beams=beams, max_tokens=most)
 
     def score(
         self, *, split: str = "test", beams: int = 5, progress: Progress | None = None

@@ -13,6 +13,7 @@ import attnlab
 from attnlab.core.errors import InputError
 from attnlab.core.options import option_fields
 from attnlab.figures.canvas import svg
+from attnlab.models.run import score_run, short_pairs
 from attnlab.results import own_question
 
 
@@ -112,6 +113,13 @@ def test_a_run_translates_and_scores(small_run: Path) -> None:
     scores = attnlab.score(small_run, split="validation", beams=1, device="cpu")
     assert scores == run.score(split="validation", beams=1)
     assert {"bleu", "chrf"} <= set(scores)
+    _, texts = score_run(run, split="validation", beams=1)
+    sources = short_pairs(run, run.corpus().validation)["source"][:]
+    assert run.translate(sources, beams=1) == texts, "one limit of tokens"
+    with pytest.raises(InputError, match="progress is a function .* not False; leave it out"):
+        attnlab.score(run, progress=False)
+    with pytest.raises(InputError, match="progress is a function .* not True; leave it out"):
+        attnlab.importance(run, progress=True)
     for ask in (attnlab.translate, attnlab.score):
         texts = ("the cat",) if ask is attnlab.translate else ()
         with pytest.raises(InputError, match=r"must be a run of attnlab train .*, not 5"):

@@ -268,6 +268,7 @@ def test_names_and_arguments_of_other_libraries_are_answered_with_ours(
         (lambda: attnlab.head_view, "no attribute 'head_view'; see attnlab.show"),
         (lambda: attnlab.HookedTransformer, "; see attnlab.load"),
         (lambda: attnlab.mechanisms, "; see attnlab.attention"),
+        (lambda: attnlab.report, "; what a question returns has its own report"),
         (
             lambda: attnlab.plot.ofsets,
             r"\(did you mean 'offsets'\?\); it has: COLUMN, PAGE, comparison",
@@ -290,7 +291,11 @@ def test_names_and_arguments_of_other_libraries_are_answered_with_ours(
             lambda: attnlab.score(model, sentences=9),
             "'sentences'; its .* source, split, beams, dev",
         ),
-        (lambda: attnlab.train("run", epochs=1), "'epochs'; its arguments are: folder, settings"),
+        (
+            lambda: attnlab.train("run", epochs=1),
+            r"'epochs'; its arguments are: folder, settings=RunSettings\(...\), overwrite",
+        ),
+        (lambda: attnlab.inspect(model), r"inspect\(\) needs sentence=... too"),
         (
             lambda: attnlab.load("run", overwrite=True),
             "'overwrite'; its arguments are: source, tok",
