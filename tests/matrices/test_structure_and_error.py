@@ -15,7 +15,9 @@ from weight_matrices import matrix
 from attnlab.matrices.bands import fit_band
 from attnlab.matrices.column import fit_column, fit_column_band
 from attnlab.matrices.diagonal import fit_diagonal
-from attnlab.matrices.rare_columns import fit_rare_columns
+from attnlab.matrices.priced import Task, corrected, fill_columns, priced, priced_total
+from attnlab.matrices.rare_columns import BlockSpace, NearDiagonal, _placed, fit_rare_columns
+from attnlab.matrices.residual import SparseError
 from attnlab.matrices.stochastic import fit_stochastic_rows
 
 BOUNDS = [0.05, 0.3, 0.5, 2.0, math.inf]
@@ -219,3 +221,23 @@ def test_no_choice_of_stochastic_band_entries_is_below_the_bound(
         fit_band(H, values="stochastic", **error),
     ):
         assert float(fit.lower_bound) >= float(nearer.l1) - 1e-10
+
+
+@pytest.mark.parametrize("values", ["binary", "free"])
+@pytest.mark.parametrize("shape", [(6, 6), (5, 7), (7, 5)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_at_a_price_blocks_gain_what_their_matrix_costs_less(
+    shape: tuple[int, int], values: str, causal: bool
+) -> None:
+    for seed in range(8):
+        H = matrix(*shape, seed)
+        task = Task(H, values, SparseError(3, 0.5))
+        space = BlockSpace([2], 1 if causal else 2, 2, None, causal=causal)
+        near = NearDiagonal.of(H, space)
+        best = _placed(task, space, near, None)
+        price = corrected(task, best.column, best.allowed).price
+        blocks = _placed(task, space, near, price)
+        filled = fill_columns(H, blocks.column, blocks.allowed, values)
+        cost = priced((H - filled).abs(), 0.5, price).sum() - 3 * price
+        bound = priced_total(task, price) - blocks.gained
+        assert float(bound) == pytest.approx(float(cost), abs=1e-12)
