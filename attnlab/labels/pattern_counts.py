@@ -143,7 +143,9 @@ def bars_of(controls: Iterable[tuple[float, float]]) -> Bars:
     """
     figures, ends = zip(*controls, strict=True)
     below = max(figures) + MARGIN
-    return Bars(max([below, *(end for end in ends if not math.isnan(end))]), below)
+    above = max([below, *(end for end in ends if not math.isnan(end))])
+    # A share above 1 would say no more than 1, above which no interval lies.
+    return Bars(min(above, 1.0), below)
 
 
 @dataclass(frozen=True)

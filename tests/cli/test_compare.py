@@ -72,7 +72,10 @@ def test_writes_tables_and_a_figure_for_each_site(
             "--batch-size must be at least 1 and at most 100000, not 0.",
         ),
         (["--budget", "5", "--device", "abacus"], "Device 'abacus' cannot be used here"),
-        (["--budget", "5"], "brings no sentences; add text, a file with a sentence on each line."),
+        (
+            ["--budget", "5"],
+            "brings no sentences; add --text, a file with a sentence on each line.",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_one_sentence(

@@ -29,7 +29,7 @@ COMMANDS = (
     "neighbours RUN cat",
     "inspect RUN cat",
     "rollout RUN cat",
-    "show RUN cat --out OUT",
+    "show RUN cat --out OUT.html",
     "check RUN",
     "across RUN RUN",
     "claim RUN encoder.0.0:first",

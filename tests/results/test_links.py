@@ -106,16 +106,19 @@ def test_no_link_is_followed(tmp_path: Path, name: str, every: bool) -> None:
 def test_a_link_in_the_place_of_a_default_output_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """In a model and in the working folder, before anything is read; a link that is typed is followed."""
+    """In a run and in the working folder, before anything is read; a link that is typed is followed."""
     folder = own_questions()[name].folder
     if folder is None:
         return
     monkeypatch.chdir(tmp_path)
     (tmp_path / "victim").mkdir()
     (tmp_path / "model").mkdir()
-    for around in (tmp_path, tmp_path / "model"):
-        (around / folder).symlink_to(tmp_path / "victim")
-    for source, place in (("model", f"model/{folder}"), ("some/model", folder)):
+    (tmp_path / folder).symlink_to(tmp_path / "victim")
+    (tmp_path / "run").mkdir()
+    for name_of_file in ("settings.json", "config.json"):
+        (tmp_path / "run" / name_of_file).write_text("[]", encoding="utf-8")
+    (tmp_path / "run" / folder).symlink_to(tmp_path / "victim")
+    for source, place in (("run", f"run/{folder}"), ("model", folder), ("some/model", folder)):
         more = ["a"] if name in {"neighbours", "inspect", "rollout"} else []
         done = CliRunner().invoke(app, [name, source, *more])
         assert isinstance(done.exception, InputError)

@@ -210,6 +210,7 @@ def test_grades_go_by_whole_intervals() -> None:
     # It may be more than half, which says nothing of controls.
     assert grade_of(0.4, 0.6, Bars(0.8, 0.8)) == UNDECIDED
     assert bars_of([(0.2, 0.25), (0.1, np.nan)]) == pytest.approx((0.2 + MARGIN, 0.2 + MARGIN))
+    assert bars_of([(0.96, 0.98)]) == pytest.approx((1.0, 0.96 + MARGIN))
 
 
 def test_how_many_texts_would_decide() -> None:

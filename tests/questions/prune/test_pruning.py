@@ -150,7 +150,7 @@ def test_closed_heads_stay_closed_while_the_rest_is_tuned(small_run: Path) -> No
     with in_training(run.model, 0):
         fine_tune(
             run.model, pairs.batches(7), training_loss(run),
-            projections=evaluator.projections, closed=USELESS, learning_rate=1e-3,
+            projections=evaluator.projections, closed=USELESS, schedule=lambda _: 20.0,
         )  # fmt: skip
     with ablated(evaluator.projections, USELESS, "zero"):
         assert evaluator.losses().sum() < before.sum()
