@@ -57,6 +57,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         ({"heads": [[0, 1], [0, 1]]}, r"has \[0, 1\], twice"),
         ({"heads": [[0, -1]]}, "heads.0.1 must be at least 0, not -1"),
         ({"heads": [[0]]}, "heads.0.1 is missing"),
+        ({"heads": [[10**9, 0]]}, "heads.0.0 must be at most 100000, not 1000000000"),
         ({"row": "both"}, "row must be 'output' or 'input', not 'both'"),
         ({"aer": 1.5}, "aer must be"),
         ({"model": None}, "model must be a text"),

@@ -53,4 +53,6 @@ def test_closed_heads_are_named() -> None:
         output.weight.unflatten(1, (model.config.num_attention_heads, -1))[:, 1] = 0
     found = analyzed(model)
     assert ClosedHeads(("encoder.1.1",)) in found.notes
+    assert "Head encoder.1.1 is" in str(ClosedHeads(("encoder.1.1",)))
+    assert "Heads cross.0.1, encoder.1.1 are" in str(ClosedHeads(("cross.0.1", "encoder.1.1")))
     assert list(found.summary["output"]).count("pruned") == 1

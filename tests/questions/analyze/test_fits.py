@@ -10,7 +10,13 @@ from attnlab.matrices.additive import fit_additive
 from attnlab.matrices.bands import fit_band
 from attnlab.matrices.diagonal import fit_diagonal
 from attnlab.matrices.rare_columns import fit_rare_columns
-from attnlab.questions.analyze.fits import HeadFits, OffsetProfiles, mean_fits, summarise
+from attnlab.questions.analyze.fits import (
+    RELATIVE,
+    HeadFits,
+    OffsetProfiles,
+    mean_fits,
+    summarise,
+)
 
 LENGTHS = [5, 7, 3, 4]
 
@@ -130,6 +136,12 @@ def test_only_the_wanted_sentences_are_measured() -> None:
     _, one = planted()
     assert set(fits_of(one, sentences=2)["sentence"]) == {0, 1}
     assert fits_of(one, sentences=0).empty
+
+
+def test_a_column_of_a_band_says_how_far_it_reaches() -> None:
+    meanings = {column.name: column.meaning for column in RELATIVE}
+    assert "farther than 1 token away" in meanings["band_1"]
+    assert "farther than 2 tokens away" in meanings["band_2"]
 
 
 def test_the_summary_is_a_mean_over_sentences() -> None:
