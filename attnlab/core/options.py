@@ -443,7 +443,9 @@ def arguments_told(function: Callable[Keywords, Result]) -> Callable[Keywords, R
 def _argument_told(parameter: inspect.Parameter) -> str:
     """An argument by its name, with the class where that is one of settings."""
     kinds = get_args(parameter.annotation) or (parameter.annotation,)
-    classes = [kind.__name__ for kind in kinds if dataclasses.is_dataclass(kind)]
+    classes = [
+        kind.__name__ for kind in kinds if isinstance(kind, type) and dataclasses.is_dataclass(kind)
+    ]
     return f"settings={classes[0]}(...)" if parameter.name == "settings" else parameter.name
 
 

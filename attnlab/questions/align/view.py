@@ -124,12 +124,12 @@ def _configuration(given: Mapping[str, Any], row: str) -> dict[str, str]:
     """What other programs take of the heads, as lines to copy; none where no head is better than others."""
     if given["generation_config"] is None:
         return {}
-    line = json.dumps(given["generation_config"])[1:-1]
-    lines = {"generation_config.json (of Whisper)": line}
     if "ctranslate2" not in given:
+        line = json.dumps(given["generation_config"])[1:-1]
         # CTranslate2's converter takes the line of transformers, and reads other rows than transformers does.
         engine = {"CTranslate2, config.json": line} if row == ENGINE_ROW else {}
-        return lines | engine
+        return {"generation_config.json (of Whisper)": line} | engine
+    lines = {}
     parts, marian = given["ctranslate2"], given["marian"]
     if parts is None:
         lines["CTranslate2"] = (

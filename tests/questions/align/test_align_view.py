@@ -116,7 +116,7 @@ def test_many_heads_are_not_all_named_and_lines_to_copy_are_json() -> None:
     every = [(layer, head) for layer in range(LAYERS) for head in range(HEADS)]
     assert "0.0, 0.1, 0.2, 0.3, 1.0, 1.1, 1.2, 1.3 and 4 more" in answer_of(alignment(chosen=every))
     facts = alignment().contents().facts
-    assert facts["generation_config.json (of Whisper)"] == '"alignment_heads": [[0, 2]]'
+    assert not any("Whisper" in name for name in facts), "these heads read text"
     assert facts["CTranslate2, heads 2.1 and 2.3"] == (
         "alignment_layer = 2, alignment_heads = 2, head_order = [1, 3, 0, 2]"
     )
