@@ -4,13 +4,19 @@ import ast
 import json
 import re
 import runpy
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
+import attnlab
 from attnlab import plot
 from attnlab.attention.registry import MECHANISMS
+from attnlab.core import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -26,6 +32,19 @@ def code_of(page: Path) -> list[str]:
     """The cells of code, without what only a notebook understands."""
     codes = (text for kind, text, _ in SCRIPT["cells"](page) if kind == "code")
     return [re.sub(r"^%.*\n", "", code, flags=re.MULTILINE) for code in codes]
+
+
+def cell_with(text: str, page: Path) -> str:
+    """The only cell of code that has this text."""
+    (code,) = (code for code in code_of(page) if text in code)
+    return code
+
+
+def filled_in(code: str) -> str:
+    """The cell that hands in, with a name and sentences; any other cell as it is."""
+    if not code.startswith("hand_in("):
+        return code
+    return code.replace('"..."', '"Zoë O\'Hara"').replace("...", "it")
 
 
 def run(code: str, session: dict[str, Any], page: Path) -> None:
@@ -105,7 +124,7 @@ def test_every_exercise_is_open_and_takes_its_solution_alone(
     for code in code_of(page):
         found = EXERCISE.search(code)
         if found is None:
-            run(code, session, page)
+            run(filled_in(code), session, page)
             continue
         tried = {"...": "not answered", "None": "not yet", solved.pop(found[1]): "right"}
         for answer, verdict in tried.items():
@@ -114,14 +133,123 @@ def test_every_exercise_is_open_and_takes_its_solution_alone(
             said = f"Exercise {found[1].removeprefix('answer_')}: {verdict}"
             assert said in capsys.readouterr().out
     assert solved == {}
-    handed_in = (notebook_folder / f"runs/hand_in_{page.stem}.md").read_text("utf-8")
-    assert handed_in.count(": right.") == len(solutions()[page.stem])
+    handed_in = notebook_folder / f"runs/hand_in_{page.stem}_Zoë_O_Hara.md"
+    assert handed_in.read_text("utf-8").count(": right.") == len(solutions()[page.stem])
+    assert handed_in.with_suffix(".html").exists() == ("result=" in code)
 
 
 def test_the_course_checks_answers_in_one_way() -> None:
     helpers = {code for page in COURSE for code in code_of(page) if "def check(" in code}
     assert len(COURSE) == 4
     assert len(helpers) == 1
+
+
+@pytest.fixture
+def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the cell that checks answers defines, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    session: dict[str, Any] = {}
+    exec(cell_with("def check(", COURSE[0]), session)
+    return session
+
+
+@pytest.mark.parametrize("answer", [0.67, "0.67", "0,67", " 0.665 ", torch.tensor(0.6652)])
+def test_a_number_can_be_written_in_many_ways(course: dict[str, Any], answer: object) -> None:
+    course["check"](1, answer, course["near"](0.6652), "divide")
+    assert course["checked"][1].startswith("Exercise 1: right.")
+
+
+@pytest.mark.parametrize("answer", ["1.3", 1.3, "decoder.1.3", " Decoder.1.3"])
+def test_a_head_can_be_written_in_many_ways(course: dict[str, Any], answer: object) -> None:
+    course["check"](1, answer, course["same"]("1.3"), "compare")
+    assert course["checked"][1].startswith("Exercise 1: right.")
+
+
+@pytest.mark.parametrize("answer", [0.68, "much", None, [0.67], ""])
+def test_a_wrong_number_gets_the_hint(course: dict[str, Any], answer: object) -> None:
+    course["check"](1, answer, course["near"](0.67), "divide")
+    assert course["checked"][1].startswith("Exercise 1: not yet; divide.")
+
+
+def test_a_refusal_of_attnlab_takes_the_place_of_the_hint(course: dict[str, Any]) -> None:
+    def refuse(_: object) -> bool:
+        raise InputError("There is no head decoder.5.0; choose another.")
+
+    course["check"](1, "5.0: offset -1", refuse, "look")
+    assert course["checked"][1].startswith(
+        "Exercise 1: not yet; There is no head decoder.5.0; choose another. Answer"
+    )
+
+
+def test_an_error_of_the_notebook_is_shown(course: dict[str, Any]) -> None:
+    with pytest.raises(NameError):
+        course["check"](1, "1.3", lambda _: share, "compare")  # type: ignore[name-defined]
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"), [("...", "I saw it."), ("Zoë", "I saw that ..."), ("?!", "I saw it.")]
+)
+def test_dots_are_not_handed_in(
+    course: dict[str, Any], name: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    course["hand_in"]("see", name, sentence)
+    assert "Nothing is handed in yet" in capsys.readouterr().out
+    assert list(Path("runs").iterdir()) == []
+
+
+@pytest.mark.parametrize("page", COURSE, ids=lambda page: page.stem)
+def test_nothing_is_handed_in_as_the_page_is(
+    course: dict[str, Any], page: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = dict.fromkeys(("checked_claims", "needed", "aligned"))
+    exec(code_of(page)[-1], course | results)
+    assert "Nothing is handed in yet" in capsys.readouterr().out
+
+
+def test_the_page_to_hand_in_is_named_after_the_student(course: dict[str, Any]) -> None:
+    course["hand_in"]("see", "../Zoë O'Hara", "I saw it.")
+    assert [path.name for path in Path("runs").iterdir()] == ["hand_in_see_Zoë_O_Hara.md"]
+
+
+@pytest.mark.parametrize("page", COURSE, ids=lambda page: page.stem)
+def test_an_interrupted_training_goes_on_when_its_cell_runs_again(
+    page: Path, course: dict[str, Any], small_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends: list[Callable[[Path], object]] = []
+    calls: list[str] = []
+
+    def training(name: str) -> Callable[..., object]:
+        def train(folder: Path, *_: object) -> object:
+            calls.append(name)
+            return ends.pop(0)(folder)
+
+        return train
+
+    def is_killed(folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(small_run / "settings.json", folder)
+        raise SystemExit
+
+    def is_stopped(_: Path) -> object:
+        return SimpleNamespace(interrupted=True)
+
+    def ends_well(folder: Path) -> object:
+        shutil.copytree(small_run, folder, dirs_exist_ok=True)
+        return SimpleNamespace(interrupted=False)
+
+    ends += [is_killed, is_stopped, ends_well]
+    monkeypatch.setattr(attnlab, "train", training("train"))
+    monkeypatch.setattr(attnlab, "resume", training("resume"))
+    code = cell_with("attnlab.train(", page)
+    with pytest.raises(SystemExit):
+        exec(code, course)
+    with pytest.raises(KeyboardInterrupt, match=r"Run this cell again"):
+        exec(code, course)
+    exec(code, course)
+    exec(code, course)
+    assert calls == ["train", "resume", "resume"]
+    assert [path.name for path in Path("runs").iterdir()] == [course["folder"].name]
 
 
 def test_the_gallery_shows_every_function_mechanism_and_family() -> None:
