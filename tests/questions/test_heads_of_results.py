@@ -1,6 +1,7 @@
 """One head of a result, and what Python does with a run beside asking questions."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from inspect import unwrap
 from pathlib import Path
@@ -67,8 +68,14 @@ def test_figures_are_drawn_from_a_result_as_from_its_table(
         draw = getattr(attnlab.plot, drawn)
         assert svg(draw(result), "one") == svg(draw(result.tables[table]), "one")
     importance = answer("importance", "run").result
-    whole = attnlab.plot.importance(importance.replaced, importance.cumulative)
+    tables, unit = (importance.replaced, importance.cumulative), "nats per token"
+    whole = attnlab.plot.importance(*tables, unit=unit)
     assert svg(attnlab.plot.importance(importance), "one") == svg(whole, "one")
+    assert unit not in svg(attnlab.plot.importance(*tables), "one"), "a table does not say it"
+    states = replace(importance, details={"loss": "cosine"})
+    drawn = svg(attnlab.plot.importance(states), "one")
+    assert drawn.count("(cosine distance") == len(set(importance.replaced["site"])) + 1
+    assert unit not in drawn
     with pytest.raises(
         InputError, match="drawn from the table heads; this result of prune has: curve"
     ):

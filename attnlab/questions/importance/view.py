@@ -119,7 +119,7 @@ def draw_importance(
     replaced: pd.DataFrame | Result,
     cumulative: pd.DataFrame | None = None,
     *,
-    unit: str = LOSS_UNITS["next tokens"],
+    unit: str | None = None,
     width: float = PAGE,
 ) -> Figure:
     """Above: change of loss with each head replaced alone, with intervals, a panel per site, one scale.
@@ -130,14 +130,15 @@ def draw_importance(
         replaced: a result of `importance`, or one row per head and way to replace it, as `replaced.csv`.
         cumulative: one row per order and number of heads, as `cumulative.csv`; None: that of a result, or
             nothing is drawn below.
-        unit: what the loss is counted in.
+        unit: what the loss is counted in; None: as a result says, and not named of a table.
         width: of the figure in inches; both columns of a paper by default.
 
     Raises:
         InputError: one of them is no table, or lacks a column.
     """
-    if isinstance(replaced, Result) and cumulative is None:
-        cumulative = replaced.tables.get("cumulative")
+    if isinstance(replaced, Result):
+        cumulative = replaced.tables.get("cumulative") if cumulative is None else cumulative
+        unit = LOSS_UNITS.get(replaced.details.get("loss", "")) if unit is None else unit
     replaced = drawn_table(replaced, "replaced")
     check_table(replaced, _ALONE, "importance(...).replaced or replaced.csv")
     if cumulative is not None:
@@ -159,14 +160,14 @@ def draw_importance(
 def draw_removed(
     cumulative: pd.DataFrame,
     *,
-    unit: str = LOSS_UNITS["next tokens"],
+    unit: str | None = None,
     width: float = PAGE,
 ) -> Figure:
     """Loss (logarithmic) and BLEU of the model by the number of heads removed, a line per order.
 
     Args:
         cumulative: one row per order and number of heads, as `importance(...).cumulative`.
-        unit: what the loss is counted in.
+        unit: what the loss is counted in; None: not named.
         width: of the figure in inches; both columns of a paper by default.
 
     Raises:
@@ -180,7 +181,7 @@ def draw_removed(
     return figure
 
 
-def _draw_alone(figure: SubFigure, heads: pd.DataFrame, unit: str) -> None:
+def _draw_alone(figure: SubFigure, heads: pd.DataFrame, unit: str | None) -> None:
     """A panel per site with its heads from above to below, the ways to replace them a little apart."""
     sites, ways = heads["site"].unique(), [way for way in WAY_COLOURS if way in set(heads["way"])]
     panels = figure.subplots(1, len(sites), sharex=True, squeeze=False)[0]
@@ -201,16 +202,17 @@ def _draw_alone(figure: SubFigure, heads: pd.DataFrame, unit: str) -> None:
             )  # fmt: skip
         axes.axvline(0, color=INK, linewidth=0.8, linestyle=":")
         axes.set_ylim(len(names) - 0.4, -0.6)
-        axes.set(title=site, xlabel=f"change of loss ({unit})", ylabel="")
+        axes.set(title=site, xlabel=f"change of loss{_in_brackets(unit)}", ylabel="")
     title = "Each head replaced alone (rows: layer.head; bars: 95% intervals; one scale)"
     _finish(figure, panels[0], title)
 
 
-def _draw_curves(figure: SubFigure, curves: pd.DataFrame, unit: str) -> None:
+def _draw_curves(figure: SubFigure, curves: pd.DataFrame, unit: str | None) -> None:
     """Loss and, where it was measured, BLEU by the number of heads removed, a line per order."""
     # A distance from the untouched model begins at 0, which has no logarithm.
     logarithmic = bool((curves[LOSS.name] > _NEARLY_NONE).all())
-    measures = {LOSS.name: f"loss ({unit}{', logarithmic' if logarithmic else ''})"}
+    scale = _in_brackets(unit, "logarithmic" if logarithmic else None)
+    measures = {LOSS.name: f"loss{scale}"}
     measures |= {BLEU.name: "BLEU"} if curves[BLEU.name].notna().any() else {}
     panels = figure.subplots(1, len(measures), squeeze=False)[0]
     colours = dict(zip(ORDERS.values(), WAY_COLOURS.values(), strict=True))
@@ -230,6 +232,11 @@ def _draw_curves(figure: SubFigure, curves: pd.DataFrame, unit: str) -> None:
         panels[0].yaxis.set_major_formatter("{x:g}")
     title = "Heads removed one after another, in orders chosen on other sentences"
     _finish(figure, panels[-1], title)
+
+
+def _in_brackets(*words: str | None) -> str:
+    present = ", ".join(filter(None, words))
+    return f" ({present})" if present else ""
 
 
 def _finish(figure: SubFigure, axes: Axes, title: str) -> None:
