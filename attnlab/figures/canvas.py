@@ -4,7 +4,7 @@ import functools
 import io
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,6 +23,8 @@ from attnlab.core import InputError, check_value, replacing
 INK = "#1c2127"
 # The square root of a weight, so that 0.05 can be told from 0; one scale for all heads and figures.
 WEIGHTS = PowerNorm(0.5, vmin=0.0, vmax=1.0)
+# Dots per inch of pictures of dots, where nothing else is said.
+DPI, _MOST_DPI = 200, 2400
 _STYLE = Path(__file__).parent / "attnlab.mplstyle"
 # An address of the page, such as that of a head, is no identifier of the figure.
 _ID = re.compile(r'\b(id="|xlink:href="#(?!head=)|url\(#)')
@@ -74,7 +76,7 @@ def blank(width: float, height: float) -> Figure:
     """
     check_value("width", width, float, above=0)
     _check_room(width, height)
-    return PaperFigure(figsize=(width, height), dpi=200)
+    return PaperFigure(figsize=(width, height), dpi=DPI)
 
 
 def _check_room(whole: float, *sizes: float) -> None:
@@ -104,6 +106,16 @@ def panel(figure: Figure, left: float, top: float, width: float, height: float) 
     )
 
 
+def text_width(texts: Iterable[str], size: float) -> float:
+    """Inches of the widest of some texts in the style's font at a size in points."""
+    with style(), _drawing({}):
+        figure = blank(1.0, 1.0)
+        renderer = FigureCanvasAgg(figure).get_renderer()
+        drawn = [figure.text(0, 0, text, fontsize=size) for text in dict.fromkeys(texts)]
+        widths = [text.get_window_extent(renderer).width for text in drawn]
+    return float(max(widths, default=0.0)) / figure.dpi
+
+
 def svg(figure: Figure, name: str) -> str:
     """The figure as an `<svg>` element; `name` keeps its identifiers apart from other figures'.
 
@@ -127,20 +139,28 @@ def _shortened(tag: str, named: set[str]) -> str:
     return _LONG_NUMBER.sub(lambda match: f"{float(match[0]):.2f}", tag)
 
 
-def save_figure(figure: Figure, path: str | Path) -> Path:
-    """Writes a figure as `.svg`, `.pdf` or `.png` (white background, 200 dots an inch), by its suffix.
+def save_figure(figure: Figure, path: str | Path, *, dpi: float = DPI) -> Path:
+    """Writes a figure as `.svg`, `.pdf` or `.png` (white background), by its suffix.
 
     The same figure gives the same bytes, whenever it is written.
 
+    Args:
+        figure: what a function of `attnlab.plot` returns.
+        path: of the file.
+        dpi: dots per inch of a `.png`.
+
     Raises:
-        InputError: the suffix is another, or it is no figure.
+        InputError: the suffix is another, it is no figure, or there cannot be so many dots.
         AttnlabError: the file could not be written.
     """
     path = Path(path)
     check_suffix(path)
     _check_figure(figure)
+    check_value("dpi", dpi, float, least=1, most=_MOST_DPI)
+    before, figure.dpi = figure.dpi, dpi
     with replacing(path) as temporary, temporary.open("wb") as file:
         WRITERS[path.suffix](figure, file, path.stem)
+    figure.dpi = before
     return path
 
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from attnlab.core import InputError, shown
-from attnlab.figures.canvas import INK, WEIGHTS, blank, panel, style
+from attnlab.figures.canvas import INK, WEIGHTS, blank, panel, style, text_width
 from attnlab.figures.drawing import COLUMN
 from attnlab.reading import KeptMatrices
 
@@ -29,8 +29,10 @@ _PAGE_WIDTH = 14.8
 _CHARACTER = 0.068
 # Characters of a legend in an inch.
 _PER_INCH = 15
-# Inches of a second line of a name.
-_LINE = 0.15
+# Inches of a second line of a name, and of the scale.
+_LINE, _SCALE = 0.15, 2.2
+# Points of labels, names, the legend and the title.
+_LABELS, _NAMES, _LEGEND, _TITLE = 7.5, 8.5, 8, 11
 LONGEST_LABEL = 12
 _TICKS = (0, 0.05, 0.25, 0.5, 1)
 
@@ -68,17 +70,21 @@ def draw_heads(
         return _draw_narrow(weights, sides, title=title, legend=legend, width=width)
     cell = 0.19 if max(len(queries), len(keys)) <= 24 else 0.15
     width, height = max(cell * len(keys), 1.0), max(cell * len(queries), 0.8)
-    left = 0.12 + _CHARACTER * max(map(len, map(short, queries)))
-    below = 0.06 + _CHARACTER * max(map(len, map(short, keys)))
+    left = 0.12 + _label_width(queries)
+    below = 0.06 + _label_width(keys)
     lines = [name.split("\n") for name in names]
     above = 0.28 + _LINE * (max(map(len, lines)) - 1)
-    named = _CHARACTER * max(len(line) for name in lines for line in name)
-    step_x, step_y, top = max(width + left + 0.12, named), height + below + above + 0.1, 0.4
+    named = text_width((line for name in lines for line in name), _NAMES)
+    step_x, step_y, top = max(width, named) + left + 0.12, height + below + above + 0.1, 0.4
     columns = _columns(len(names), step_x)
     rows = math.ceil(len(names) / columns)
+    whole = max(columns * step_x, left + _SCALE, text_width([title], _TITLE)) + 0.1
+    legend_lines = _legend_lines(legend, whole - left)
     with style():
-        figure = blank(max(columns * step_x + 0.1, 6.6), top + rows * step_y + 0.55)
-        figure.text(0.012, 1 - 0.24 / figure.get_figheight(), title, va="center", fontsize=11)
+        figure = blank(whole, top + rows * step_y + 0.55 + _LINE * (len(legend_lines) - 1))
+        figure.text(
+            0.08 / whole, 1 - 0.24 / figure.get_figheight(), title, va="center", fontsize=_TITLE
+        )
         for index, name in enumerate(names):
             axes = panel(
                 figure,
@@ -89,8 +95,13 @@ def draw_heads(
             )
             _draw_head(axes, weights[index], queries, keys)
             axes.set_title(name, loc="left", pad=4)
-        _draw_scale(figure, left, top + rows * step_y + 0.12, legend)
+        _draw_scale(figure, left, top + rows * step_y + 0.12, legend_lines)
     return figure
+
+
+def _label_width(tokens: Sequence[str]) -> float:
+    labels = [short(token) for token in tokens]
+    return max(_CHARACTER * max(map(len, labels)), text_width(labels, _LABELS))
 
 
 def _draw_narrow(
@@ -176,7 +187,7 @@ def _draw_head(
     weights: Float[Tensor, "query key"],
     queries: Sequence[str],
     keys: Sequence[str],
-    size: float = 7.5,
+    size: float = _LABELS,
 ) -> None:
     # As an image of one pixel a weight: 22 bytes a weight as shapes would fill the page (heads.md, trap 9).
     axes.imshow(
@@ -195,15 +206,30 @@ def _draw_head(
         spine.set(linewidth=0.5, alpha=0.5)
 
 
-def _draw_scale(figure: Figure, left: float, top: float, legend: str) -> None:
-    axes = panel(figure, left, top, 2.2, 0.11)
+def _legend_lines(legend: str, room: float) -> list[str]:
+    """The legend in one line, for beside the scale, or in an empty one and those that stand below it."""
+    inches = text_width([legend], _LEGEND)
+    if inches <= room - 1.04 * _SCALE - 0.1:
+        return [legend]
+    for characters in range(len(legend), 0, -1):
+        lines = textwrap.wrap(legend, characters)
+        if text_width(lines, _LEGEND) <= room - 0.1:
+            break
+    return ["", *lines]
+
+
+def _draw_scale(figure: Figure, left: float, top: float, lines: Sequence[str]) -> None:
+    axes = panel(figure, left, top, _SCALE, 0.11)
     bar = figure.colorbar(
         mpl.cm.ScalarMappable(WEIGHTS, COLOURS), cax=axes, orientation="horizontal"
     )
     bar.set_ticks(_TICKS, labels=[f"{tick:g}" for tick in _TICKS])
     bar.ax.tick_params(labelsize=7.5, length=2)
     bar.outline.set(linewidth=0.5, edgecolor=INK)
-    axes.text(1.04, 0.5, legend, transform=axes.transAxes, va="center", fontsize=8)
+    beside, *others = lines
+    axes.text(1.04, 0.5, beside, transform=axes.transAxes, va="center", fontsize=_LEGEND)
+    if others:
+        axes.set_xlabel("\n".join(others), loc="left", fontsize=_LEGEND)
 
 
 def short(token: str) -> str:

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -115,7 +116,29 @@ def test_the_same_table_gives_the_same_bytes(name: str, kind: str, tmp_path: Pat
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_no_text_leaves_the_figure(name: str) -> None:
-    figure = FIGURES[name]()
+    check_text_fits(FIGURES[name]())
+
+
+@pytest.mark.parametrize(
+    ("heads", "tokens", "token"),
+    [(1, 3, "a"), (1, 8, "internationalisation"), (1, 30, "a"), (2, 5, "W" * 12), (5, 1, "注意力")],
+)
+def test_matrices_are_as_wide_as_they_and_their_texts_need(
+    heads: int, tokens: int, token: str
+) -> None:
+    names = [f"encoder.0.{head}\nrole: same token across" for head in range(heads)]
+    texts = [token] * tokens
+    figure = plot.matrices(
+        torch.rand(heads, tokens, tokens), texts, texts, title="Sentence 0", names=names
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        check_text_fits(figure)
+        drawn = figure.get_tightbbox(FigureCanvasAgg(figure).get_renderer())
+    assert drawn.width > 0.75 * figure.get_figwidth()
+
+
+def check_text_fits(figure: Figure) -> None:
     figure.draw_without_rendering()
     drawn = figure.get_tightbbox(FigureCanvasAgg(figure).get_renderer())
     assert drawn.x0 >= 0
@@ -145,6 +168,17 @@ def test_a_written_figure_keeps_what_is_referred_to_and_every_letter() -> None:
     assert set(identifiers) == {*referred, "one-of-a-page"}
     assert len(identifiers) == len(referred) + 1 > 3
     assert ">id=1 12.34567 #head<" in element
+
+
+def test_a_picture_has_as_many_dots_an_inch_as_are_asked_for(tmp_path: Path) -> None:
+    figure = FIGURES["heads"]()
+    usual = plot.save(figure, tmp_path / "usual.png").read_bytes()
+    wide = plot.save(figure, tmp_path / "wide.png", dpi=300).read_bytes()
+    widths = [int.from_bytes(one[16:20], "big") for one in (usual, wide)]
+    assert widths == [round(plot.COLUMN * 200), round(plot.COLUMN * 300)]
+    assert plot.save(figure, tmp_path / "again.png").read_bytes() == usual
+    with pytest.raises(InputError, match="dpi must be at least 1 and at most 2400, not 0"):
+        plot.save(figure, tmp_path / "x.png", dpi=0)
 
 
 def test_another_suffix_is_refused(tmp_path: Path) -> None:

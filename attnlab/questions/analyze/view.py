@@ -287,12 +287,17 @@ def _matrices_parts(result: Result) -> list[Part]:
         for number, site, layer in drawn:
             of_layer = [head for head in heads if (head.site, head.layer) == (site, layer)]
             queries, keys = kept.tokens[number, site]
+            names = [titles[head] for head in of_layer]
+            where = f"{site} layer {layer}"
+            if len(of_layer) == 1:
+                where, _, name = names[0].partition("\n")
+                names = [name]
             figure = draw_matrices(
                 kept.matrices[number, site, layer][[head.head for head in of_layer]],
                 queries,
                 keys,
-                title=f"Sentence {number}, {site} layer {layer}",
-                names=[titles[head] for head in of_layer],
+                title=f"Sentence {number}, {where}",
+                names=names,
             )
             caption = f"Sentence {number}, {SITE_NAMES[site]}, layer {layer}."
             name = f"heads_sentence{number}_{site}_layer{layer}"
