@@ -106,6 +106,12 @@ def test_what_is_drawn_from_no_table_says_what_it_wants(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("name", sorted({*plot.__all__} - CONSTANTS))
+def test_errors_of_calls_name_the_function_of_plot_and_its_arguments(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"^plot\.{name}\(\): .*; its arguments are: \w+"):
+        getattr(plot, name)(None, nodes=1)
+
+
 def test_kept_matrices_are_drawn_a_layer_at_a_time() -> None:
     model = (random_models.bert(), random_models.tokenizer())
     kept = attnlab.capture(model, "a dog runs .", keep_matrices=1).kept
