@@ -158,9 +158,11 @@ def save_figure(figure: Figure, path: str | Path, *, dpi: float = DPI) -> Path:
     _check_figure(figure)
     check_value("dpi", dpi, float, least=1, most=_MOST_DPI)
     before, figure.dpi = figure.dpi, dpi
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        WRITERS[path.suffix](figure, file, path.stem)
-    figure.dpi = before
+    try:
+        with replacing(path) as temporary, temporary.open("wb") as file:
+            WRITERS[path.suffix](figure, file, path.stem)
+    finally:
+        figure.dpi = before
     return path
 
 

@@ -212,6 +212,35 @@ def test_a_head_that_is_not_confirmed_has_a_bar_as_long_as_its_strength() -> Non
     assert [round(x) for x, _ in bars] == [*table["head"][:-1]]
 
 
+def test_positional_heads_are_told_apart_by_their_offset() -> None:
+    details = [f"offset {offset:+d}" for offset in (-1, 0, 1)]
+    table = weak()[:8].assign(
+        role="positional", confirmed=True, detail=[*details, *details, *details[:2]]
+    )
+    table.loc[7, ["role", "detail"]] = "sink", "first token"
+    figure = plot.heads(table)
+    drawn = [text.get_text() for text in figure.axes[0].texts]
+    assert drawn == [*["P-1", "P0", "P+1"] * 2, "P-1", "K"]
+    (legend,) = figure.legends
+    assert "P positional, offset" in {text.get_text() for text in legend.get_texts()}
+    narrow = plot.heads(table, width=1.6)
+    assert {text.get_text() for text in narrow.axes[0].texts} == {"P", "K"}, "no room for more"
+
+
+@pytest.mark.parametrize(("layers", "every"), [(2, True), (12, True), (13, False)])
+def test_every_head_has_its_name_where_there_is_room(layers: int, every: bool) -> None:
+    named = offsets().iloc[[0] * 12 * layers].reset_index(drop=True)
+    heads = named.assign(layer=named.index // 12, head=named.index % 12)
+    axes = plot.offsets(heads).axes[0]
+    labels = axes.get_yticklabels()
+    names = (heads["layer"].astype(str) + "." + heads["head"].astype(str)).to_list()
+    assert [one.get_text() for one in labels] == (names if every else names[::12])
+    axes.figure.draw_without_rendering()
+    starts = [one.get_window_extent().y0 for one in labels]
+    digits = 0.6 * labels[0].get_window_extent().height
+    assert (np.diff(starts) < -digits).all(), "no name lies on another"
+
+
 @pytest.mark.parametrize("by", ["role", "layer"])
 def test_a_distribution_has_a_stroke_at_the_figure_of_each_head(by: str) -> None:
     table = weak()

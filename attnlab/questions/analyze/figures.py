@@ -20,7 +20,6 @@ from attnlab.core import (
     InputError,
     Site,
     address_of,
-    arguments_told,
     briefly,
     layer_name,
 )
@@ -55,6 +54,7 @@ from attnlab.results import Result, declared_columns, drawn_table, family_words
 MOST_TOKENS_DRAWN = 80
 # Inches.
 _LOWEST, _HIGHEST, _AROUND, _LEGEND_LINE = 0.12, 0.3, 0.42, 0.17
+_POSITIONAL = "positional"
 _TITLES = {"role": "closest role of each head", "structure": "shape of each head"}
 _PREFIXES = {ALL: OFFSET_PREFIX, CONTENT: CONTENT_OFFSET_PREFIX}
 _OFFSET_TITLES = {
@@ -63,14 +63,17 @@ _OFFSET_TITLES = {
 }
 UNIFORM = "uniform"
 _OF_FITS = (*HEAD_KEYS, "approximation", "window", "relative", "equal_weights")
-_MOST_NUMBERED = 30
+_MOST_NUMBERED, _MOST_NAMED = 30, 150
+# Inches of a row that has numbers, and of one that has its name alone, which is so many points high.
+_NUMBERED, _NAMED, _NAME_SIZE = 0.15, 0.066, 4.6
+# Inches of a cell that has room for an offset beside its letter.
+_WITH_OFFSET = 0.18
 # From so many heads on a violin says more than their strokes.
 _MANY = 12
 # Darker cells have white numbers.
 _DARK = 0.55
 
 
-@arguments_told
 def draw_head(
     result: Result | Capture, head: str | tuple[str | int, ...], *, sentence: int | None = None
 ) -> Figure:
@@ -109,9 +112,10 @@ def draw_heads(
 ) -> Figure:
     """Layers by heads, a panel per site: the closest role of each head as a colour and a letter.
 
-    A role that is not confirmed and significant against controls (confirmed, where these were left out)
-    is pale, with a bar as long as its strength. Other columns may name several
-    things a head, joined by semicolons, then it has a stripe for each.
+    A positional head has its offset (key - query position) beside its letter, where the table has `detail`
+    and cells have room. A role that is not confirmed and significant against controls (confirmed, where
+    these were left out) is pale, with a bar as long as its strength. Other columns may name several things
+    a head, joined by semicolons, then it has a stripe for each.
 
     Args:
         table: a result of `analyze`, or one row per head with `site, layer, head` and the column `value`,
@@ -140,8 +144,14 @@ def draw_heads(
     layers = table.groupby("site", sort=False)["layer"].max() + 1
     columns = int(table["head"].max()) + 1
     cell = min(max((width - _AROUND) / columns, _LOWEST), _HIGHEST)
+    with_offsets = value == "role" and "detail" in table and cell >= _WITH_OFFSET
+    offsets = _offsets_of(table) if with_offsets else pd.Series("", table.index)
+    added = {_POSITIONAL: ", offset"} if offsets.any() else {}
     legend = [
-        Patch(facecolor=mark.colour, label=f"{mark.letter} {family_words(name)}".strip())
+        Patch(
+            facecolor=mark.colour,
+            label=f"{mark.letter} {family_words(name)}{added.get(name, '')}".strip(),
+        )
         for name, mark in marks.items()
     ]
     across = max(1, int(width / (0.07 * max(len(str(key.get_label())) for key in legend) + 0.42)))
@@ -151,7 +161,7 @@ def draw_heads(
         figure.set_layout_engine("constrained", h_pad=0.02, w_pad=0.02)
         panels = figure.subplots(len(layers), squeeze=False, height_ratios=layers.tolist())[:, 0]
         for axes, site in zip(panels, layers.index, strict=True):
-            rows = table.assign(strong=strong)[table["site"] == site]
+            rows = table.assign(strong=strong, offset=offsets)[table["site"] == site]
             _draw_site(axes, rows, value, marks, columns)
             axes.set_title(site, loc="left", pad=3)
         panels[-1].set_xlabel("head", labelpad=1)
@@ -163,6 +173,12 @@ def draw_heads(
             title=None if strong.all() else _pale_words(table), alignment="left",
         )  # fmt: skip
     return figure
+
+
+def _offsets_of(table: pd.DataFrame) -> "pd.Series[str]":
+    """The offset of each positional head, such as `-1`; empty for others."""
+    offsets = table["detail"].astype(str).str.removeprefix("offset ").replace("+0", "0")
+    return offsets.where(table["role"] == _POSITIONAL, "")
 
 
 def _pale_words(table: pd.DataFrame) -> str:
@@ -188,13 +204,14 @@ def _draw_site(
     ]
     rows, stripes = int(table["layer"].max()) + 1, lcm(*map(len, shades))
     image = np.ones((rows, columns, stripes, 3))
-    for layer, head, each in zip(table["layer"], table["head"], shades, strict=True):
+    cells = zip(table["layer"], table["head"], table["offset"], shades, strict=True)
+    for layer, head, offset, each in cells:
         image[layer, head] = np.repeat(
             [to_rgb(mark.colour) for mark in each], stripes // len(each), axis=0
         )
         for index, mark in enumerate(each):
             axes.text(
-                head + (index + 0.5) / len(each), layer + 0.52, mark.letter, color=mark.ink,
+                head + (index + 0.5) / len(each), layer + 0.52, f"{mark.letter}{offset}", color=mark.ink,
                 ha="center", va="center", fontsize=7,
             )  # fmt: skip
     _show_image(axes, image.reshape(rows, columns * stripes, 3), (columns, rows))
@@ -393,7 +410,8 @@ def _draw_tables(
     per_line = max(1, min(len(tables), int(width / COLUMN + 0.05)))
     longest = [max(map(len, line)) for line in _lines_of(list(tables.values()), per_line)]
     numbers = max(longest) <= _MOST_NUMBERED
-    row = 0.15 if numbers else max(4.5 / sum(longest), 0.035)
+    named = sum(longest) <= _MOST_NAMED
+    row = _NUMBERED if numbers else _NAMED if named else max(4.5 / sum(longest), 0.035)
     with style():
         figure = blank(width, row * sum(longest) + 0.4 * len(longest) + 0.8)
         figure.set_layout_engine("constrained")
@@ -401,7 +419,7 @@ def _draw_tables(
         for axes in panels.flat[len(tables) :]:
             axes.remove()
         for axes, (site, table) in zip(panels.flat, tables.items(), strict=False):
-            _draw_table(axes, table, scale, numbers=numbers)
+            _draw_table(axes, table, scale, named=named, numbers=numbers)
             axes.set_title(site, loc="left", pad=3)
         for axes in panels.flat[len(tables) - per_line : len(tables)]:
             axes.set_xlabel(across, labelpad=2)
@@ -419,15 +437,18 @@ def _lines_of(tables: Sequence[pd.DataFrame], per_line: int) -> list[Sequence[pd
     return [tables[first : first + per_line] for first in range(0, len(tables), per_line)]
 
 
-def _draw_table(axes: Axes, table: pd.DataFrame, scale: Scale, *, numbers: bool) -> None:
+def _draw_table(
+    axes: Axes, table: pd.DataFrame, scale: Scale, *, named: bool, numbers: bool
+) -> None:
     _show_image(axes, table.to_numpy(float), table.shape[::-1], scale.norm)
     axes.set_xticks(np.arange(len(table.columns)) + 0.5, table.columns)
     rows = [
         (index + 0.5, name)
         for index, name in enumerate(table.index)
-        if numbers or name.endswith(".0") or name == UNIFORM
+        if named or name.endswith(".0") or name == UNIFORM
     ]
-    axes.set_yticks([middle for middle, _ in rows], [name for _, name in rows])
+    size = None if numbers or not named else _NAME_SIZE
+    axes.set_yticks([middle for middle, _ in rows], [name for _, name in rows], fontsize=size)
     if UNIFORM in table.index:
         # Equal weights are apart from the heads.
         axes.axhline(len(table) - 1, color="#ffffff", linewidth=3)
