@@ -139,7 +139,7 @@ def _shortened(tag: str, named: set[str]) -> str:
     return _LONG_NUMBER.sub(lambda match: f"{float(match[0]):.2f}", tag)
 
 
-def save_figure(figure: Figure, path: str | Path, *, dpi: float = DPI) -> Path:
+def save_figure(figure: Figure, path: str | Path, *, dpi: int = DPI) -> Path:
     """Writes a figure as `.svg`, `.pdf` or `.png` (white background), by its suffix.
 
     The same figure gives the same bytes, whenever it is written.
@@ -156,7 +156,7 @@ def save_figure(figure: Figure, path: str | Path, *, dpi: float = DPI) -> Path:
     path = Path(path)
     check_suffix(path)
     _check_figure(figure)
-    check_value("dpi", dpi, float, least=1, most=_MOST_DPI)
+    check_value("dpi", dpi, least=1, most=_MOST_DPI)
     before, figure.dpi = figure.dpi, dpi
     try:
         with replacing(path) as temporary, temporary.open("wb") as file:

@@ -32,7 +32,7 @@ _PER_INCH = 15
 # Inches of a second line of a name, and of the scale.
 _LINE, _SCALE = 0.15, 2.2
 # Points of labels, names, the legend and the title.
-_LABELS, _NAMES, _LEGEND, _TITLE = 7.5, 8.5, 8, 11
+_LABELS, _NAMES, _LEGEND, _TITLE = 7.5, 8.5, 8.0, 11.0
 LONGEST_LABEL = 12
 _TICKS = (0, 0.05, 0.25, 0.5, 1)
 

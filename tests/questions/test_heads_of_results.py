@@ -114,7 +114,7 @@ def test_a_capture_shows_its_heads_and_gives_matrices_of_a_layer(small_run: Path
         found["decoder", 7]
 
 
-def test_a_run_translates_and_scores(small_run: Path) -> None:
+def test_a_run_translates_and_scores(small_run: Path, as_users_call_it: None) -> None:
     run = attnlab.load(small_run)
     assert attnlab.translate(run, "the cat", beams=1) == run.translate(["the cat"], beams=1)
     scores = attnlab.score(small_run, split="validation", beams=1, device="cpu")
