@@ -248,7 +248,9 @@ def test_encoder_outputs_may_be_handed_in(model: TranslationModel) -> None:
         ({"attention": {"encoder": "bund"}}, "no mechanism 'bund'"),
     ],
 )
-def test_impossible_models_are_refused(options: dict[str, object], message: str) -> None:
+def test_impossible_models_are_refused(
+    options: dict[str, object], message: str, as_users_call_it: None
+) -> None:
     with pytest.raises(InputError, match=message):
         model_of(**options)
 
