@@ -177,7 +177,8 @@ def readable(column: Column, rows: pd.DataFrame) -> Column:
     estimate = Estimate(column)
     width = math.nan
     if estimate.low in rows:
-        width = (rows[estimate.high] - rows[estimate.low]).median()
+        # The oldest pandas warns of a median of missing values alone.
+        width = (rows[estimate.high] - rows[estimate.low]).dropna().median()
     if not 0 < width < math.inf:
         width = rows[column.name].abs().max()
     if not 0 < width < math.inf:
