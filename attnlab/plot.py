@@ -9,7 +9,6 @@ Figures are as wide as a column of a paper (`COLUMN`, in inches) unless they hol
 side; `width` sets it. Nothing here changes matplotlib's settings.
 """
 
-import functools
 from typing import Any
 
 from attnlab.core import arguments_told, nearest_in_words
@@ -57,21 +56,14 @@ __all__ = [
 ]
 
 
-def _told(name: str) -> Any:
-    """A function whose errors call it as it is called here."""
-    function = globals()[name]
-
-    @functools.wraps(function)
-    def call(*args: Any, **keywords: Any) -> Any:
-        return function(*args, **keywords)
-
-    call.__name__ = f"plot.{name}"
-    told = arguments_told(call)
-    told.__name__ = told.__qualname__ = name
-    return told
-
-
-globals().update({name: _told(name) for name in __all__ if callable(globals()[name])})
+# Errors call each function as it is called here.
+globals().update(
+    {
+        name: arguments_told(function, f"plot.{name}")
+        for name in __all__
+        if callable(function := globals()[name])
+    }
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -343,11 +343,10 @@ def options_of(
         def call(source: Source, /, *args: Keywords.args, **keywords: Keywords.kwargs) -> Result:
             check_keywords(study.__name__, keywords, settings)
             values = _positions(study.__name__, args, keywords, settings)
-            given = inspect.signature(settings).bind_partial(*values, **keywords).arguments
+            given = inspect.signature(settings).bind(*values, **keywords).arguments
             for field in option_fields(settings):  # type: ignore[arg-type]
                 if field.name in given:
                     given[field.name] = settings.value_of(field, given[field.name])  # type: ignore[attr-defined]
-            _check_complete(study.__name__, given, settings)
             made = settings(**given)  # type: ignore[call-arg]  # the same fields, by name
             made.check_source(source)  # type: ignore[attr-defined]
             result = study(source, made)
@@ -399,15 +398,6 @@ def _positions(
     return values
 
 
-def _check_complete(name: str, given: Collection[str], settings: Any) -> None:
-    """Raises TypeError where an option without a default is not given."""
-    parameters = inspect.signature(settings).parameters.values()
-    missing = [one.name for one in parameters if one.default is one.empty and one.name not in given]
-    if missing:
-        msg = f"{name}() needs {' and '.join(f'{option}=...' for option in missing)} too."
-        raise TypeError(msg)
-
-
 def _check_positions(name: str, values: Sequence[Any], settings: Any) -> None:
     """Raises TypeError for a value behind the source that must be named, saying how to write it."""
     parameters = inspect.signature(settings).parameters.values()
@@ -423,8 +413,10 @@ def _check_positions(name: str, values: Sequence[Any], settings: Any) -> None:
         raise TypeError(msg)
 
 
-def arguments_told(function: Callable[Keywords, Result]) -> Callable[Keywords, Result]:
-    """Lets a function name its arguments where it is called with others."""
+def arguments_told(
+    function: Callable[Keywords, Result], name: str = ""
+) -> Callable[Keywords, Result]:
+    """Lets a function name its arguments, and itself as `name`, where it is called with others."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -433,7 +425,7 @@ def arguments_told(function: Callable[Keywords, Result]) -> Callable[Keywords, R
             signature.bind(*args, **keywords)
         except TypeError as error:
             takes = ", ".join(map(_argument_told, signature.parameters.values()))
-            msg = f"{function.__name__}(): {error}; its arguments are: {takes}."
+            msg = f"{name or function.__name__}(): {error}; its arguments are: {takes}."
             raise TypeError(msg) from None
         return function(*args, **keywords)
 
